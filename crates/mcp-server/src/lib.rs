@@ -1,0 +1,1 @@
+//! Write Model Context Protocol servers: typed handlers once, every revision, stdio and HTTP.

@@ -1,0 +1,1 @@
+//! Transports of the Model Context Protocol: the traits, an in-memory pair, newline-delimited JSON, stdio, SSE.
