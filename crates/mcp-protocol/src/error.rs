@@ -1,0 +1,142 @@
+//! The one error that travels on the wire, and its codes (schema, `JSONRPCErrorResponse`).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{ClientCapabilities, ProtocolVersion};
+
+/// A JSON-RPC error code: an open set of integers with the names that MCP gives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+#[expect(clippy::exhaustive_structs, reason = "a code is an integer and nothing else")]
+pub struct ErrorCode(pub i64);
+
+impl ErrorCode {
+    /// The message is not JSON.
+    pub const PARSE_ERROR: Self = Self(-32700);
+    /// The message is not a JSON-RPC message.
+    pub const INVALID_REQUEST: Self = Self(-32600);
+    /// Nobody serves this method, or the capability behind it was not declared.
+    pub const METHOD_NOT_FOUND: Self = Self(-32601);
+    /// The parameters do not fit the method, or name something that does not exist.
+    pub const INVALID_PARAMS: Self = Self(-32602);
+    /// The fault is on the side that answers.
+    pub const INTERNAL_ERROR: Self = Self(-32603);
+    /// No such resource, up to 2025-11-25. Later revisions answer [`ErrorCode::INVALID_PARAMS`].
+    pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
+    /// An HTTP header is missing or differs from the body (2026-07-28).
+    pub const HEADER_MISMATCH: Self = Self(-32020);
+    /// The request needs a capability that the client did not declare on it (2026-07-28).
+    pub const MISSING_REQUIRED_CLIENT_CAPABILITY: Self = Self(-32021);
+    /// The revision that the request names is not spoken here (2026-07-28).
+    pub const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
+    /// The client must first visit a URL (2025-11-25 only).
+    pub const URL_ELICITATION_REQUIRED: Self = Self(-32042);
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The error member of a response. Its text is for the peer: it never holds details of a fault on our side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RpcError {
+    /// What kind of error it is.
+    pub code: ErrorCode,
+    /// One short sentence.
+    pub message: String,
+    /// Details that a program can read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// An error with a code and a sentence.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The same error with details.
+    #[must_use]
+    pub fn with_data(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// `-32600`: the message is not a valid request.
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_REQUEST, message)
+    }
+
+    /// `-32601` for a method.
+    #[must_use]
+    pub fn method_not_found(method: &str) -> Self {
+        // The name comes from the peer: it is echoed, but not at any length.
+        let shown: String = method.chars().take(128).collect();
+        Self::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
+    }
+
+    /// `-32602`: the parameters do not fit.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_PARAMS, message)
+    }
+
+    /// `-32603`: a fault on our side, in words that give nothing away.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INTERNAL_ERROR, message)
+    }
+
+    /// `-32020`: a header is missing, malformed or differs from the body.
+    pub fn header_mismatch(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::HEADER_MISMATCH, message)
+    }
+
+    /// The resource does not exist: `-32002` up to 2025-11-25, `-32602` later, with `data.uri`.
+    #[must_use]
+    pub fn resource_not_found(version: ProtocolVersion, uri: &str) -> Self {
+        let code = if version.has_resource_not_found_code() {
+            ErrorCode::RESOURCE_NOT_FOUND
+        } else {
+            ErrorCode::INVALID_PARAMS
+        };
+        Self::new(code, "Resource not found").with_data(json!({ "uri": uri }))
+    }
+
+    /// `-32021` with the capabilities that are missing.
+    #[must_use]
+    pub fn missing_client_capability(required: &ClientCapabilities) -> Self {
+        Self::new(
+            ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+            "the request needs a capability that the client did not declare",
+        )
+        .with_data(json!({ "requiredCapabilities": required }))
+    }
+
+    /// `-32022` with what is supported and what was asked for.
+    #[must_use]
+    pub fn unsupported_version(requested: &str, supported: &[ProtocolVersion]) -> Self {
+        let shown: String = requested.chars().take(64).collect();
+        let names: Vec<&str> = supported.iter().map(|v| v.as_str()).collect();
+        Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, format!("unsupported protocol version: {shown}"))
+            .with_data(json!({ "supported": names, "requested": shown }))
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for RpcError {}

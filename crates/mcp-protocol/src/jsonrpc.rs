@@ -1,0 +1,190 @@
+//! The JSON-RPC 2.0 envelope: a strict parser that borrows from its input, and the writers of the four message forms.
+//!
+//! The parser looks at the envelope alone; `params`, `result` and `error` stay raw until somebody knows the method.
+//! That makes an unreadable message, an invalid request, an unknown method and bad parameters four different errors.
+
+mod parse;
+mod write;
+
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
+
+use crate::RpcError;
+
+pub use self::{
+    parse::{EnvelopeError, Limits},
+    write::{error_response, notification, request, response},
+};
+
+/// The `id` of a request: a string or an integer, which keeps its JSON type (`1` and `"1"` are two ids).
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(clippy::exhaustive_enums, reason = "JSON-RPC and MCP allow these two forms and no other")]
+pub enum RequestId {
+    /// An integer id.
+    Integer(i64),
+    /// A string id.
+    String(Box<str>),
+}
+
+impl RequestId {
+    /// The longest string id that is accepted, in bytes. Ids are echoed, so their size is somebody's to choose.
+    pub const MAX_LEN: usize = 256;
+}
+
+impl fmt::Display for RequestId {
+    /// Keeps `92` and `"92"` apart.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(n) => write!(f, "{n}"),
+            Self::String(s) => write!(f, "{s:?}"),
+        }
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<i64> for RequestId {
+    fn from(n: i64) -> Self {
+        Self::Integer(n)
+    }
+}
+
+impl From<&str> for RequestId {
+    fn from(s: &str) -> Self {
+        Self::String(s.into())
+    }
+}
+
+impl From<String> for RequestId {
+    fn from(s: String) -> Self {
+        Self::String(s.into())
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Integer(n) => serializer.serialize_i64(*n),
+            Self::String(s) => serializer.serialize_str(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = RequestId;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an integer")
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<RequestId, E> {
+                Ok(RequestId::Integer(n))
+            }
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<RequestId, E> {
+                i64::try_from(n).map(RequestId::Integer).map_err(|_| E::custom("the integer is out of range"))
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<RequestId, E> {
+                if s.len() > RequestId::MAX_LEN {
+                    return Err(E::custom(format_args!("the string is longer than {} bytes", RequestId::MAX_LEN)));
+                }
+                Ok(RequestId::String(s.into()))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// One JSON-RPC message, borrowed from the bytes it came in.
+#[derive(Debug, Clone)]
+#[expect(clippy::exhaustive_enums, reason = "JSON-RPC has these three forms")]
+pub enum Message<'a> {
+    /// Somebody expects exactly one response with this id.
+    Request(Request<'a>),
+    /// Never answered.
+    Notification(Notification<'a>),
+    /// The answer to a request of ours.
+    Response(Response<'a>),
+}
+
+/// A request: an id, a method and its raw parameters.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Request<'a> {
+    /// The id that the response must carry.
+    pub id: RequestId,
+    /// The method name.
+    pub method: Cow<'a, str>,
+    /// The raw `params`; `None` when absent or `null`.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A notification: a method and its raw parameters.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Notification<'a> {
+    /// The method name.
+    pub method: Cow<'a, str>,
+    /// The raw `params`; `None` when absent or `null`.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A response: the raw result, or the error that the peer answered.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Response<'a> {
+    /// The id of the request; `None` only for an error about a message whose id could not be read.
+    pub id: Option<RequestId>,
+    /// What the peer answered.
+    pub outcome: Result<&'a RawValue, RpcError>,
+}
+
+impl<'a> Message<'a> {
+    /// Parses one message under the default [`Limits`].
+    ///
+    /// # Errors
+    /// [`EnvelopeError`] says what was wrong and carries the id when it could be read, so that the error can be answered.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
+        Self::parse_with(bytes, &Limits::default())
+    }
+
+    /// Parses one message under the given limits.
+    ///
+    /// # Errors
+    /// See [`Message::parse`].
+    pub fn parse_with(bytes: &'a [u8], limits: &Limits) -> Result<Self, EnvelopeError> {
+        parse::message(bytes, limits)
+    }
+}
+
+/// The members of a JSON array of messages, each raw. Only a 2025-03-26 session may send one (basic, §Batching).
+///
+/// # Errors
+/// [`EnvelopeError`] when the bytes are not a JSON array, or when it is empty.
+pub fn split_batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawValue>, EnvelopeError> {
+    parse::batch(bytes, limits)
+}
+
+/// Decodes raw parameters; absent and `null` ones read as an empty object.
+///
+/// # Errors
+/// An `invalid params` [`RpcError`] that names the method and what did not fit.
+pub fn decode_params<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a RawValue>) -> Result<T, RpcError> {
+    let raw = params.map_or("{}", RawValue::get);
+    serde_json::from_str(raw).map_err(|error| RpcError::invalid_params(format!("{method}: {}", describe(&error))))
+}
+
+/// What a serde error says, without its position in the fragment, which would mean nothing to the peer.
+fn describe(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.rfind(" at line ") {
+        text.truncate(at);
+    }
+    text
+}
