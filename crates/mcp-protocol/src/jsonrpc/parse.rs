@@ -9,7 +9,7 @@ use super::{Message, Notification, Request, RequestId, Response};
 use crate::{ErrorCode, RpcError};
 
 /// What a message may cost before anybody looks at its content.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
     /// The deepest nesting of arrays and objects. Default 128.
