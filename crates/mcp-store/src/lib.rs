@@ -1,1 +1,49 @@
-//! What a fleet of Model Context Protocol nodes shares: key-value, log and pub/sub traits, and a memory implementation.
+//! What a fleet of Model Context Protocol nodes shares: sessions, event logs, tasks, notices, tokens.
+//!
+//! Three small traits say what a shared store must do: [`KeyValue`] (records with a time to live, compare-and-swap, a
+//! listing by prefix), [`Log`] (append-only, numbered, trimmed) and [`PubSub`] (notices to whoever listens right now).
+//! [`Store`] is all three at once. [`MemoryStore`] implements them inside one process and is the default.
+//!
+//! An implementation of your own must keep the rules of the `suite` module (feature `suite`): call its functions from
+//! a test.
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use mcp_store::{KeyValue, MemoryStore, Store};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+//! store.put("session/1", Arc::from(*b"{}"), Some(Duration::from_secs(60))).await?;
+//! assert_eq!(store.get("session/1").await?.as_deref(), Some(&b"{}"[..]));
+//! # Ok::<(), mcp_store::StoreError>(()) }).unwrap();
+//! ```
+
+mod error;
+mod key_value;
+pub mod limits;
+mod log;
+mod memory;
+mod pub_sub;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
+
+pub use crate::{
+    error::StoreError,
+    key_value::{KeyPage, KeyValue, Swap},
+    log::{Log, LogPage, Record, Retain},
+    memory::{MemoryLimits, MemoryStore},
+    pub_sub::{Delivery, PubSub, Subscription, SubscriptionSender, subscription},
+};
+
+use std::pin::Pin;
+
+/// What every method of a store returns: a boxed future, so that the traits can be used as `dyn`.
+///
+/// Nothing happens before the future is polled. Dropping it stops waiting; a write that was already sent to a remote
+/// store may still take effect.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A store that offers all three traits. Implemented for whatever implements them.
+pub trait Store: KeyValue + Log + PubSub {}
+
+impl<T: KeyValue + Log + PubSub + ?Sized> Store for T {}

@@ -1,0 +1,101 @@
+//! The one error of every store: opaque, with predicates.
+
+use std::{borrow::Cow, error::Error, fmt};
+
+/// Why a store did not do what it was asked.
+///
+/// The text is for logs and may change; decide by the predicates. It never contains a stored value.
+pub struct StoreError {
+    kind: Kind,
+    message: Cow<'static, str>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unavailable,
+    Conflict,
+    Full,
+    Invalid,
+}
+
+impl StoreError {
+    /// The store cannot be reached or did not answer in time; the operation may or may not have taken effect.
+    pub fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Unavailable, message)
+    }
+
+    /// The store gave up because others kept changing the same record. A lost
+    /// [compare-and-swap](crate::KeyValue::compare_and_swap) is a [`Swap`](crate::Swap), not this error.
+    pub fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Conflict, message)
+    }
+
+    /// A cap of the store is reached: it took nothing.
+    pub fn full(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Full, message)
+    }
+
+    /// The caller asked for something that no store does (see [`limits`](crate::limits)).
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Invalid, message)
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Whether the store could not be reached or did not answer in time.
+    pub fn is_unavailable(&self) -> bool {
+        self.kind == Kind::Unavailable
+    }
+
+    /// Whether the store gave up on a record that others kept changing.
+    pub fn is_conflict(&self) -> bool {
+        self.kind == Kind::Conflict
+    }
+
+    /// Whether a cap of the store is reached.
+    pub fn is_full(&self) -> bool {
+        self.kind == Kind::Full
+    }
+
+    /// Whether the caller broke a rule of [`limits`](crate::limits).
+    pub fn is_invalid(&self) -> bool {
+        self.kind == Kind::Invalid
+    }
+
+    /// Whether the same call may succeed later without anything else being changed by the caller.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, Kind::Unavailable | Kind::Conflict)
+    }
+
+    fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreError")
+            .field("kind", &self.kind)
+            .field("message", &self.message)
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,111 @@
+//! The rules about arguments that every store keeps, and the checks that implementations share.
+
+use std::time::Duration;
+
+use crate::StoreError;
+
+/// Longest key, log name, topic or prefix, in bytes.
+pub const MAX_NAME_BYTES: usize = 512;
+
+/// Largest message on a topic, in bytes. A message is a notice; what is larger belongs in a record that it names.
+pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// Most entries that one page brings, whatever limit was asked for.
+pub const MAX_PAGE: usize = 1_000;
+
+/// Most messages that a subscription may hold back for its reader.
+pub const MAX_CAPACITY: usize = 65_536;
+
+/// Checks a key, a log name or a topic: 1 to [`MAX_NAME_BYTES`] bytes of any text.
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is empty or too long.
+pub fn name(name: &str) -> Result<(), StoreError> {
+    if name.is_empty() {
+        return Err(StoreError::invalid("a name in the store must not be empty"));
+    }
+    prefix(name)
+}
+
+/// Checks a prefix or the place where a listing goes on: at most [`MAX_NAME_BYTES`] bytes, empty allowed.
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is too long.
+pub fn prefix(prefix: &str) -> Result<(), StoreError> {
+    if prefix.len() > MAX_NAME_BYTES {
+        let len = prefix.len();
+        return Err(StoreError::invalid(format!("a name of {len} bytes is longer than {MAX_NAME_BYTES}")));
+    }
+    Ok(())
+}
+
+/// Checks a time to live.
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is zero: to remove something, delete it.
+pub fn ttl(ttl: Option<Duration>) -> Result<(), StoreError> {
+    if ttl.is_some_and(|ttl| ttl.is_zero()) {
+        return Err(StoreError::invalid("a time to live must not be zero"));
+    }
+    Ok(())
+}
+
+/// Checks the limit of a page and caps it at [`MAX_PAGE`].
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is zero.
+pub fn page(limit: usize) -> Result<usize, StoreError> {
+    if limit == 0 {
+        return Err(StoreError::invalid("a page must hold at least one entry"));
+    }
+    Ok(limit.min(MAX_PAGE))
+}
+
+/// Checks the size of a message for a topic.
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is larger than [`MAX_MESSAGE_BYTES`].
+pub fn message(message: &[u8]) -> Result<(), StoreError> {
+    if message.len() > MAX_MESSAGE_BYTES {
+        let len = message.len();
+        return Err(StoreError::invalid(format!("a message of {len} bytes is larger than {MAX_MESSAGE_BYTES}")));
+    }
+    Ok(())
+}
+
+/// Checks how many messages a subscription holds back and caps it at [`MAX_CAPACITY`].
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is zero.
+pub fn capacity(capacity: usize) -> Result<usize, StoreError> {
+    if capacity == 0 {
+        return Err(StoreError::invalid("a subscription must hold at least one message"));
+    }
+    Ok(capacity.min(MAX_CAPACITY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boundaries() {
+        let check = |what: &str, ok: bool, expected: bool| assert_eq!(ok, expected, "{what}");
+        let text = "n".repeat(MAX_NAME_BYTES + 1);
+        check("empty name", name("").is_ok(), false);
+        check("one byte", name("a").is_ok(), true);
+        check("longest name", name(&text[1..]).is_ok(), true);
+        check("too long a name", name(&text).is_ok(), false);
+        check("empty prefix", prefix("").is_ok(), true);
+        check("too long a prefix", prefix(&text).is_ok(), false);
+        check("no ttl", ttl(None).is_ok(), true);
+        check("zero ttl", ttl(Some(Duration::ZERO)).is_ok(), false);
+        check("shortest ttl", ttl(Some(Duration::from_nanos(1))).is_ok(), true);
+        check("largest message", message(&vec![0; MAX_MESSAGE_BYTES]).is_ok(), true);
+        check("too large a message", message(&vec![0; MAX_MESSAGE_BYTES + 1]).is_ok(), false);
+        check("page of none", page(0).is_ok(), false);
+        check("capacity of none", capacity(0).is_ok(), false);
+        assert_eq!((page(MAX_PAGE).unwrap(), page(MAX_PAGE + 1).unwrap()), (MAX_PAGE, MAX_PAGE));
+        assert_eq!((capacity(1).unwrap(), capacity(MAX_CAPACITY + 1).unwrap()), (1, MAX_CAPACITY));
+    }
+}

@@ -1,0 +1,206 @@
+//! [`MemoryStore`]: all three traits inside one process.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreFuture, Subscription, Swap, limits, subscription};
+
+mod records;
+#[cfg(test)]
+mod tests;
+mod topics;
+
+use self::{records::Records, topics::Topics};
+
+/// A store in the memory of this process. Cheap to clone; clones share their content.
+///
+/// It is bounded by [`MemoryLimits`]: a write that does not fit is refused, nothing is evicted to make room except what
+/// has expired. Expired records go away when they are touched, a few more with every write, and all of them before a
+/// write is refused.
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+/// The caps of a [`MemoryStore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryLimits {
+    /// Most keys, logs and log records together; 1,000,000 by default.
+    pub entries: usize,
+    /// Most bytes of names and data together; 256 MiB by default.
+    pub bytes: usize,
+    /// Most subscriptions at a time; 100,000 by default.
+    pub subscriptions: usize,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self { entries: 1_000_000, bytes: 256 * 1024 * 1024, subscriptions: 100_000 }
+    }
+}
+
+impl MemoryStore {
+    /// An empty store with the default caps.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty store with caps of your own.
+    pub fn with_limits(limits: MemoryLimits) -> Self {
+        Self { shared: Arc::new(Shared { limits, ..Shared::default() }) }
+    }
+
+    /// How much of [`MemoryLimits`] is in use, expired records that were not swept yet included.
+    pub fn usage(&self) -> MemoryLimits {
+        let (entries, bytes) = self.shared.records().usage();
+        MemoryLimits { entries, bytes, subscriptions: self.shared.topics().count() }
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("limits", &self.shared.limits).field("usage", &self.usage()).finish()
+    }
+}
+
+impl KeyValue for MemoryStore {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        Box::pin(async move {
+            limits::name(key)?;
+            Ok(self.shared.records().get(key, Instant::now()))
+        })
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            limits::name(key)?;
+            limits::ttl(ttl)?;
+            self.shared.records().put(key, value, ttl, Instant::now(), &self.shared.limits)
+        })
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        Box::pin(async move {
+            limits::name(key)?;
+            limits::ttl(ttl)?;
+            let now = Instant::now();
+            let mut records = self.shared.records();
+            let current = records.get(key, now);
+            if current.as_deref() != expected {
+                return Ok(Swap::Lost { current });
+            }
+            match new {
+                Some(value) => records.put(key, value, ttl, now, &self.shared.limits)?,
+                None => {
+                    records.delete(key, now);
+                }
+            }
+            Ok(Swap::Done)
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            limits::name(key)?;
+            Ok(self.shared.records().delete(key, Instant::now()))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        Box::pin(async move {
+            limits::prefix(prefix)?;
+            limits::prefix(after.unwrap_or_default())?;
+            let limit = limits::page(limit)?;
+            Ok(self.shared.records().list(prefix, after, limit, Instant::now()))
+        })
+    }
+}
+
+impl Log for MemoryStore {
+    fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::ttl(ttl)?;
+            self.shared.records().append(log, data, ttl, Instant::now(), &self.shared.limits)
+        })
+    }
+
+    fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
+        Box::pin(async move {
+            limits::name(log)?;
+            let limit = limits::page(limit)?;
+            Ok(self.shared.records().read_after(log, after, limit, Instant::now()))
+        })
+    }
+
+    fn trim<'a>(&'a self, log: &'a str, retain: Retain) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            limits::name(log)?;
+            Ok(self.shared.records().trim(log, retain, Instant::now()))
+        })
+    }
+
+    fn delete_log<'a>(&'a self, log: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            limits::name(log)?;
+            Ok(self.shared.records().delete_log(log, Instant::now()))
+        })
+    }
+}
+
+impl PubSub for MemoryStore {
+    fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            limits::name(topic)?;
+            limits::message(&message)?;
+            let readers = self.shared.topics().readers(topic);
+            for (_, sender) in readers.iter() {
+                sender.send(message.clone());
+            }
+            Ok(())
+        })
+    }
+
+    fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription> {
+        Box::pin(async move {
+            limits::name(topic)?;
+            let (sender, reader) = subscription(capacity)?;
+            let id = self.shared.topics().insert(topic, sender, self.shared.limits.subscriptions)?;
+            let (shared, topic) = (Arc::downgrade(&self.shared), Box::<str>::from(topic));
+            Ok(reader.on_drop(move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.topics().remove(&topic, id);
+                }
+            }))
+        })
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    limits: MemoryLimits,
+    records: Mutex<Records>,
+    topics: Mutex<Topics>,
+}
+
+impl Shared {
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn topics(&self) -> MutexGuard<'_, Topics> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

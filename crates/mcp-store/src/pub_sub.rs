@@ -1,0 +1,251 @@
+//! Notices to whoever listens right now: the trait, and the bounded stream that every implementation hands out.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use crate::{StoreError, StoreFuture, limits};
+
+/// Topics: a published message reaches every subscription that exists at that moment, on every node.
+///
+/// Messages are not kept: what must not be lost belongs in a [`Log`](crate::Log) or a record, and the message says that
+/// it is there. Messages of one publisher on one topic, each published after the last was acknowledged, keep their
+/// order.
+pub trait PubSub: Send + Sync + fmt::Debug + 'static {
+    /// Publishes `message` (at most [`MAX_MESSAGE_BYTES`](limits::MAX_MESSAGE_BYTES)) on `topic`. It never waits for a
+    /// reader, and nobody listening is no error.
+    fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()>;
+
+    /// Listens to `topic`, from now on until the subscription is dropped. It holds back at most `capacity` messages for
+    /// a slow reader (see [`Subscription`]).
+    fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription>;
+}
+
+/// The messages of one topic, in order, for one reader.
+///
+/// The policy for a slow reader: when more than the capacity are waiting, the oldest are dropped, the publisher is
+/// never slowed down, and the reader is told by [`Delivery::Lagged`], before the next message, how many it lost.
+pub struct Subscription {
+    shared: Arc<Shared>,
+    on_drop: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+/// The end of a [`Subscription`] through which an implementation of [`PubSub`] feeds it. Dropping it ends the
+/// subscription, after what is already waiting was read.
+pub struct SubscriptionSender {
+    shared: Arc<Shared>,
+}
+
+/// What a subscription brings.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// A message.
+    Message(Arc<[u8]>),
+    /// So many messages were dropped at this place, because the reader was too slow or the node lost its connection to
+    /// the store (then at least 1, whatever the real number).
+    Lagged(u64),
+}
+
+/// A subscription that holds back at most `capacity` messages, and the end that feeds it. For implementations of
+/// [`PubSub`], so that all of them treat a slow reader alike.
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when `capacity` is zero.
+pub fn subscription(capacity: usize) -> Result<(SubscriptionSender, Subscription), StoreError> {
+    let capacity = limits::capacity(capacity)?;
+    let queue = Queue { messages: VecDeque::new(), capacity, lagged: 0, reader: None, closed: false, reading: true };
+    let shared = Arc::new(Shared(Mutex::new(queue)));
+    Ok((SubscriptionSender { shared: shared.clone() }, Subscription { shared, on_drop: None }))
+}
+
+impl Subscription {
+    /// The next message, or how many were lost before it; `None` once the store ended the subscription.
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn recv(&mut self) -> Option<Delivery> {
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// [`recv`](Self::recv) for a hand-written stream.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let mut queue = self.shared.lock();
+        match queue.take() {
+            Some(delivery) => Poll::Ready(Some(delivery)),
+            None if queue.closed => Poll::Ready(None),
+            None => {
+                queue.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What is already there, without waiting.
+    pub fn try_recv(&mut self) -> Option<Delivery> {
+        self.shared.lock().take()
+    }
+
+    /// Runs `f` when the subscription is dropped: an implementation unsubscribes there.
+    #[must_use]
+    pub fn on_drop(mut self, f: impl FnOnce() + Send + Sync + 'static) -> Self {
+        self.on_drop = Some(Box::new(f));
+        self
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        {
+            let mut queue = self.shared.lock();
+            queue.reading = false;
+            queue.messages = VecDeque::new();
+        }
+        if let Some(f) = self.on_drop.take() {
+            f();
+        }
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("waiting", &self.shared.lock().messages.len()).finish_non_exhaustive()
+    }
+}
+
+impl SubscriptionSender {
+    /// Hands `message` to the reader, dropping the oldest one when the queue is full. `false` when the reader is gone.
+    pub fn send(&self, message: Arc<[u8]>) -> bool {
+        self.feed(|queue| queue.push(message))
+    }
+
+    /// Tells the reader that `count` messages were lost on the way. `false` when the reader is gone.
+    pub fn lost(&self, count: u64) -> bool {
+        // What is waiting came before the gap, but a reader that hears of the gap first has to look again anyway, and
+        // one counter cannot fall out of a full queue.
+        self.feed(|queue| queue.lagged = queue.lagged.saturating_add(count))
+    }
+
+    /// Whether the reader is gone.
+    pub fn is_closed(&self) -> bool {
+        !self.shared.lock().reading
+    }
+
+    fn feed(&self, change: impl FnOnce(&mut Queue)) -> bool {
+        let mut queue = self.shared.lock();
+        if !queue.reading {
+            return false;
+        }
+        change(&mut queue);
+        let reader = queue.reader.take();
+        drop(queue);
+        if let Some(waker) = reader {
+            waker.wake();
+        }
+        true
+    }
+}
+
+impl Drop for SubscriptionSender {
+    fn drop(&mut self) {
+        self.feed(|queue| queue.closed = true);
+    }
+}
+
+impl fmt::Debug for SubscriptionSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscriptionSender")
+            .field("waiting", &self.shared.lock().messages.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(message) => write!(f, "Message({} bytes)", message.len()),
+            Self::Lagged(count) => write!(f, "Lagged({count})"),
+        }
+    }
+}
+
+struct Shared(Mutex<Queue>);
+
+struct Queue {
+    messages: VecDeque<Arc<[u8]>>,
+    capacity: usize,
+    lagged: u64,
+    reader: Option<Waker>,
+    closed: bool,
+    reading: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn push(&mut self, message: Arc<[u8]>) {
+        if self.messages.len() == self.capacity {
+            self.messages.pop_front();
+            self.lagged = self.lagged.saturating_add(1);
+        }
+        self.messages.push_back(message);
+    }
+
+    fn take(&mut self) -> Option<Delivery> {
+        match std::mem::take(&mut self.lagged) {
+            0 => self.messages.pop_front().map(Delivery::Message),
+            count => Some(Delivery::Lagged(count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_is_gone_frees_its_messages() {
+        let (sender, reader) = subscription(4).unwrap();
+        let message: Arc<[u8]> = Arc::from([1]);
+        assert!(sender.send(message.clone()));
+        assert_eq!(Arc::strong_count(&message), 2);
+        drop(reader);
+        assert_eq!(Arc::strong_count(&message), 1);
+        assert!(sender.is_closed() && !sender.send(message));
+    }
+
+    #[test]
+    fn a_gap_is_told_even_without_a_message_after_it() {
+        let (sender, mut reader) = subscription(1).unwrap();
+        assert!(sender.lost(3) && sender.lost(2));
+        assert_eq!(reader.try_recv(), Some(Delivery::Lagged(5)));
+        assert_eq!(reader.try_recv(), None);
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_read_before_the_end() {
+        let (sender, mut reader) = subscription(2).unwrap();
+        sender.send(Arc::from([7]));
+        drop(sender);
+        assert_eq!(reader.recv().await, Some(Delivery::Message(Arc::from([7]))));
+        assert_eq!(reader.recv().await, None);
+        assert_eq!(reader.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_parked_reader_is_woken() {
+        let (sender, mut reader) = subscription(2).unwrap();
+        let task = tokio::spawn(async move { reader.recv().await });
+        tokio::task::yield_now().await;
+        sender.send(Arc::from([9]));
+        let woken = tokio::time::timeout(std::time::Duration::from_secs(5), task).await.unwrap().unwrap();
+        assert_eq!(woken, Some(Delivery::Message(Arc::from([9]))));
+    }
+}

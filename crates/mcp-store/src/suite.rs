@@ -1,0 +1,159 @@
+//! The rules that every implementation must keep, to be called from its tests (feature `suite`).
+//!
+//! Each function takes a factory of **empty** stores (one per rule; with a remote store: a fresh prefix), runs every
+//! rule, each for at most [`RULE_TIME`], and names those that were broken. Rules about time use tokio's clock and
+//! times to live of a fraction of a second: under a paused clock they take none at all.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+//! use mcp_store::{MemoryStore, suite};
+//!
+//! suite::all(async || MemoryStore::new()).await?;
+//! # Ok::<(), suite::BrokenRules>(()) }).unwrap();
+//! ```
+
+use std::{error::Error, fmt, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::time::{sleep, timeout};
+
+use crate::{KeyValue, Log, PubSub, Store, StoreError};
+
+mod key_value;
+mod log;
+mod pub_sub;
+
+/// How long one rule may take.
+pub const RULE_TIME: Duration = Duration::from_secs(20);
+
+/// Runs the rules of all three traits.
+///
+/// # Errors
+/// The rules that were broken.
+pub async fn all<S: Store>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    run("key-value", key_value::RULES, async || Arc::new(factory().await) as Arc<dyn KeyValue>, &mut broken).await;
+    run("log", log::RULES, async || Arc::new(factory().await) as Arc<dyn Log>, &mut broken).await;
+    run("pub/sub", pub_sub::RULES, async || Arc::new(factory().await) as Arc<dyn PubSub>, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// Runs the rules of [`KeyValue`].
+///
+/// # Errors
+/// The rules that were broken.
+pub async fn key_value<S: KeyValue>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    run("key-value", key_value::RULES, async || Arc::new(factory().await) as Arc<dyn KeyValue>, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// Runs the rules of [`Log`].
+///
+/// # Errors
+/// The rules that were broken.
+pub async fn log<S: Log>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    run("log", log::RULES, async || Arc::new(factory().await) as Arc<dyn Log>, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// Runs the rules of [`PubSub`].
+///
+/// # Errors
+/// The rules that were broken.
+pub async fn pub_sub<S: PubSub>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    run("pub/sub", pub_sub::RULES, async || Arc::new(factory().await) as Arc<dyn PubSub>, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// What an implementation did not keep. Both `Display` and `Debug` print one rule per line, with what was seen.
+pub struct BrokenRules {
+    rules: Vec<(String, String)>,
+}
+
+impl BrokenRules {
+    /// Each broken rule (`trait: rule`) and what was seen instead.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rules.iter().map(|(rule, seen)| (rule.as_str(), seen.as_str()))
+    }
+
+    fn check(rules: Vec<(String, String)>) -> Result<(), Self> {
+        if rules.is_empty() { Ok(()) } else { Err(Self { rules }) }
+    }
+}
+
+impl fmt::Display for BrokenRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rules broken", self.rules.len())?;
+        for (rule, seen) in self.iter() {
+            write!(f, "\n- {rule}: {seen}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for BrokenRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error for BrokenRules {}
+
+/// One rule: its words, and the function that finds out.
+type Rule<T> = (&'static str, fn(Arc<T>) -> Check);
+
+type Check = Pin<Box<dyn Future<Output = Result<(), Seen>>>>;
+
+/// What was seen instead of what the rule says.
+struct Seen(String);
+
+impl From<StoreError> for Seen {
+    fn from(error: StoreError) -> Self {
+        Self(format!("failed: {error:?}"))
+    }
+}
+
+async fn run<T: ?Sized>(
+    name: &str,
+    rules: &[Rule<T>],
+    factory: impl AsyncFn() -> Arc<T>,
+    broken: &mut Vec<(String, String)>,
+) {
+    for (rule, check) in rules {
+        let seen = match timeout(RULE_TIME, async { check(factory().await).await }).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(Seen(seen))) => seen,
+            Err(_) => format!("not done after {} s", RULE_TIME.as_secs()),
+        };
+        broken.push((format!("{name}: {rule}"), seen));
+    }
+}
+
+/// The time to live that the rules use, and a wait that is surely longer.
+const SHORT: Duration = Duration::from_millis(200);
+
+async fn outlive() {
+    sleep(SHORT * 2).await;
+}
+
+fn bytes(text: &str) -> Arc<[u8]> {
+    Arc::from(text.as_bytes())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the table of expectations reads better without references")]
+fn same<T: fmt::Debug + PartialEq>(what: &str, seen: T, expected: T) -> Result<(), Seen> {
+    if seen == expected { Ok(()) } else { Err(Seen(format!("{what}: {seen:?} instead of {expected:?}"))) }
+}
+
+fn invalid<T>(what: &str, result: Result<T, StoreError>) -> Result<(), Seen> {
+    match result {
+        Ok(_) => Err(Seen(format!("{what} was accepted"))),
+        Err(error) if error.is_invalid() => Ok(()),
+        Err(error) => Err(Seen(format!("{what} failed with {error:?} instead of an invalid argument"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

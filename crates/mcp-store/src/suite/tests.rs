@@ -1,0 +1,76 @@
+//! The suite finds what is wrong: an implementation that breaks some rules is caught at exactly those.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{all, key_value};
+use crate::{KeyPage, KeyValue, MemoryStore, StoreFuture, Swap};
+
+#[tokio::test(start_paused = true)]
+async fn memory_keeps_every_rule() {
+    all(async || MemoryStore::new()).await.unwrap();
+}
+
+/// Forgets the time to live, and compares without looking.
+#[derive(Debug, Default)]
+struct Careless(MemoryStore);
+
+impl KeyValue for Careless {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        Box::pin(async move {
+            let value = self.0.get(key).await;
+            tokio::task::yield_now().await;
+            value
+        })
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, _: Option<Duration>) -> StoreFuture<'a, ()> {
+        self.0.put(key, value, None)
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        _: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        Box::pin(async move {
+            if let Some(new) = new {
+                self.0.put(key, new, ttl).await?;
+            }
+            Ok(Swap::Done)
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let deleted = self.0.delete(key).await?;
+            // A store that hangs must not hang the suite.
+            if !deleted { std::future::pending().await } else { Ok(true) }
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        self.0.list(prefix, after, limit)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_rules_are_named() {
+    let broken = key_value(async || Careless::default()).await.unwrap_err();
+    let names: Vec<&str> = broken.iter().map(|(rule, _)| rule.strip_prefix("key-value: ").unwrap()).collect();
+    let expected = [
+        "a later put replaces value and ttl",
+        "delete says whether there was a record",
+        "a record is gone when its ttl has passed",
+        "compare-and-swap creates only what is not there",
+        "compare-and-swap replaces only what is as expected, and else tells what is there",
+        "compare-and-swap with no new value deletes only what is as expected",
+        "compare-and-swap sets the ttl anew and sees expired records as none",
+        "of writers that compare and swap at once none is lost",
+        "a listing leaves out expired records",
+        "names, ttl and page limits are checked",
+    ];
+    assert_eq!(names, expected, "{broken}");
+    assert!(broken.to_string().contains("not done after 20 s"), "{broken}");
+}
