@@ -1,1 +1,18 @@
-//! Transports of the Model Context Protocol: the traits, an in-memory pair, newline-delimited JSON, stdio, SSE.
+//! Transports of the Model Context Protocol: what a transport is, and those that need nothing but bytes.
+//!
+//! A [`Transport`] moves [`Frame`]s: raw JSON-RPC messages, each with its route and the hints that HTTP mirrors in
+//! headers. [`Connect`] opens a fresh transport as often as asked. In this crate: an in-memory pair ([`memory`]),
+//! newline-delimited JSON over any reader and writer ([`ndjson`]), the stdio of a server ([`stdio`]) and the encoder of
+//! server-sent events ([`sse`]).
+
+mod error;
+mod frame;
+pub mod memory;
+mod queue;
+mod transport;
+
+pub use self::{
+    error::{TransportError, TrySendError},
+    frame::{Frame, Hints, Route},
+    transport::{BoxFuture, Connect, FrameSender, Transport, recv},
+};

@@ -1,0 +1,86 @@
+//! Two ends of a bounded channel in memory: frames move whole, with their routes and hints.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use mcp_protocol::RequestId;
+
+use crate::{
+    BoxFuture, Frame, FrameSender, Transport, TransportError, TrySendError,
+    queue::{Queue, Rejected},
+};
+
+/// Two connected transports; each direction holds up to `capacity` frames (at least one).
+#[must_use]
+pub fn duplex(capacity: usize) -> (MemoryTransport, MemoryTransport) {
+    let capacity = u32::try_from(capacity).unwrap_or(MAX_CAPACITY).min(MAX_CAPACITY);
+    let (there, back) = (Arc::new(Queue::new(capacity)), Arc::new(Queue::new(capacity)));
+    (MemoryTransport::new(Arc::clone(&back), Arc::clone(&there)), MemoryTransport::new(there, back))
+}
+
+/// One end of [`duplex`].
+///
+/// Dropping it refuses what the peer sends from then on; the peer's end of stream comes when the senders are gone too.
+#[derive(Debug)]
+pub struct MemoryTransport {
+    inbound: Arc<Queue<Frame>>,
+    sender: Arc<MemorySender>,
+}
+
+/// More frames than any memory holds, and less than any counter.
+const MAX_CAPACITY: u32 = 1 << 28;
+
+impl MemoryTransport {
+    fn new(inbound: Arc<Queue<Frame>>, outbound: Arc<Queue<Frame>>) -> Self {
+        Self { inbound, sender: Arc::new(MemorySender { outbound }) }
+    }
+}
+
+impl Transport for MemoryTransport {
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
+        self.inbound.poll_pop(1, cx).map(|frame| frame.map(Ok))
+    }
+
+    fn sender(&self) -> Arc<dyn FrameSender> {
+        self.sender.clone()
+    }
+}
+
+impl Drop for MemoryTransport {
+    fn drop(&mut self) {
+        self.inbound.abort(TransportError::closed());
+    }
+}
+
+#[derive(Debug)]
+struct MemorySender {
+    outbound: Arc<Queue<Frame>>,
+}
+
+impl FrameSender for MemorySender {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(self.outbound.push(1, frame))
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+        self.outbound.try_push(1, frame).map_err(|(frame, why)| match why {
+            Rejected::Full => TrySendError::Full(frame),
+            Rejected::Closed => TrySendError::Closed(frame),
+        })
+    }
+
+    fn close(&self, _id: &RequestId) {}
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.outbound.close(TransportError::closed());
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+impl Drop for MemorySender {
+    fn drop(&mut self) {
+        self.outbound.close(TransportError::closed());
+    }
+}
