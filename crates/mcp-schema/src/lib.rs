@@ -1,1 +1,30 @@
 //! JSON Schema and URI templates for the Model Context Protocol: compile, validate, bound, expand, match.
+//!
+//! - [`Schema`] compiles a JSON Schema of any dialect once and validates many values, with error sentences that a model
+//!   can act on. It is bounded by [`Limits`] and never reads anything outside the schema.
+//! - [`tool`] holds what the protocol demands of the schemas of a tool, and [`header`] the parameters that are mirrored
+//!   in HTTP headers (`x-mcp-header`).
+//! - [`elicitation`] is the flat subset of JSON Schema that a form can ask for.
+//! - [`UriTemplate`] expands and matches RFC 6570 templates; [`safe_relative_path`] guards what a capture names.
+//!
+//! The crate is pure: no I/O, no clock, no async.
+
+mod dialect;
+mod effort;
+mod error;
+mod graph;
+mod keywords;
+mod limits;
+mod message;
+mod percent;
+mod schema;
+mod text;
+mod validation;
+
+pub use self::{
+    dialect::Dialect,
+    error::{SchemaError, SchemaErrorKind},
+    limits::Limits,
+    schema::Schema,
+    validation::{ValidationError, ValidationErrorKind, ValidationErrors},
+};

@@ -1,0 +1,152 @@
+//! A compiled schema: bounded, self-contained, and cheap to share.
+
+use std::{fmt, sync::Arc};
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use crate::{
+    dialect::Dialect,
+    effort::{effort, shallower_than},
+    error::{SchemaError, SchemaErrorKind},
+    graph::{Graph, unknown_dialect},
+    keywords,
+    limits::Limits,
+    validation::{ValidationErrors, explain},
+};
+
+/// Reasons are collected in full up to this many steps, and the first one is looked for up to the other.
+const EXPLAIN_ALL: usize = 20_000;
+const EXPLAIN_FIRST: usize = 2_000_000;
+
+/// A compiled JSON Schema.
+///
+/// The dialect is the one that the schema declares by `$schema`, and 2020-12 when it declares none. `format` asserts
+/// what the dialect says: up to draft 07 it does, later it is a note only. Nothing outside the schema is ever
+/// read: a reference to a URL or a file is an error when the schema is compiled. Regular expressions run in linear time,
+/// so look-around and back-references are refused.
+///
+/// Cloning shares the compiled schema.
+#[derive(Clone)]
+pub struct Schema {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    source: Value,
+    dialect: Dialect,
+    validator: Validator,
+    graph: Graph,
+    /// Containers within each other that a value may have.
+    depth: usize,
+}
+
+impl Schema {
+    /// Compiles a schema within the default [`Limits`].
+    ///
+    /// # Errors
+    ///
+    /// The schema is not valid in its dialect, declares an unknown dialect, exceeds a limit, has a
+    /// reference that leads nowhere or outside, or a regular expression that is not supported.
+    pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
+        Self::compile_with(schema, &Limits::default())
+    }
+
+    /// Compiles a schema within limits of your own.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_with(schema: &Value, limits: &Limits) -> Result<Self, SchemaError> {
+        if !keywords::is_schema(schema) {
+            let message = format!("a schema must be an object or a boolean, not {}", crate::text::quote(schema));
+            return Err(SchemaError::new(SchemaErrorKind::Invalid, "", message));
+        }
+        limits.check_document(schema)?;
+        let dialect =
+            Dialect::of(schema).ok_or_else(|| unknown_dialect("", schema.get("$schema").unwrap_or(&Value::Null)))?;
+        let graph = Graph::build(schema, dialect, limits)?;
+        let validator = jsonschema::options()
+            .with_draft(dialect.draft())
+            .offline()
+            .with_pattern_options(PatternOptions::regex().size_limit(limits.pattern_memory))
+            .build(schema)
+            .map_err(|error| refusal(&error))?;
+        let depth = if graph.recursive { limits.nesting / graph.chain.max(1) } else { limits.nesting };
+        Ok(Self { inner: Arc::new(Inner { source: schema.clone(), dialect, validator, graph, depth }) })
+    }
+
+    /// Checks a value, and says what is wrong with it in sentences that a model can act on.
+    ///
+    /// # Errors
+    ///
+    /// The first reasons why the value does not match.
+    pub fn validate(&self, value: &Value) -> Result<(), ValidationErrors> {
+        let inner = &*self.inner;
+        if self.too_deep(value) {
+            return Err(ValidationErrors::too_deep());
+        }
+        if inner.validator.is_valid(value) {
+            return Ok(());
+        }
+        if effort(&inner.graph, value, EXPLAIN_ALL).is_some() {
+            return Err(explain(&inner.source, inner.validator.iter_errors(value)));
+        }
+        if effort(&inner.graph, value, EXPLAIN_FIRST).is_some()
+            && let Err(first) = inner.validator.validate(value)
+        {
+            return Err(explain(&inner.source, std::iter::once(first)).incomplete());
+        }
+        Err(ValidationErrors::unexplained())
+    }
+
+    /// Whether a value matches; cheaper than [`validate`](Self::validate) when it does not.
+    pub fn is_valid(&self, value: &Value) -> bool {
+        !self.too_deep(value) && self.inner.validator.is_valid(value)
+    }
+
+    /// The schema as it was given.
+    pub fn source(&self) -> &Value {
+        &self.inner.source
+    }
+
+    /// The dialect that the schema is read in.
+    pub fn dialect(&self) -> Dialect {
+        self.inner.dialect
+    }
+
+    fn too_deep(&self, value: &Value) -> bool {
+        !shallower_than(value, self.inner.depth)
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema").field("dialect", &self.inner.dialect).finish_non_exhaustive()
+    }
+}
+
+/// The refusal of a schema by the compiler, told by the place in the schema.
+fn refusal(error: &jsonschema::ValidationError<'_>) -> SchemaError {
+    use jsonschema::error::ValidationErrorKind as Kind;
+    let pointer = error.instance_path().as_str();
+    match error.kind() {
+        Kind::Referencing(error) => {
+            let message = crate::text::shorten(&error.to_string(), 200).into_owned();
+            SchemaError::new(SchemaErrorKind::Reference, pointer, message)
+        }
+        Kind::Format { format } if format == "regex" => {
+            let message = format!(
+                "the regular expression {} is malformed, too large, or uses look-around or back-references, \
+                 which are not supported",
+                crate::text::quote(error.instance())
+            );
+            SchemaError::new(SchemaErrorKind::Pattern, pointer, message)
+        }
+        _ => {
+            let found = explain(&Value::Null, std::iter::once(error));
+            let message = found.first().map_or_else(|| "is not valid".to_owned(), |e| e.message().to_owned());
+            SchemaError::new(SchemaErrorKind::Invalid, pointer, message)
+        }
+    }
+}

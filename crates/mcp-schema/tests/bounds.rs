@@ -1,0 +1,207 @@
+//! What a hostile schema or value must not achieve.
+
+use mcp_schema::{Limits, Schema, SchemaErrorKind};
+use serde_json::{Map, Value, json};
+
+fn refused(schema: &Value) -> (SchemaErrorKind, String) {
+    let error = Schema::compile(schema).unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+#[test]
+fn refusals_say_what_and_where() {
+    for (schema, kind, part) in [
+        (json!(3), SchemaErrorKind::Invalid, "must be an object or a boolean"),
+        (json!({"type": "strin"}), SchemaErrorKind::Invalid, "`/type`: "),
+        (json!({"$schema": "https://example.com/own"}), SchemaErrorKind::Dialect, "is not supported"),
+        (json!({"$schema": 7}), SchemaErrorKind::Dialect, "`/$schema`"),
+        (json!({"items": {"$schema": "https://example.com/own"}}), SchemaErrorKind::Dialect, "`/items/$schema`"),
+        (json!({"$ref": "https://example.com/s.json"}), SchemaErrorKind::Reference, "outside the schema"),
+        (json!({"$ref": "file:///etc/passwd"}), SchemaErrorKind::Reference, "outside the schema"),
+        (json!({"$ref": "other.json#/a"}), SchemaErrorKind::Reference, "outside the schema"),
+        (
+            json!({"$id": "https://example.com/a.json", "items": {"$ref": "b.json"}}),
+            SchemaErrorKind::Reference,
+            "`/items/$ref`",
+        ),
+        (json!({"$dynamicRef": "https://example.com/s#x"}), SchemaErrorKind::Reference, "outside the schema"),
+        (json!({"properties": {"a": {"$ref": "#/$defs/no"}}}), SchemaErrorKind::Reference, "`/properties/a/$ref`"),
+        (json!({"$ref": "#no-anchor"}), SchemaErrorKind::Reference, "leads nowhere"),
+        (json!({"$ref": "#/$defs/%zz"}), SchemaErrorKind::Reference, "leads nowhere"),
+        (json!({"$ref": "#"}), SchemaErrorKind::Reference, "without end"),
+        (
+            json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}}),
+            SchemaErrorKind::Reference,
+            "without end",
+        ),
+        (json!({"pattern": "("}), SchemaErrorKind::Pattern, "`/pattern`"),
+        (json!({"pattern": "^(?=a)"}), SchemaErrorKind::Pattern, "look-around"),
+        (json!({"pattern": r"(a)\1"}), SchemaErrorKind::Pattern, "back-references"),
+        (json!({"pattern": "((a{100}){100}){100}"}), SchemaErrorKind::Pattern, "too large"),
+    ] {
+        let (found, message) = refused(&schema);
+        assert_eq!(found, kind, "{schema}: {message}");
+        assert!(message.contains(part), "{schema}: {message}");
+    }
+}
+
+#[test]
+fn references_within_the_schema_work() {
+    for schema in [
+        json!({"$defs": {"s": {"type": "string"}}, "items": {"$ref": "#/$defs/s"}}),
+        json!({"definitions": {"s": {"type": "string"}}, "items": {"$ref": "#/definitions/s"}}),
+        json!({"$defs": {"x": {"$anchor": "s", "type": "string"}}, "items": {"$ref": "#s"}}),
+        json!({"$defs": {"a b": {"type": "string"}}, "items": {"$ref": "#/$defs/a%20b"}}),
+        json!({"$defs": {"a/b": {"type": "string"}}, "items": {"$ref": "#/$defs/a~1b"}}),
+        json!({"$id": "https://example.com/root", "$defs": {"x": {"$id": "item", "type": "string"}},
+               "items": {"$ref": "item"}}),
+        json!({"$id": "https://example.com/root", "$defs": {"x": {"$id": "item", "$defs": {"s": {"type": "string"}}}},
+               "items": {"$ref": "https://example.com/item#/$defs/s"}}),
+        json!({"$id": "https://example.com/root", "items": {"$ref": "#/$defs/s"}, "$defs": {"s": {"type": "string"}}}),
+        json!({"$defs": {"x": {"$dynamicAnchor": "s", "type": "string"}}, "items": {"$dynamicRef": "#s"}}),
+        json!({"components": {"s": {"type": "string"}}, "items": {"$ref": "#/components/s"}}),
+        json!({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"x": {"$id": "#s", "type": "string"}},
+               "items": {"$ref": "#s"}}),
+    ] {
+        let compiled = Schema::compile(&schema).unwrap_or_else(|error| panic!("{schema}: {error}"));
+        assert!(compiled.is_valid(&json!(["a"])), "{schema}");
+        assert!(!compiled.is_valid(&json!([1])), "{schema}");
+    }
+}
+
+#[test]
+fn limits_hold_at_their_boundaries() {
+    let list = |n: usize| json!({"anyOf": vec![json!({}); n]});
+    let props = |n: usize| json!({"properties": (0..n).map(|n| (n.to_string(), json!({}))).collect::<Map<_, _>>()});
+    let refs = |n: usize| {
+        let members = (0..n).map(|n| (n.to_string(), json!({"$ref": "#/$defs/a"}))).collect::<Map<_, _>>();
+        json!({"$defs": {"a": {}}, "properties": members})
+    };
+    let nested = |n: usize| (0..n).fold(json!({}), |inner, _| json!({"not": inner}));
+    let patterns =
+        |n: usize| json!({"patternProperties": (0..n).map(|n| (n.to_string(), json!({}))).collect::<Map<_, _>>()});
+    let limits = || {
+        let mut limits = Limits::new();
+        limits.depth = 60;
+        limits.subschemas = 30;
+        limits.branches = 5;
+        limits.references = 6;
+        limits.patterns = 4;
+        limits.nesting = 20;
+        limits.expansion = 15;
+        limits
+    };
+    let check = |what: &str, fits: Value, exceeds: Value| {
+        if let Err(error) = Schema::compile_with(&fits, &limits()) {
+            panic!("{what}: {error}");
+        }
+        let error = Schema::compile_with(&exceeds, &limits()).expect_err(what);
+        assert_eq!(error.kind(), SchemaErrorKind::Limit, "{what}: {error}");
+    };
+    check("branches", list(5), list(6));
+    check("subschemas", props(29), props(30));
+    check("references", refs(6), refs(7));
+    check("patterns", patterns(4), patterns(5));
+    check("expansion", nested(14), nested(15));
+    let deep = |n: usize| (0..n).fold(json!({}), |inner, _| json!({"items": inner}));
+    check("nesting", deep(19), deep(20));
+    let annotated = |n: usize| json!({"default": (0..n).fold(json!(1), |inner, _| json!([inner]))});
+    check("depth", annotated(59), annotated(60));
+}
+
+#[test]
+fn a_small_schema_cannot_cost_exponential_time() {
+    let mut defs = Map::new();
+    for level in 0..64 {
+        let next = json!({"$ref": format!("#/$defs/a{}", level + 1)});
+        defs.insert(format!("a{level}"), json!({"allOf": [next.clone(), next]}));
+    }
+    defs.insert("a64".to_owned(), json!({"type": "string"}));
+    let (kind, message) = refused(&json!({"$defs": defs, "$ref": "#/$defs/a0"}));
+    assert_eq!(kind, SchemaErrorKind::Limit, "{message}");
+}
+
+#[test]
+fn explaining_a_recursive_mismatch_is_bounded() {
+    // Twelve alternatives that all recurse by the same member: 12^40 ways to fail at the bottom.
+    let branch = |name: &str| {
+        json!({
+            "type": "object", "properties": {"kind": {"const": name}, "operand": {"$ref": "#"}}, "required": ["kind"]
+        })
+    };
+    let schema =
+        Schema::compile(&json!({"oneOf": (0..12).map(|n| branch(&format!("k{n}"))).collect::<Vec<_>>()})).unwrap();
+    let mut value = json!({"kind": "wrong"});
+    for _ in 0..40 {
+        value = json!({"kind": "k3", "operand": value});
+    }
+    assert!(!schema.is_valid(&value));
+    let errors = schema.validate(&value).unwrap_err();
+    assert!(!errors.is_complete());
+}
+
+#[test]
+fn explaining_does_not_copy_a_large_value_per_alternative() {
+    let branches: Vec<_> = (0..1000).map(|n| json!({"const": n})).collect();
+    let schema = Schema::compile(&json!({"anyOf": branches})).unwrap();
+    let errors = schema.validate(&json!("x".repeat(4 << 20))).unwrap_err();
+    assert!(!errors.is_complete());
+    // The same schema explains itself for a value of ordinary size.
+    assert!(schema.validate(&json!("x")).unwrap_err().is_complete());
+}
+
+#[test]
+fn a_large_value_gets_its_first_error() {
+    let schema = Schema::compile(&json!({"items": {"type": "object", "required": ["a"]}})).unwrap();
+    let mut rows: Vec<_> = (0..50_000).map(|n| json!({"a": n})).collect();
+    rows.push(json!({}));
+    let errors = schema.validate(&Value::from(rows)).unwrap_err();
+    assert_eq!(errors.to_string(), r#"`/50000`: the required property "a" is missing"#);
+    assert!(!errors.is_complete());
+}
+
+#[test]
+fn recursion_is_bounded_on_a_small_stack() {
+    // Chains of references multiply with the depth of the value.
+    let mut defs = Map::new();
+    for link in 0..100 {
+        defs.insert(format!("l{link}"), json!({"allOf": [{"$ref": format!("#/$defs/l{}", link + 1)}]}));
+    }
+    defs.insert(
+        "l100".to_owned(),
+        json!({"items": {"$ref": "#/$defs/l0"}, "additionalProperties": {"$ref": "#/$defs/l0"},
+        "unevaluatedItems": false}),
+    );
+    let chained = json!({"$defs": defs, "$ref": "#/$defs/l0"});
+    let plain = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}]});
+    let dynamic =
+        json!({"$dynamicAnchor": "n", "type": "array", "items": {"$dynamicRef": "#n"}, "unevaluatedItems": false});
+    std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(move || {
+            for schema in [chained, plain, dynamic] {
+                let schema = Schema::compile(&schema).unwrap();
+                for depth in [1, 2, 3, 4, 5, 10, 50, 127, 300, 1_000] {
+                    for leaf in [json!([]), json!(1)] {
+                        let value = (0..depth).fold(leaf, |inner, _| json!([inner]));
+                        // The outcome differs; that it comes at all is what counts.
+                        assert_eq!(schema.is_valid(&value), schema.validate(&value).is_ok());
+                    }
+                }
+            }
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+#[test]
+fn an_ordinary_recursive_schema_takes_values_as_deep_as_messages_may_be() {
+    let schema = Schema::compile(&json!({
+        "$defs": {"node": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
+        "$ref": "#/$defs/node"
+    }))
+    .unwrap();
+    let value = (0..62).fold(json!({}), |inner, _| json!({"children": [inner]}));
+    schema.validate(&value).unwrap();
+}

@@ -1,0 +1,160 @@
+//! Validation and the sentences that it answers with.
+
+use mcp_schema::{Dialect, Schema, ValidationErrorKind};
+use serde_json::{Value, json};
+
+/// The whole message for a value that must not match.
+fn message(schema: Value, value: Value) -> String {
+    let schema = Schema::compile(&schema).unwrap();
+    assert!(!schema.is_valid(&value), "{value} must not match");
+    schema.validate(&value).unwrap_err().to_string()
+}
+
+#[test]
+fn sentences() {
+    let person = json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+        "required": ["name"],
+        "additionalProperties": false
+    });
+    let shape = json!({"oneOf": [
+        {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
+        {"type": "object", "properties": {"kind": {"const": "square"}, "a": {"type": "number"}}, "required": ["kind", "a"]}
+    ]});
+    for (schema, value, expected) in [
+        (
+            json!({"properties": {"items": {"items": {"properties": {"name": {"type": "string"}}}}}}),
+            json!({"items": [{"name": 3}]}),
+            "`/items/0/name`: expected a string, got a number",
+        ),
+        (json!({"type": "integer"}), json!(1.5), "expected an integer, got 1.5"),
+        (json!({"type": ["string", "null"]}), json!([]), "expected null or a string, got an array"),
+        (json!({"enum": ["a", "b"]}), json!("c"), r#"expected one of "a", "b", got "c""#),
+        (json!({"const": {"a": 1}}), json!(null), r#"expected {"a":1}, got null"#),
+        (person.clone(), json!({}), r#"the required property "name" is missing"#),
+        (person.clone(), json!({"name": "x", "agee": 3}), r#"unexpected property "agee", known are "age", "name""#),
+        (
+            person,
+            json!({"name": 1, "age": -1}),
+            "`/age`: must be at least 0, got -1; `/name`: expected a string, got a number",
+        ),
+        (json!({"minLength": 2}), json!("é"), "must be at least 2 characters long, got 1"),
+        (json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item, got 2"),
+        (json!({"minProperties": 2}), json!({}), "must have at least 2 properties, got 0"),
+        (json!({"pattern": "^a+$"}), json!("b"), r#"must match the pattern `^a+$`, got "b""#),
+        (json!({"multipleOf": 5}), json!(7), "must be a multiple of 5, got 7"),
+        (json!({"exclusiveMaximum": 5}), json!(5), "must be less than 5, got 5"),
+        (json!({"uniqueItems": true}), json!([1, 1.0]), "the items must be unique"),
+        (json!({"properties": {"a": false}}), json!({"a": 1}), "`/a`: nothing is allowed here"),
+        (json!({"not": {"type": "null"}}), json!(null), r#"must not match {"type":"null"}"#),
+        (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), json!(1), "expected a string or null, got a number"),
+        (
+            shape.clone(),
+            json!({"kind": "square", "a": "x"}),
+            "matches none of the 2 alternatives; the closest one fails because: `/a`: expected a number, got a string",
+        ),
+        (
+            shape,
+            json!({"kind": "cube"}),
+            r#"matches none of the 2 alternatives: (`/kind`: expected "circle", got "cube", the required property "r" is missing), (`/kind`: expected "square", got "cube", the required property "a" is missing)"#,
+        ),
+        (
+            json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}),
+            json!(1),
+            "matches more than one of the alternatives, and must match exactly one",
+        ),
+        (
+            json!({"propertyNames": {"maxLength": 1}}),
+            json!({"ab": 1}),
+            r#"the property name "ab" is not allowed: must be at most 1 character long, got 2"#,
+        ),
+    ] {
+        assert_eq!(message(schema, value), expected);
+    }
+}
+
+#[test]
+fn both_pointers_are_given() {
+    let schema = Schema::compile(&json!({
+        "$defs": {"n": {"type": "string"}}, "properties": {"a/b": {"items": {"$ref": "#/$defs/n"}}}
+    }))
+    .unwrap();
+    let errors = schema.validate(&json!({"a/b": ["x", 1]})).unwrap_err();
+    let error = errors.first().unwrap();
+    assert_eq!(error.instance_pointer(), "/a~1b/1");
+    assert_eq!(error.schema_pointer(), "/$defs/n/type");
+    assert_eq!(error.kind(), ValidationErrorKind::Type);
+    assert_eq!((errors.total(), errors.is_complete()), (1, true));
+}
+
+#[test]
+fn only_the_first_errors_are_kept_and_the_others_counted() {
+    let schema = Schema::compile(&json!({"items": {"type": "string"}})).unwrap();
+    let errors = schema.validate(&json!(vec![0; 100])).unwrap_err();
+    assert_eq!((errors.iter().count(), errors.total()), (8, 100));
+    assert!(errors.to_string().ends_with("; and 92 more"), "{errors}");
+}
+
+#[test]
+fn huge_values_are_never_printed() {
+    let big = "x".repeat(1 << 20);
+    let wide: Value = (0..20_000).map(|n| json!({"n": n})).collect();
+    let mut named = serde_json::Map::new();
+    named.insert(big.clone(), json!(1));
+    for (schema, value) in [
+        (json!({"enum": ["a"]}), json!(big)),
+        (json!({"const": 1}), wide.clone()),
+        (json!({"maxLength": 1}), json!(big)),
+        (json!({"anyOf": [{"const": 1}, {"const": 2}]}), wide.clone()),
+        (json!({"additionalProperties": false}), Value::Object(named.clone())),
+        (json!({"additionalProperties": {"type": "string"}}), Value::Object(named.clone())),
+        (json!({"items": {"type": "string"}}), wide),
+        (json!({"propertyNames": {"maxLength": 3}}), Value::Object(named)),
+        (json!({"enum": (0..1000).map(|n| format!("option {n}")).collect::<Vec<_>>()}), json!("z")),
+    ] {
+        let length = message(schema.clone(), value).len();
+        assert!(length < 4_000, "{length} bytes for {schema}");
+    }
+}
+
+#[test]
+fn dialects_are_honoured() {
+    let tuple = |dialect: &str| json!({"$schema": dialect, "items": [{"type": "string"}]});
+    let old = Schema::compile(&tuple("http://json-schema.org/draft-07/schema#")).unwrap();
+    assert_eq!(old.dialect(), Dialect::Draft7);
+    assert!(old.is_valid(&json!(["a", 1])) && !old.is_valid(&json!([1])));
+    assert!(Schema::compile(&tuple("https://json-schema.org/draft/2020-12/schema")).is_err());
+
+    let prefix = |head: Value| {
+        let mut schema = json!({"prefixItems": [{"type": "string"}]});
+        schema.as_object_mut().unwrap().extend(head.as_object().unwrap().clone());
+        Schema::compile(&schema).unwrap()
+    };
+    assert!(!prefix(json!({})).is_valid(&json!([1])));
+    assert!(!prefix(json!({"$schema": "https://json-schema.org/draft/2020-12/schema"})).is_valid(&json!([1])));
+    assert!(prefix(json!({"$schema": "https://json-schema.org/draft/2019-09/schema"})).is_valid(&json!([1])));
+
+    let exclusive = json!({
+        "$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": true
+    });
+    assert!(!Schema::compile(&exclusive).unwrap().is_valid(&json!(1)));
+}
+
+#[test]
+fn a_number_without_fraction_is_an_integer_and_lengths_count_code_points() {
+    let check = |schema: Value, value: Value| Schema::compile(&schema).unwrap().is_valid(&value);
+    assert!(check(json!({"type": "integer"}), json!(1.0)));
+    assert!(check(json!({"enum": [1]}), json!(1.0)));
+    assert!(check(json!({"maxLength": 1}), json!("😀")));
+    assert!(check(json!(true), json!("anything")));
+    assert!(!check(json!(false), json!("anything")));
+}
+
+#[test]
+fn clones_share_what_was_compiled() {
+    let schema = Schema::compile(&json!({"type": "string"})).unwrap();
+    let clone = schema.clone();
+    assert!(std::ptr::eq(schema.source(), clone.source()));
+    std::thread::spawn(move || assert!(clone.is_valid(&json!("x")))).join().unwrap();
+}
