@@ -8,7 +8,10 @@
 mod error;
 mod frame;
 pub mod memory;
+pub mod ndjson;
 mod queue;
+pub mod sse;
+pub mod stdio;
 mod transport;
 
 pub use self::{

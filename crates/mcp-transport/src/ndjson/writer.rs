@@ -1,0 +1,234 @@
+//! The sending half: a bounded queue, and the task that writes what is queued in as few writes as it can.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    io::{self, IoSlice},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use mcp_protocol::RequestId;
+use memchr::memchr;
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::{oneshot, watch},
+    time,
+};
+
+use super::Options;
+use crate::{
+    BoxFuture, Frame, FrameSender, TransportError, TrySendError,
+    queue::{Queue, Rejected},
+};
+
+/// Short messages are gathered up to this size.
+const GATHER: usize = 64 << 10;
+/// A message from this size on is written from where it lies.
+const DIRECT: usize = 16 << 10;
+/// How long the writer still tries after the last sender is gone.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// What the senders and the task of the writer share.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    queue: Queue<Bytes>,
+    /// What the shortest message costs, in bytes: this makes one limit of the number of messages and of their bytes.
+    floor: u32,
+}
+
+impl Outbound {
+    pub(super) fn new(options: &Options) -> Self {
+        let capacity = u32::try_from(options.queue_bytes).unwrap_or(MAX_BYTES).clamp(1, MAX_BYTES);
+        let frames = u32::try_from(options.queue_frames).unwrap_or(u32::MAX).max(1);
+        Self { queue: Queue::new(capacity), floor: (capacity / frames).max(1) }
+    }
+
+    fn cost(&self, message: &Bytes) -> u32 {
+        u32::try_from(message.len()).unwrap_or(MAX_BYTES).clamp(self.floor, MAX_BYTES)
+    }
+}
+
+/// What the queue can count.
+const MAX_BYTES: u32 = 1 << 30;
+
+/// The sender of an [`Ndjson`](super::Ndjson).
+pub(super) struct LineSender {
+    outbound: Arc<Outbound>,
+    /// How the writer ended.
+    outcome: watch::Receiver<Option<Result<(), TransportError>>>,
+    /// Tells the writer, by being dropped, that nobody waits for it any more.
+    _alive: oneshot::Sender<()>,
+}
+
+impl LineSender {
+    /// Starts the task of the writer.
+    pub(super) fn spawn<W: AsyncWrite + Unpin + Send + 'static>(outbound: Arc<Outbound>, writer: W) -> Self {
+        let (alive, abandoned) = oneshot::channel::<()>();
+        let (done, outcome) = watch::channel(None);
+        let shared = Arc::clone(&outbound);
+        let task = CloseOnDrop(shared);
+        tokio::spawn(async move {
+            let result = write_until_abandoned(&task.0, writer, abandoned).await.map_err(TransportError::from);
+            if let Err(fault) = &result {
+                tracing::debug!(error = ?fault, "the writer of the connection ended");
+                task.0.queue.abort(fault.clone());
+            }
+            done.send_replace(Some(result));
+        });
+        Self { outbound, outcome, _alive: alive }
+    }
+}
+
+impl FrameSender for LineSender {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(async move {
+            if memchr(b'\n', &frame.message).is_some() {
+                return Err(TransportError::line_break());
+            }
+            self.outbound.queue.push(self.outbound.cost(&frame.message), frame.message).await
+        })
+    }
+
+    fn try_send(&self, mut frame: Frame) -> Result<(), TrySendError> {
+        if memchr(b'\n', &frame.message).is_some() {
+            return Err(TrySendError::Refused(frame));
+        }
+        let message = std::mem::take(&mut frame.message);
+        self.outbound.queue.try_push(self.outbound.cost(&message), message).map_err(|(message, why)| {
+            frame.message = message;
+            match why {
+                Rejected::Full => TrySendError::Full(frame),
+                Rejected::Closed => TrySendError::Closed(frame),
+            }
+        })
+    }
+
+    fn close(&self, _id: &RequestId) {}
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.outbound.queue.close(TransportError::closed());
+        let mut outcome = self.outcome.clone();
+        Box::pin(async move {
+            match outcome.wait_for(Option::is_some).await {
+                Ok(result) => result.clone().unwrap_or(Ok(())),
+                // The runtime has dropped the writer.
+                Err(_) => Err(TransportError::closed()),
+            }
+        })
+    }
+}
+
+impl Drop for LineSender {
+    fn drop(&mut self) {
+        self.outbound.queue.close(TransportError::closed());
+    }
+}
+
+impl fmt::Debug for LineSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineSender").finish_non_exhaustive()
+    }
+}
+
+/// Lets nobody wait for a writer that is gone: it may also panic, or be dropped with its runtime.
+struct CloseOnDrop(Arc<Outbound>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.queue.abort(TransportError::closed());
+    }
+}
+
+/// Writes what is queued until the queue is closed and empty. Once nobody is left to wait, it gives up after a while.
+async fn write_until_abandoned<W: AsyncWrite + Unpin>(
+    outbound: &Outbound,
+    writer: W,
+    abandoned: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let mut write = pin!(write_all(outbound, writer));
+    let mut give_up = pin!(async {
+        let _ = abandoned.await;
+        time::sleep(LINGER).await;
+    });
+    poll_fn(|cx| {
+        if let Poll::Ready(result) = write.as_mut().poll(cx) {
+            return Poll::Ready(result);
+        }
+        give_up.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    })
+    .await
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) -> io::Result<()> {
+    let mut messages = VecDeque::new();
+    let mut gathered = BytesMut::new();
+    let mut unflushed = false;
+    loop {
+        let ready = poll_fn(|cx| match outbound.queue.poll_swap(&mut messages, cx) {
+            Poll::Pending if unflushed => Poll::Ready(None),
+            poll => poll.map(Some),
+        });
+        match ready.await {
+            Some(true) => {}
+            Some(false) => break,
+            None => {
+                writer.flush().await?;
+                unflushed = false;
+                continue;
+            }
+        }
+        unflushed = true;
+        while !messages.is_empty() {
+            write_some(outbound, &mut writer, &mut messages, &mut gathered).await?;
+        }
+    }
+    writer.flush().await?;
+    writer.shutdown().await
+}
+
+/// Writes the short messages at the front in one piece, together with the long one that follows them.
+async fn write_some<W: AsyncWrite + Unpin>(
+    outbound: &Outbound,
+    writer: &mut W,
+    messages: &mut VecDeque<Bytes>,
+    gathered: &mut BytesMut,
+) -> io::Result<()> {
+    gathered.clear();
+    let mut cost: u32 = 0;
+    let mut long = None;
+    while let Some(message) = messages.pop_front() {
+        cost = cost.saturating_add(outbound.cost(&message));
+        if message.len() >= DIRECT {
+            long = Some(message);
+            break;
+        }
+        gathered.extend_from_slice(&message);
+        gathered.extend_from_slice(b"\n");
+        if gathered.len() > GATHER - DIRECT {
+            break;
+        }
+    }
+    let (message, end): (&[u8], &[u8]) = long.as_ref().map_or((&[], &[]), |message| (message, b"\n"));
+    write_slices(writer, &mut [IoSlice::new(gathered), IoSlice::new(message), IoSlice::new(end)]).await?;
+    outbound.queue.release(cost);
+    Ok(())
+}
+
+async fn write_slices<W: AsyncWrite + Unpin>(writer: &mut W, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    // Drops the empty slices at the front: a write of nothing would look like the end.
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        match writer.write_vectored(slices).await {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Taking the standard descriptors away, and choosing how to wait for what they are.
+//!
+//! `O_NONBLOCK` belongs to the open file, which the client or a shell may hold too, so it is never set on what we were
+//! given: a pipe is opened anew through `/proc`, a socket is asked per call, and anything else gets a blocking thread.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{FileType, Mode, OFlags, fstat, open},
+    io::{Errno, fcntl_dupfd_cloexec},
+    stdio::{dup2_stdin, dup2_stdout, stderr, stdin, stdout},
+};
+
+use super::{Read, Write, socket::Socket, thread};
+
+/// Moves the two descriptors out of the reach of `std::io` and of children.
+pub(super) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
+    // Not below 3, should one of the standard descriptors be closed.
+    let input = fcntl_dupfd_cloexec(stdin(), 3)?;
+    let output = fcntl_dupfd_cloexec(stdout(), 3)?;
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    dup2_stdin(&null)?;
+    if dup2_stdout(stderr()).is_err() {
+        dup2_stdout(&null)?;
+    }
+    Ok((input, output))
+}
+
+/// How to read from the descriptor.
+pub(super) fn reader(fd: OwnedFd) -> io::Result<Box<dyn Read>> {
+    match kind(&fd) {
+        Kind::Socket => Ok(Box::new(Socket::reader(fd)?)),
+        #[cfg(target_os = "linux")]
+        Kind::Pipe(path) => match tokio::net::unix::pipe::OpenOptions::new().open_receiver(path) {
+            Ok(pipe) => Ok(Box::new(pipe)),
+            Err(_) => Ok(Box::new(thread::Reader::spawn(Blocking(fd.into()))?)),
+        },
+        Kind::Other => Ok(Box::new(thread::Reader::spawn(Blocking(fd.into()))?)),
+    }
+}
+
+/// How to write to the descriptor.
+pub(super) fn writer(fd: OwnedFd) -> io::Result<Box<dyn Write>> {
+    match kind(&fd) {
+        Kind::Socket => Ok(Box::new(Socket::writer(fd)?)),
+        #[cfg(target_os = "linux")]
+        Kind::Pipe(path) => match tokio::net::unix::pipe::OpenOptions::new().open_sender(path) {
+            Ok(pipe) => Ok(Box::new(pipe)),
+            // Nobody reads any more, or the pipe is somebody else's.
+            Err(_) => Ok(Box::new(thread::Writer::spawn(Blocking(fd.into()))?)),
+        },
+        Kind::Other => Ok(Box::new(thread::Writer::spawn(Blocking(fd.into()))?)),
+    }
+}
+
+enum Kind {
+    Socket,
+    /// An anonymous pipe, and the path that opens it anew. A named one is left to a thread: opened after its last
+    /// writer has gone, it would never report its end.
+    #[cfg(target_os = "linux")]
+    Pipe(String),
+    Other,
+}
+
+fn kind(fd: &OwnedFd) -> Kind {
+    match fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Socket) => Kind::Socket,
+        #[cfg(target_os = "linux")]
+        Ok(FileType::Fifo) => {
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            match std::fs::read_link(&path) {
+                Ok(target) if target.to_string_lossy().starts_with("pipe:[") => Kind::Pipe(path),
+                _ => Kind::Other,
+            }
+        }
+        _ => Kind::Other,
+    }
+}
+
+/// Blocking reads and writes, also when somebody who shares the open file has set `O_NONBLOCK` on it.
+struct Blocking(File);
+
+impl Blocking {
+    fn wait(&self, events: PollFlags) -> io::Result<()> {
+        match poll(&mut [PollFd::from_borrowed_fd(self.0.as_fd(), events)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl io::Read for Blocking {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::IN)?,
+                result => return result,
+            }
+        }
+    }
+}
+
+impl io::Write for Blocking {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::OUT)?,
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! A stream socket as stdio (Node.js gives its children one), read and written without `O_NONBLOCK` on the open file.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::OwnedFd,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
+
+/// How much is received at a time.
+const CHUNK: usize = 64 << 10;
+
+/// One direction of a socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: AsyncFd<OwnedFd>,
+    /// Where bytes are received, since the caller's buffer is not initialized. Empty for a writer.
+    chunk: Box<[u8]>,
+}
+
+impl Socket {
+    pub(super) fn reader(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: register(fd, Interest::READABLE)?, chunk: vec![0; CHUNK].into_boxed_slice() })
+    }
+
+    pub(super) fn writer(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: register(fd, Interest::WRITABLE)?, chunk: Box::default() })
+    }
+
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        mut send: impl FnMut(&OwnedFd) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.fd.poll_write_ready(cx))?;
+            if let Ok(result) = ready.try_io(|fd| Ok(send(fd.get_ref())?)) {
+                return Poll::Ready(result);
+            }
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let wanted = buf.remaining().min(CHUNK);
+        loop {
+            let mut ready = ready!(this.fd.poll_read_ready(cx))?;
+            let chunk = &mut this.chunk[..wanted];
+            let Ok(result) = ready.try_io(|fd| Ok(recv(fd.get_ref(), chunk, RecvFlags::DONTWAIT)?.1)) else {
+                continue;
+            };
+            let received = result?;
+            if 0 < received && received < wanted {
+                // The socket is drained: the next read would only find that out.
+                ready.clear_ready();
+            }
+            buf.put_slice(&this.chunk[..received]);
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |fd| send(fd, buf, SendFlags::DONTWAIT))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |fd| sendmsg(fd, bufs, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+// Not `expect`: only since 1.54 is it deprecated.
+#[allow(deprecated, reason = "its unsafe replacement asks for what an `OwnedFd` is by its type")]
+fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, interest)
+}
