@@ -1,0 +1,243 @@
+// What every JavaScript client is asked to do with the example server `everything`, and how it reports.
+//
+// A client file brings a *peer*: an object with the functions below. What a client does not offer is left out of its
+// peer and reported as n/a. One line of JSON per check goes to stdout: {check, status: ok|fail|n/a, reason}.
+//
+//   connect()                       -> {name, version}  name of the server, protocol version ('' where not told)
+//   close()
+//   list(kind)                      -> every entry of 'tools' | 'resources' | 'templates' | 'prompts'
+//   callTool(name, args, {onProgress, logLevel}?)
+//   readResource(uri), getPrompt(name, args), complete(ref, argument)
+//   setLogLevel(level)              legacy revisions only
+//   logs                            an array that log messages arrive in
+//   progress, codes                 true where progress is shown, where errors keep their JSON-RPC code
+//   parallel                        how many calls to make at once; 16 where not told
+
+const MODERN = '2026-07-28';
+const CHECK_MS = 30_000;
+
+// Nothing but this config reaches a client: {transport: 'stdio', command, args} or {transport: 'http', url}; era.
+export const config = JSON.parse(process.argv[2]);
+
+export const clientInfo = { name: 'interop', version: '1.0.0' };
+
+export async function run(peer) {
+  for (const [check, { needs, body }] of Object.entries(CHECKS)) {
+    const missing = needs.filter((name) => peer[name] === undefined);
+    if (missing.length > 0) {
+      report(check, 'n/a', `the client has no ${missing.join(', ')}`);
+      continue;
+    }
+    try {
+      await bounded(body(peer), CHECK_MS);
+      report(check, 'ok');
+    } catch (error) {
+      report(check, 'fail', describe(error));
+      if (check === 'connect') break;
+    }
+  }
+  await bounded(Promise.resolve(peer.close?.()), 5_000).catch((error) => console.error(`close: ${describe(error)}`));
+  process.exit(0);
+}
+
+const CHECKS = {
+  connect: {
+    needs: ['connect'],
+    async body(peer) {
+      const { name, version } = await peer.connect();
+      expect(typeof name === 'string' && name.length > 0, `the server's name is ${JSON.stringify(name)}`);
+      const modern = config.era !== 'legacy';
+      const right = version === '' || (modern ? version === MODERN : /^202[45]-/.test(version));
+      expect(right, `version ${version} was negotiated where the ${config.era} era was asked for`);
+    },
+  },
+  tools: {
+    needs: ['list'],
+    async body(peer) {
+      const tools = await peer.list('tools');
+      names(tools, 'name', ['echo', 'add', 'big', 'test_simple_text', 'test_error_handling']);
+      for (const tool of tools) equal(tool.inputSchema?.type, 'object', `type of the input schema of ${tool.name}`);
+    },
+  },
+  call: {
+    needs: ['callTool'],
+    async body(peer) {
+      const text = 'grüße, 世界 🌍, "quotes", \\ and\na second line';
+      equal(first(await peer.callTool('echo', { text })), text, 'the echo');
+      const sum = await peer.callTool('add', { a: 2, b: 3 });
+      expect(/\b5\b/.test(first(sum)), `2 + 3 came as ${first(sum)}`);
+      const typed = sum.structuredContent;
+      expect(typed !== undefined && Object.values(typed).includes(5), `typed, 2 + 3 came as ${JSON.stringify(typed)}`);
+      equal(first(await peer.callTool('test_simple_text')).length > 0, true, 'a call without arguments');
+      await Promise.all(
+        [...Array(peer.parallel ?? 16).keys()].map(async (n) => {
+          equal(first(await peer.callTool('echo', { text: `call ${n}` })), `call ${n}`, 'an echo among others');
+        }),
+      );
+    },
+  },
+  big: {
+    needs: ['callTool'],
+    async body(peer) {
+      equal(first(await peer.callTool('big', { n: 300_000 })).length, 300_000, 'length of the text');
+    },
+  },
+  content: {
+    needs: ['callTool'],
+    async body(peer) {
+      const of = async (tool) => (await peer.callTool(tool)).content;
+      const [image] = await of('test_image_content');
+      expect(image.type === 'image' && image.mimeType === 'image/png' && isPng(image.data), 'no PNG came');
+      const [audio] = await of('test_audio_content');
+      expect(audio.type === 'audio' && audio.mimeType === 'audio/wav' && audio.data.length > 0, 'no WAV came');
+      const [embedded] = await of('test_embedded_resource');
+      expect(embedded.type === 'resource' && typeof embedded.resource.text === 'string', 'no embedded resource came');
+      const kinds = (await of('test_multiple_content_types')).map((item) => item.type);
+      equal(kinds.join(), 'text,image,resource', 'kinds of content');
+    },
+  },
+  error: {
+    needs: ['callTool'],
+    async body(peer) {
+      const failed = await peer.callTool('test_error_handling');
+      expect(failed.isError === true && first(failed).length > 0, 'isError and a text were expected');
+      const invalid = await peer.callTool('add', { a: 'two', b: 3 });
+      expect(invalid.isError === true && first(invalid).length > 0, 'isError for wrong arguments was expected');
+      await rejects(peer, peer.callTool('no_such_tool', {}), [-32602], 'a call of an unknown tool');
+      equal(first(await peer.callTool('echo', { text: 'still there' })), 'still there', 'the echo afterwards');
+    },
+  },
+  resources: {
+    needs: ['list'],
+    async body(peer) {
+      names(await peer.list('resources'), 'uri', ['test://static-text', 'test://static-binary']);
+    },
+  },
+  read: {
+    needs: ['readResource'],
+    async body(peer) {
+      const [text] = (await peer.readResource('test://static-text')).contents;
+      expect(text.mimeType === 'text/plain' && text.text.length > 0, `the text came as ${JSON.stringify(text)}`);
+      const [binary] = (await peer.readResource('test://static-binary')).contents;
+      expect(binary.mimeType === 'image/png' && isPng(binary.blob), 'no PNG came');
+      await rejects(peer, peer.readResource('test://no-such-resource'), [-32002, -32602], 'a read of an unknown resource');
+    },
+  },
+  templates: {
+    needs: ['list', 'readResource'],
+    async body(peer) {
+      names(await peer.list('templates'), 'uriTemplate', ['test://template/{id}/data']);
+      const [data] = (await peer.readResource('test://template/123/data')).contents;
+      equal(data.uri, 'test://template/123/data', 'the uri');
+      equal(JSON.parse(data.text).id, '123', 'the variable');
+    },
+  },
+  prompts: {
+    needs: ['list'],
+    async body(peer) {
+      const prompts = await peer.list('prompts');
+      names(prompts, 'name', ['test_simple_prompt', 'test_prompt_with_arguments', 'test_prompt_with_image']);
+      const args = prompts.find((prompt) => prompt.name === 'test_prompt_with_arguments').arguments;
+      equal(args.map((arg) => `${arg.name}:${arg.required}`).join(), 'arg1:true,arg2:true', 'its arguments');
+    },
+  },
+  prompt: {
+    needs: ['getPrompt'],
+    async body(peer) {
+      const simple = (await peer.getPrompt('test_simple_prompt')).messages;
+      expect(simple[0].role === 'user' && simple[0].content.text.length > 0, 'no simple prompt came');
+      const filled = (await peer.getPrompt('test_prompt_with_arguments', { arg1: 'left', arg2: 'right' })).messages;
+      const { text } = filled[0].content;
+      expect(text.includes('left') && text.includes('right'), `the arguments are not in ${text}`);
+      const image = (await peer.getPrompt('test_prompt_with_image')).messages.map((message) => message.content.type);
+      expect(image.includes('image'), `no image among ${image}`);
+      await rejects(peer, peer.getPrompt('no_such_prompt', {}), [-32602], 'a get of an unknown prompt');
+    },
+  },
+  complete: {
+    needs: ['complete'],
+    async body(peer) {
+      const ref = { type: 'ref/prompt', name: 'test_prompt_with_arguments' };
+      const { completion } = await peer.complete(ref, { name: 'arg1', value: 'te' });
+      expect(Array.isArray(completion.values), `the values came as ${JSON.stringify(completion.values)}`);
+    },
+  },
+  progress: {
+    needs: ['callTool', 'progress'],
+    async body(peer) {
+      const seen = [];
+      await peer.callTool('test_tool_with_progress', {}, { onProgress: (update) => seen.push(update.progress) });
+      const rising = seen.every((value, index) => index === 0 || value >= seen[index - 1]);
+      expect(seen.length >= 3 && rising, `progress came as ${JSON.stringify(seen)}`);
+    },
+  },
+  logging: {
+    // A client that cannot show messages may still set the level of a session.
+    needs: ['setLogLevel'],
+    async body(peer) {
+      if (config.era === 'legacy') await peer.setLogLevel('debug');
+      if (peer.logs === undefined) return;
+      await peer.callTool('test_tool_with_logging', {}, { logLevel: 'debug' });
+      await until(() => peer.logs.length >= 3, () => `${peer.logs.length} log messages came`);
+    },
+  },
+};
+
+export function describe(error) {
+  const code = error?.code === undefined ? '' : `[${error.code}] `;
+  return `${code}${error?.message ?? String(error)}`;
+}
+
+function report(check, status, reason = '') {
+  process.stdout.write(`${JSON.stringify({ check, status, reason })}\n`);
+}
+
+function expect(holds, otherwise) {
+  if (!holds) throw new Error(otherwise);
+}
+
+function equal(seen, expected, what) {
+  expect(seen === expected, `${what}: ${JSON.stringify(seen)} instead of ${JSON.stringify(expected)}`);
+}
+
+function names(entries, member, expected) {
+  const seen = entries.map((entry) => entry[member]);
+  expect(new Set(seen).size === seen.length, `something is listed twice: ${seen}`);
+  for (const name of expected) expect(seen.includes(name), `${name} is not among ${seen}`);
+}
+
+function first(result) {
+  const [item] = result.content;
+  expect(item?.type === 'text', `a text was expected first: ${JSON.stringify(item)}`);
+  return item.text;
+}
+
+function isPng(base64) {
+  return Buffer.from(base64, 'base64').subarray(1, 4).toString() === 'PNG';
+}
+
+async function rejects(peer, promise, codes, what) {
+  const result = await promise.then(
+    (value) => ({ value }),
+    (error) => ({ error }),
+  );
+  expect(result.error !== undefined, `${what} succeeded: ${JSON.stringify(result.value)}`);
+  const right = peer.codes ? codes.includes(result.error.code) : result.error.timeout === undefined;
+  expect(right, `${what} failed with ${describe(result.error)}`);
+}
+
+async function until(holds, otherwise) {
+  const deadline = Date.now() + 5_000;
+  while (!holds()) {
+    expect(Date.now() < deadline, otherwise());
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+function bounded(promise, ms) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${ms / 1000} s`)), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,41 @@
+// The peer that both major versions of the TypeScript SDK share: their `Client` differs only in the arguments of a few
+// calls.
+
+// `call(params, options)` and `version()` are the calls that differ.
+export function sdkPeer({ client, transport, call, version }) {
+  const logs = [];
+  const pages = { tools: 'listTools', resources: 'listResources', templates: 'listResourceTemplates', prompts: 'listPrompts' };
+  const members = { templates: 'resourceTemplates' };
+  return {
+    logs,
+    progress: true,
+    codes: true,
+    async connect() {
+      await client.connect(transport);
+      return { name: client.getServerVersion()?.name, version: version() };
+    },
+    async close() {
+      await transport.terminateSession?.();
+      await client.close();
+    },
+    async list(kind) {
+      const entries = [];
+      let cursor;
+      do {
+        const page = await client[pages[kind]](cursor === undefined ? undefined : { cursor });
+        entries.push(...page[members[kind] ?? kind]);
+        cursor = page.nextCursor;
+      } while (cursor !== undefined);
+      return entries;
+    },
+    callTool(name, args, { onProgress, logLevel } = {}) {
+      const params = { name, ...(args && { arguments: args }) };
+      if (logLevel !== undefined) params._meta = { 'io.modelcontextprotocol/logLevel': logLevel };
+      return call(params, onProgress && { onprogress: onProgress });
+    },
+    readResource: (uri) => client.readResource({ uri }),
+    getPrompt: (name, args) => client.getPrompt({ name, ...(args && { arguments: args }) }),
+    complete: (ref, argument) => client.complete({ ref, argument }),
+    setLogLevel: (level) => client.setLoggingLevel(level),
+  };
+}
