@@ -1,2 +1,82 @@
-//! Automation of this workspace.
-fn main() {}
+//! Automation of this workspace: `cargo xtask <command>`.
+//!
+//! One module per command; [`COMMANDS`] is the table that `main` and the usage text are made from.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
+
+use std::process::ExitCode;
+
+use crate::error::Error;
+
+mod ci;
+mod conformance;
+mod error;
+mod ledger;
+mod process;
+mod test;
+mod tidy;
+mod workspace;
+
+/// One command of the table.
+struct Command {
+    name: &'static str,
+    /// What stands behind the name in the usage text: arguments, then what it does.
+    usage: &'static str,
+    run: fn(&[String]) -> Result<(), Error>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command { name: "test", usage: "[CARGO TEST ARGS]  every test of the workspace, doc tests too", run: test::run },
+    Command {
+        name: "tidy",
+        usage: "checks that no compiler makes: arrows, file heads and lengths, links",
+        run: tidy::run,
+    },
+    Command {
+        name: "ledger",
+        usage: "checks docs/ledger.toml against the tests and prints its counts",
+        run: ledger::run,
+    },
+    Command {
+        name: "conformance",
+        usage: "server|client|authorization [--requirements REV | --suite NAME | --scenario NAME]  the official suites",
+        run: conformance::run,
+    },
+    Command { name: "ci", usage: "[--after-test] [--step NAME]...  everything that has to hold", run: ci::run },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = args.split_first() else {
+        print_usage();
+        return ExitCode::from(2);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print_usage();
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = command(name) else {
+        eprintln!("error: no command `{name}`\n");
+        print_usage();
+        return ExitCode::from(2);
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command of that name, if the table has it.
+fn command(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+fn print_usage() {
+    println!("usage: cargo xtask <command>\n");
+    for command in COMMANDS {
+        println!("  {:<12} {}", command.name, command.usage);
+    }
+}

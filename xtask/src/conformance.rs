@@ -1,0 +1,324 @@
+//! `cargo xtask conformance`: the official suites against the fixtures of this workspace.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::{Context, Error},
+    process::{self, Captured},
+    workspace::{self, Metadata},
+};
+
+mod fixture;
+mod lists;
+mod options;
+mod outcome;
+mod report;
+mod tools;
+mod yaml;
+
+pub(crate) use self::lists::{ExpectedFailures, REVISIONS, Requirements};
+use self::{
+    fixture::Server,
+    options::{Options, Selection},
+    outcome::Verdict,
+    report::{Report, Row},
+    tools::{Release, Tools},
+};
+
+/// Well above the suite's own bound of half a minute for each scenario.
+const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
+const SUITE_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Who is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leg {
+    Server,
+    Client,
+    Authorization,
+}
+
+impl Leg {
+    fn parse(word: &str) -> Result<Self, Error> {
+        match word {
+            "server" => Ok(Self::Server),
+            "client" => Ok(Self::Client),
+            "authorization" => Ok(Self::Authorization),
+            _ => Err(Error::new(format!("`{word}` is none of server, client, authorization"))),
+        }
+    }
+}
+
+impl fmt::Display for Leg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::Authorization => "authorization",
+        })
+    }
+}
+
+/// Runs what `args` select and prints a table; fails by unexpected failures and by stale lists alone.
+pub(crate) fn run(args: &[String]) -> Result<(), Error> {
+    let options = Options::parse(args)?;
+    let root = workspace::root();
+    let metadata = Metadata::load(&root)?;
+    let binary = fixture::build(&root, &metadata, options.leg)?;
+    let tools = Tools::install(&root, &metadata.target_directory)?;
+    let results = metadata.target_directory.join("conformance/results");
+    let bench = Bench { root, tools, results, leg: options.leg, binary };
+    let mut report = Report::new(options.leg);
+    match &options.selection {
+        Selection::Everything => {
+            for revision in REVISIONS {
+                bench.requirements(revision, &mut report)?;
+            }
+            if options.leg == Leg::Server {
+                bench.suite(Release::Stable, "active", &mut report)?;
+            }
+        }
+        Selection::Requirements(revision) => bench.requirements(revision, &mut report)?,
+        Selection::Suite(name) => {
+            for release in Release::ALL.into_iter().filter(|release| options::has_suite(*release, options.leg, name)) {
+                bench.suite(release, name, &mut report)?;
+            }
+        }
+        Selection::Scenario(name) => bench.scenario_everywhere(name, &mut report)?,
+    }
+    report.finish()
+}
+
+/// Everything a run needs.
+struct Bench {
+    root: PathBuf,
+    tools: Tools,
+    results: PathBuf,
+    leg: Leg,
+    binary: PathBuf,
+}
+
+impl Bench {
+    /// The requirement list of one revision, scenario by scenario, each at the wire of that revision.
+    fn requirements(&self, revision: &str, report: &mut Report) -> Result<(), Error> {
+        let list = Requirements::load(&self.root, revision)?;
+        let known = ExpectedFailures::load(&self.root, revision)?;
+        report.heading(format_args!("requirements of {revision}, suite {}", Release::Alpha));
+        let mut target = self.start()?;
+        for scenario in list.must_pass(self.leg) {
+            let extra = ["--spec-version", revision];
+            let row =
+                self.scenario(&mut target, Release::Alpha, scenario, &extra, revision, known.why(self.leg, scenario))?;
+            report.row(row.unwrap_or_else(|| Row::no_result(scenario, "not applicable at this revision")));
+        }
+        for entry in list.unscored(self.leg) {
+            if let Some(missing) = &entry.not_run {
+                report.not_run(&entry.scenario, &entry.reason, missing);
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the suite's own collections, in one run of the suite.
+    fn suite(&self, release: Release, name: &str, report: &mut Report) -> Result<(), Error> {
+        report.heading(format_args!("suite `{name}` of {release}"));
+        let known = self.known(release)?;
+        let later = self.later()?;
+        let mut target = self.start()?;
+        let output = self.fresh_output(&format!("{release}-{name}"))?;
+        let mut command = self.command(&target, release)?;
+        command.args(["--suite", name, "--output-dir"]).arg(&output);
+        let ran = process::capture(&mut command, SUITE_LIMIT)?;
+        let found = outcome::read(&output)?;
+        if found.is_empty() {
+            return Err(Error::new(format!(
+                "suite `{name}` of {release} left no results\n{}{}",
+                ran.stdout, ran.stderr
+            )));
+        }
+        if let Some(reason) = target.gone() {
+            report.row(Row::no_result("(server)", &reason));
+        }
+        for (scenario, checks) in found {
+            let missing = later.iter().find(|(name, _)| *name == scenario);
+            let verdict = match (Verdict::of(&checks, known.why(self.leg, &scenario)), missing) {
+                (Verdict::Unexpected, Some((_, missing))) => Verdict::NotRequired(missing.clone()),
+                (verdict, _) => verdict,
+            };
+            report.row(Row::new(scenario, checks, verdict));
+        }
+        Ok(())
+    }
+
+    /// One scenario in every release and at every revision that it applies to.
+    fn scenario_everywhere(&self, scenario: &str, report: &mut Report) -> Result<(), Error> {
+        report.heading(format_args!("scenario `{scenario}`"));
+        let mut target = self.start()?;
+        let mut rows = Vec::new();
+        for revision in REVISIONS {
+            let known = ExpectedFailures::load(&self.root, revision)?;
+            let extra = ["--spec-version", *revision];
+            let why = known.why(self.leg, scenario);
+            let row = self.scenario(&mut target, Release::Alpha, scenario, &extra, revision, why)?;
+            rows.extend(row.map(|row| row.labelled(&format!("{} {revision}", Release::Alpha))));
+        }
+        if rows.is_empty() {
+            // An extension has no revision; the suite chooses one.
+            let row = self.scenario(&mut target, Release::Alpha, scenario, &[], REVISIONS[1], None)?;
+            rows.extend(row.map(|row| row.labelled(Release::Alpha.version())));
+        }
+        if self.leg != Leg::Authorization && self.lists(Release::Stable, scenario)? {
+            let known = ExpectedFailures::load(&self.root, Release::Stable.version())?;
+            let why = known.why(self.leg, scenario);
+            let row = self.scenario(&mut target, Release::Stable, scenario, &[], Release::Stable.version(), why)?;
+            rows.extend(row.map(|row| row.labelled(Release::Stable.version())));
+        }
+        for row in rows {
+            report.row(row);
+        }
+        Ok(())
+    }
+
+    /// Runs one scenario; nothing comes back when the suite says that it does not apply.
+    fn scenario(
+        &self,
+        target: &mut Target,
+        release: Release,
+        scenario: &str,
+        extra: &[&str],
+        lists_of: &str,
+        why: Option<&str>,
+    ) -> Result<Option<Row>, Error> {
+        if let Some(reason) = target.gone() {
+            *target = self.start()?;
+            return Ok(Some(Row::no_result(scenario, &reason)));
+        }
+        let output = self.fresh_output(&format!("{release}-{lists_of}-{}", scenario.replace('/', "-")))?;
+        let mut command = self.command(target, release)?;
+        command.args(["--scenario", scenario]).args(extra).arg("--output-dir").arg(&output);
+        if self.leg != Leg::Authorization {
+            command.arg("--expected-failures").arg(ExpectedFailures::file(&self.root, lists_of));
+        }
+        let started = Instant::now();
+        let ran = match process::capture(&mut command, SCENARIO_LIMIT) {
+            Ok(ran) => ran,
+            Err(error) => return Ok(Some(Row::no_result(scenario, &error.to_string()))),
+        };
+        let took = started.elapsed();
+        let Some((_, checks)) = outcome::read(&output)?.into_iter().next() else {
+            let skipped = ran.stdout.contains("SKIPPED: scenario");
+            return Ok((!skipped).then(|| Row::no_result(scenario, &last_words(&ran))));
+        };
+        let mut verdict = Verdict::of(&checks, why);
+        // The suite judges by the same file; where it sees more than the checks say, its word counts.
+        if self.leg != Leg::Authorization && !verdict.is_bad() && !ran.status.success() {
+            verdict = Verdict::NoResult(format!("the suite disagrees ({}): {}", ran.status, last_words(&ran)));
+        }
+        Ok(Some(Row::new(scenario.to_owned(), checks, verdict).took(took)))
+    }
+
+    /// Starts what the suite talks to. A client is started by the suite itself.
+    fn start(&self) -> Result<Target, Error> {
+        match self.leg {
+            Leg::Server | Leg::Authorization => Server::start(&self.binary).map(Target::Server),
+            Leg::Client => Ok(Target::Client),
+        }
+    }
+
+    /// The suite's command line up to the selection.
+    fn command(&self, target: &Target, release: Release) -> Result<Command, Error> {
+        let mut command = self.tools.suite(release);
+        command.arg(self.leg.to_string());
+        match target {
+            Target::Server(server) => command.args(["--url", &server.url]),
+            Target::Client => command.arg("--command").arg(&self.binary),
+        };
+        // The suite writes temporary files beside itself in places.
+        std::fs::create_dir_all(&self.results).context(self.results.display())?;
+        command.current_dir(&self.results);
+        Ok(command)
+    }
+
+    /// The failures that are known for a run of a whole collection.
+    fn known(&self, release: Release) -> Result<ExpectedFailures, Error> {
+        if release == Release::Stable {
+            return ExpectedFailures::load(&self.root, release.version());
+        }
+        let mut known = ExpectedFailures::default();
+        for revision in REVISIONS {
+            known.extend(ExpectedFailures::load(&self.root, revision)?);
+        }
+        Ok(known)
+    }
+
+    /// The unscored scenarios that we do not hold ourselves to yet, with what is missing.
+    fn later(&self) -> Result<Vec<(String, String)>, Error> {
+        let mut later = Vec::new();
+        for revision in REVISIONS {
+            let list = Requirements::load(&self.root, revision)?;
+            let unscored = list.unscored(self.leg);
+            later.extend(unscored.filter_map(|e| e.not_run.clone().map(|missing| (e.scenario.clone(), missing))));
+        }
+        Ok(later)
+    }
+
+    /// Whether a release has that scenario for this leg.
+    fn lists(&self, release: Release, scenario: &str) -> Result<bool, Error> {
+        let mut command = self.tools.suite(release);
+        let listed = process::capture(command.args(["list", &format!("--{}", self.leg)]), SCENARIO_LIMIT)?;
+        Ok(listed.stdout.lines().any(|line| {
+            line.trim_start().strip_prefix("- ").is_some_and(|line| line.split_whitespace().next() == Some(scenario))
+        }))
+    }
+
+    /// An empty folder for the results of one run.
+    fn fresh_output(&self, name: &str) -> Result<PathBuf, Error> {
+        let output = self.results.join(name);
+        if output.exists() {
+            std::fs::remove_dir_all(&output).context(output.display())?;
+        }
+        Ok(output)
+    }
+}
+
+/// What the suite talks to.
+enum Target {
+    Server(Server),
+    Client,
+}
+
+impl Target {
+    fn gone(&mut self) -> Option<String> {
+        match self {
+            Self::Server(server) => server.gone(),
+            Self::Client => None,
+        }
+    }
+}
+
+/// The end of what a run printed, to explain why it left nothing.
+fn last_words(ran: &Captured) -> String {
+    let said = if ran.stderr.trim().is_empty() { &ran.stdout } else { &ran.stderr };
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let tail = lines[lines.len().saturating_sub(3)..].join(" / ");
+    if tail.is_empty() { format!("no output, {}", ran.status) } else { tail }
+}
+
+/// The scenarios that count as evidence: run, and expected to pass, at one revision at least.
+pub(crate) fn passing_scenarios(root: &Path) -> Result<Vec<String>, Error> {
+    let mut passing = Vec::new();
+    for revision in REVISIONS {
+        let list = Requirements::load(root, revision)?;
+        let known = ExpectedFailures::load(root, revision)?;
+        // Only the leg that has a fixture is run, and only what runs is evidence.
+        let required = list.must_pass(Leg::Server).into_iter();
+        passing.extend(required.filter(|name| known.why(Leg::Server, name).is_none()).map(str::to_owned));
+    }
+    passing.sort();
+    passing.dedup();
+    Ok(passing)
+}

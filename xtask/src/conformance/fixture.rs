@@ -1,0 +1,139 @@
+//! The programs under test: built by cargo, started on a free port, killed at the end.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::Leg;
+use crate::{
+    error::{Context, Error},
+    process::{self, Running},
+    workspace::Metadata,
+};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// Lines of the fixture that are kept to explain a failed start.
+const KEPT_LINES: usize = 20;
+
+/// The package (and binary) that a leg is run against.
+pub(crate) fn package(leg: Leg) -> &'static str {
+    match leg {
+        Leg::Server => "everything",
+        Leg::Client => "conformance-client",
+        Leg::Authorization => "conformance-authorization",
+    }
+}
+
+/// Builds the fixture of a leg and returns its binary.
+pub(crate) fn build(root: &Path, metadata: &Metadata, leg: Leg) -> Result<PathBuf, Error> {
+    let name = package(leg);
+    if metadata.member(name).is_none() {
+        let when = if leg == Leg::Server { "1/5" } else { "3/5" };
+        return Err(Error::new(format!(
+            "nothing to test: the {leg} fixture `{name}` is not in this workspace, it comes with {when}"
+        )));
+    }
+    println!("building `{name}`");
+    let mut command = process::cargo(root);
+    // With the features that `cargo test` uses, so that both share one build.
+    command.args(["build", "--workspace", "--all-features", "--bin", name, "--message-format=json-render-diagnostics"]);
+    let built = process::capture(&mut command, BUILD_LIMIT)?;
+    if !built.status.success() {
+        return Err(Error::new(format!("cannot build `{name}`\n{}", built.stderr)));
+    }
+    executable(&built.stdout, name).ok_or_else(|| Error::new(format!("cargo built no binary `{name}`")))
+}
+
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut built = messages.filter(|message| {
+        message["reason"] == "compiler-artifact"
+            && message["target"]["name"] == name
+            && message["executable"].is_string()
+    });
+    built.next().and_then(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+/// A running server; it dies with this value.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    process: Running,
+}
+
+impl Server {
+    /// Starts `binary` on a free port and waits for the line in which it says where it listens.
+    pub(crate) fn start(binary: &Path) -> Result<Self, Error> {
+        let mut command = Command::new(binary);
+        command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().context(format_args!("cannot start {}", binary.display()))?;
+        let stderr = child.stderr.take();
+        let process = Running(child);
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let Some(stderr) = stderr else { return };
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                // The stream is drained to its end even when nobody listens: a full pipe would stop the server.
+                let _ = send.send(line);
+            }
+        });
+        let deadline = Instant::now() + START_LIMIT;
+        let mut said: Vec<String> = Vec::new();
+        while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if let Some(url) = url_in(&line) {
+                return Ok(Self { url, process });
+            }
+            if said.len() < KEPT_LINES {
+                said.push(line);
+            }
+        }
+        Err(Error::new(format!(
+            "{} named no address within {} s; it said:\n{}",
+            binary.display(),
+            START_LIMIT.as_secs(),
+            said.join("\n")
+        )))
+    }
+
+    /// Why the server is gone, if it is.
+    pub(crate) fn gone(&mut self) -> Option<String> {
+        self.process.ended().map(|status| format!("the server ended by itself ({status})"))
+    }
+}
+
+fn url_in(line: &str) -> Option<String> {
+    let start = line.find("http://")?;
+    let url = line[start..].split(|c: char| c.is_whitespace() || "\"'`,)".contains(c)).next()?;
+    Some(url.trim_end_matches('.').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_address_in_what_the_server_says() {
+        for (line, url) in [
+            ("listening on http://127.0.0.1:8080/mcp", Some("http://127.0.0.1:8080/mcp")),
+            ("INFO up url=\"http://127.0.0.1:1/mcp\" pid=3", Some("http://127.0.0.1:1/mcp")),
+            ("ready: http://127.0.0.1:1/mcp.", Some("http://127.0.0.1:1/mcp")),
+            ("warming up", None),
+        ] {
+            assert_eq!(url_in(line).as_deref(), url, "{line}");
+        }
+    }
+
+    #[test]
+    fn finds_the_binary_in_the_messages_of_cargo() {
+        let other = r#"{"reason":"compiler-artifact","target":{"name":"everything"},"executable":null}"#;
+        let ours = r#"{"reason":"compiler-artifact","target":{"name":"everything"},"executable":"bin/everything"}"#;
+        let messages = format!("noise\n{other}\n{ours}\n");
+        assert_eq!(executable(&messages, "everything"), Some(PathBuf::from("bin/everything")));
+        assert_eq!(executable(&messages, "else"), None);
+    }
+}

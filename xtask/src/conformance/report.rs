@@ -1,0 +1,119 @@
+//! The table that a conformance run prints, and its total.
+
+use std::{fmt, time::Duration};
+
+use super::{
+    Leg,
+    outcome::{Checks, Verdict},
+};
+use crate::error::Error;
+
+/// How many complaints of one scenario are printed.
+const COMPLAINTS: usize = 8;
+
+/// One scenario in the table.
+pub(super) struct Row {
+    label: String,
+    checks: Checks,
+    verdict: Verdict,
+    took: Option<Duration>,
+}
+
+impl Row {
+    pub(super) fn new(label: String, checks: Checks, verdict: Verdict) -> Self {
+        Self { label, checks, verdict, took: None }
+    }
+
+    /// A scenario that left nothing to judge.
+    pub(super) fn no_result(label: &str, reason: &str) -> Self {
+        Self::new(label.to_owned(), Checks::default(), Verdict::NoResult(reason.to_owned()))
+    }
+
+    pub(super) fn labelled(mut self, label: &str) -> Self {
+        label.clone_into(&mut self.label);
+        self
+    }
+
+    pub(super) fn took(mut self, took: Duration) -> Self {
+        self.took = Some(took);
+        self
+    }
+}
+
+/// Prints rows as they come and keeps the total.
+pub(super) struct Report {
+    leg: Leg,
+    scenarios: usize,
+    passed: usize,
+    expected: usize,
+    bad: Vec<String>,
+    not_required: usize,
+    not_run: usize,
+    checks: [usize; 3],
+}
+
+impl Report {
+    pub(super) fn new(leg: Leg) -> Self {
+        Self { leg, scenarios: 0, passed: 0, expected: 0, bad: Vec::new(), not_required: 0, not_run: 0, checks: [0; 3] }
+    }
+
+    pub(super) fn heading(&self, what: fmt::Arguments<'_>) {
+        println!("\n{}: {what}", self.leg);
+        println!("{:<50} {:>6} {:>6} {:>8} {:>7}  verdict", "scenario", "passed", "failed", "warnings", "time");
+    }
+
+    pub(super) fn row(&mut self, row: Row) {
+        let Row { label, checks, verdict, took } = row;
+        let word = match &verdict {
+            Verdict::Passed => "pass".to_owned(),
+            Verdict::Expected(why) => format!("expected failure ({why})"),
+            Verdict::Unexpected => "FAIL".to_owned(),
+            Verdict::Stale => "STALE: passes, take it off the list of expected failures".to_owned(),
+            Verdict::NoResult(reason) => format!("NO RESULT: {reason}"),
+            Verdict::NotRequired(missing) => format!("fails, not required yet ({missing})"),
+        };
+        let took = took.map_or_else(String::new, |took| format!("{:.1} s", took.as_secs_f64()));
+        let Checks { passed, failed, warnings, complaints } = checks;
+        println!("{label:<50} {passed:>6} {failed:>6} {warnings:>8} {took:>7}  {word}");
+        self.scenarios += 1;
+        for (sum, count) in self.checks.iter_mut().zip([passed, failed, warnings]) {
+            *sum += count;
+        }
+        match verdict {
+            Verdict::Passed => self.passed += 1,
+            Verdict::Expected(_) => self.expected += 1,
+            Verdict::NotRequired(_) => self.not_required += 1,
+            Verdict::Unexpected | Verdict::Stale | Verdict::NoResult(_) => {
+                for complaint in complaints.iter().take(COMPLAINTS) {
+                    println!("    {complaint}");
+                }
+                self.bad.push(label);
+            }
+        }
+    }
+
+    /// A scenario that is listed and not run.
+    pub(super) fn not_run(&mut self, scenario: &str, reason: &str, missing: &str) {
+        self.not_run += 1;
+        println!("{scenario:<50} {:>6} {:>6} {:>8} {:>7}  not run, not scored ({reason}; {missing})", "", "", "", "");
+    }
+
+    /// Prints the total; an error if anything was not as it should be.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        let [passed, failed, warnings] = self.checks;
+        println!(
+            "\ntotal: {} scenarios: {} pass, {} expected failures, {} unexpected, {} not required, {} not run; checks: {passed} passed, \
+             {failed} failed, {warnings} warnings",
+            self.scenarios,
+            self.passed,
+            self.expected,
+            self.bad.len(),
+            self.not_required,
+            self.not_run,
+        );
+        if self.bad.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(format!("{} scenario(s) are not as expected: {}", self.bad.len(), self.bad.join(", "))))
+    }
+}

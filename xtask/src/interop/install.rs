@@ -1,0 +1,188 @@
+//! The pinned clients, installed with npm and pip under the target folder.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use super::peers::{Peer, Runtime};
+use crate::{
+    conformance::tools,
+    error::{Context, Error},
+    process,
+};
+
+const INSTALL_LIMIT: Duration = Duration::from_secs(600);
+const VERSION_LIMIT: Duration = Duration::from_secs(30);
+/// What the pinned Python packages were resolved for.
+const PYTHON: (u32, u32) = (3, 11);
+const PYTHONS: &[&str] = &["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
+const NPM_FILES: &[&str] = &["package.json", "package-lock.json", ".npmrc"];
+const REQUIREMENTS: &str = "requirements.txt";
+
+/// The folder that everything is installed in, beside copies of the scripts: Node looks for packages there.
+pub(super) struct Installed {
+    source: PathBuf,
+    dir: PathBuf,
+    manifest: serde_json::Value,
+    requirements: String,
+    node: Option<Result<PathBuf, String>>,
+    python: Option<Result<PathBuf, String>>,
+}
+
+/// What runs the script of a client, and where.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) program: PathBuf,
+    pub(super) dir: PathBuf,
+}
+
+impl Installed {
+    /// Copies the scripts into `<target>/interop`; nothing is installed before it is needed.
+    pub(super) fn new(root: &Path, target: &Path) -> Result<Self, Error> {
+        let (source, dir) = (root.join("xtask/interop"), target.join("interop"));
+        // The home folder of the clients, so that they neither read nor write the user's settings.
+        std::fs::create_dir_all(dir.join("home")).context(dir.display())?;
+        for entry in std::fs::read_dir(&source).context(source.display())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "mjs" || extension == "py") {
+                copy(&path, &dir)?;
+            }
+        }
+        let manifest = read(&source.join("package.json"))?;
+        let manifest = serde_json::from_str(&manifest).context("xtask/interop/package.json")?;
+        let requirements = read(&source.join(REQUIREMENTS))?;
+        Ok(Self { source, dir, manifest, requirements, node: None, python: None })
+    }
+
+    /// The client's name and pinned version.
+    pub(super) fn title(&self, peer: &Peer) -> String {
+        let version = match peer.runtime {
+            Runtime::Node => self.manifest["dependencies"][peer.package].as_str(),
+            Runtime::Python => pinned(&self.requirements, peer.package),
+        };
+        format!("{} {}", peer.title, version.unwrap_or("of unknown version"))
+    }
+
+    /// Installs what the client needs, once, and says what is missing where that cannot be.
+    pub(super) fn runtime(&mut self, peer: &Peer) -> Result<Ready, String> {
+        let program = match peer.runtime {
+            Runtime::Node => {
+                let node = self.node.take().unwrap_or_else(|| self.install_node().map_err(|error| error.to_string()));
+                self.node.insert(node).clone()
+            }
+            Runtime::Python => {
+                let python =
+                    self.python.take().unwrap_or_else(|| self.install_python().map_err(|error| error.to_string()));
+                self.python.insert(python).clone()
+            }
+        };
+        Ok(Ready { program: program?, dir: self.dir.clone() })
+    }
+
+    fn install_node(&self) -> Result<PathBuf, Error> {
+        let stamp = self.dir.join("npm.lock");
+        let lock = read(&self.source.join("package-lock.json"))?;
+        if std::fs::read_to_string(&stamp).ok().as_ref() != Some(&lock) {
+            for file in NPM_FILES {
+                copy(&self.source.join(file), &self.dir)?;
+            }
+            tools::npm_ci(&self.dir, "the clients")?;
+            std::fs::write(&stamp, lock).context(stamp.display())?;
+        }
+        tools::node(&self.dir.join("node_modules"))
+    }
+
+    fn install_python(&self) -> Result<PathBuf, Error> {
+        let venv = self.dir.join("venv");
+        let python = venv.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+        let stamp = venv.join("installed.txt");
+        if std::fs::read_to_string(&stamp).ok().as_ref() == Some(&self.requirements) && version(&python).is_some() {
+            return Ok(python);
+        }
+        let base = PYTHONS.iter().find(|name| version(Path::new(name)).is_some_and(|found| found >= PYTHON));
+        let base = base.ok_or_else(|| {
+            let (major, minor) = PYTHON;
+            Error::new(format!("install Python {major}.{minor} or later: none of {} is it", PYTHONS.join(", ")))
+        })?;
+        println!("installing the Python clients into {}", venv.display());
+        succeed(Command::new(base).args(["-m", "venv", "--clear"]).arg(&venv), "cannot make a virtual environment")?;
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]);
+        pip.args(["--only-binary=:all:", "--requirement"]).arg(self.source.join(REQUIREMENTS));
+        succeed(&mut pip, "pip could not install the Python clients (a reachable package index is needed once)")?;
+        std::fs::write(&stamp, &self.requirements).context(stamp.display())?;
+        Ok(python)
+    }
+}
+
+/// Runs an installer, quietly as long as it succeeds.
+fn succeed(command: &mut Command, otherwise: &str) -> Result<(), Error> {
+    let done = process::capture(command, INSTALL_LIMIT).context(otherwise)?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(Error::new(format!("{otherwise}:\n{}{}", done.stdout, done.stderr)))
+}
+
+/// The major and minor version of a Python, if it is one.
+fn version(python: &Path) -> Option<(u32, u32)> {
+    let said = process::capture(Command::new(python).arg("--version"), VERSION_LIMIT).ok()?;
+    python_version(&said.stdout)
+}
+
+fn python_version(said: &str) -> Option<(u32, u32)> {
+    let mut parts = said.trim().strip_prefix("Python ")?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The version that a list of requirements pins a package to.
+fn pinned<'a>(requirements: &'a str, package: &str) -> Option<&'a str> {
+    let pins = requirements.lines().filter_map(|line| line.split_once("=="));
+    let (_, rest) = pins.into_iter().find(|(name, _)| *name == package)?;
+    rest.split_whitespace().next()
+}
+
+fn read(file: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(file).context(file.display())
+}
+
+fn copy(file: &Path, dir: &Path) -> Result<(), Error> {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    std::fs::copy(file, dir.join(name)).context(format_args!("cannot copy {}", file.display()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{interop::peers::PEERS, workspace};
+
+    #[test]
+    fn every_client_is_pinned_and_has_its_script() {
+        let source = workspace::root().join("xtask/interop");
+        let manifest: serde_json::Value = serde_json::from_str(&read(&source.join("package.json")).unwrap()).unwrap();
+        let requirements = read(&source.join(REQUIREMENTS)).unwrap();
+        for peer in PEERS {
+            let version = match peer.runtime {
+                Runtime::Node => manifest["dependencies"][peer.package].as_str(),
+                Runtime::Python => pinned(&requirements, peer.package),
+            };
+            assert!(version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())), "{}", peer.name);
+            assert!(source.join(peer.script).is_file(), "{}", peer.script);
+        }
+    }
+
+    #[test]
+    fn reads_versions() {
+        let requirements = "# comment\nmcp-types==2.3.0 \\\n    --hash=sha256:00\nmcp==2.3.1 \\\n    --hash=sha256:00\n";
+        assert_eq!(pinned(requirements, "mcp"), Some("2.3.1"));
+        assert_eq!(pinned(requirements, "cp"), None);
+        for (said, version) in
+            [("Python 3.11.7\n", Some((3, 11))), ("Python 2.7.18", Some((2, 7))), ("3.11", None), ("Python x.y", None)]
+        {
+            assert_eq!(python_version(said), version, "{said}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The table that is printed in the end, and the reasons below it.
+
+use super::peers::{Era, Transport};
+use crate::error::Error;
+
+/// What every client is asked to do; `xtask/interop/checks.mjs` and the Python scripts use the same names.
+pub(super) const COLUMNS: &[&str] = &[
+    "connect", "tools", "call", "big", "content", "error", "resources", "read", "templates", "prompts", "prompt",
+    "complete", "progress", "logging",
+];
+
+/// How one check ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    Ok,
+    Failed(String),
+    /// The client does not offer it.
+    NotOffered,
+    /// An earlier failure ended the client.
+    NotReached,
+}
+
+impl Cell {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed(_) => "FAIL",
+            Self::NotOffered => "n/a",
+            Self::NotReached => "-",
+        }
+    }
+}
+
+/// Rows and reasons, as they come.
+#[derive(Debug, Default)]
+pub(super) struct Matrix {
+    rows: Vec<Vec<String>>,
+    reasons: Vec<String>,
+    ok: usize,
+    failed: usize,
+    not_run: usize,
+}
+
+impl Matrix {
+    /// A client over one transport in one era.
+    pub(super) fn row(&mut self, title: &str, transport: Transport, era: Era, cells: Vec<Cell>) {
+        let mut row = vec![title.to_owned(), transport.to_string(), era.to_string()];
+        row.extend(cells.iter().map(|cell| cell.word().to_owned()));
+        self.rows.push(row);
+        for (column, cell) in COLUMNS.iter().zip(cells) {
+            match cell {
+                Cell::Ok => self.ok += 1,
+                Cell::Failed(reason) => {
+                    self.failed += 1;
+                    self.reasons.push(format!("{title}, {transport}, {era}, {column}: {reason}"));
+                }
+                Cell::NotOffered => {}
+                Cell::NotReached => self.failed += 1,
+            }
+        }
+    }
+
+    /// A client that could not be run.
+    pub(super) fn not_run(&mut self, title: &str, reason: &str) {
+        self.not_run += 1;
+        self.reasons.push(format!("{title} was not run: {reason}"));
+    }
+
+    /// Prints everything; an error if not everything was as it should be.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        println!("\n{}", self.table());
+        for reason in &self.reasons {
+            println!("{reason}");
+        }
+        println!("total: {} ok, {} failed, {} client(s) not run", self.ok, self.failed, self.not_run);
+        if self.failed == 0 && self.not_run == 0 && self.ok > 0 {
+            return Ok(());
+        }
+        Err(Error::new(format!("{} check(s) failed, {} client(s) were not run", self.failed, self.not_run)))
+    }
+
+    fn table(&self) -> String {
+        let head = ["client", "transport", "era"].iter().chain(COLUMNS).map(|&word| word.to_owned()).collect();
+        let rows: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let mut table = String::new();
+        for row in rows {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            table += cells.collect::<Vec<_>>().join("  ").trim_end();
+            table.push('\n');
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_aligns() {
+        let mut matrix = Matrix::default();
+        let mut cells = vec![Cell::Ok; COLUMNS.len()];
+        matrix.row("a", Transport::Stdio, Era::Legacy, cells.clone());
+        cells[1] = Cell::Failed("no tools".into());
+        cells[2] = Cell::NotReached;
+        cells[3] = Cell::NotOffered;
+        matrix.row("longer name", Transport::Http, Era::Auto, cells);
+        matrix.not_run("b", "no Python");
+        let table = matrix.table();
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].starts_with("client       transport  era     connect  tools  call  big"), "{table}");
+        assert!(lines[1].starts_with("a            stdio      legacy  ok       ok     ok    ok"), "{table}");
+        assert!(lines[2].starts_with("longer name  http       auto    ok       FAIL   -     n/a"), "{table}");
+        assert_eq!((matrix.ok, matrix.failed, matrix.not_run), (2 * COLUMNS.len() - 3, 2, 1));
+        assert_eq!(matrix.reasons, ["longer name, http, auto, tools: no tools", "b was not run: no Python"]);
+        assert!(matrix.finish().is_err());
+    }
+
+    #[test]
+    fn nothing_run_is_no_success() {
+        assert!(Matrix::default().finish().is_err());
+        let mut matrix = Matrix::default();
+        matrix.row("a", Transport::Stdio, Era::Legacy, vec![Cell::Ok; COLUMNS.len()]);
+        assert!(matrix.finish().is_ok());
+    }
+}

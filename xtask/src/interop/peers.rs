@@ -1,0 +1,109 @@
+//! The clients, and what they can choose.
+
+use std::fmt;
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// Its name on the command line.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// Its script in `xtask/interop`.
+    pub(super) script: &'static str,
+    pub(super) runtime: Runtime,
+    /// The package whose pinned version is shown.
+    pub(super) package: &'static str,
+    pub(super) eras: &'static [Era],
+}
+
+/// What runs a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runtime {
+    Node,
+    Python,
+}
+
+/// Which revisions a client is told to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Era {
+    /// The handshake revisions.
+    Legacy,
+    /// 2026-07-28 and nothing else.
+    Modern,
+    /// Whatever it finds out; our server is modern.
+    Auto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Stdio,
+    Http,
+}
+
+pub(super) const PEERS: &[Peer] = &[
+    Peer {
+        name: "inspector",
+        title: "MCP Inspector",
+        script: "inspector.mjs",
+        runtime: Runtime::Node,
+        package: "@modelcontextprotocol/inspector",
+        eras: &[Era::Legacy, Era::Modern],
+    },
+    Peer {
+        name: "typescript-v1",
+        title: "TypeScript SDK",
+        script: "typescript_v1.mjs",
+        runtime: Runtime::Node,
+        package: "@modelcontextprotocol/sdk",
+        eras: &[Era::Legacy],
+    },
+    Peer {
+        name: "typescript-v2",
+        title: "TypeScript SDK",
+        script: "typescript_v2.mjs",
+        runtime: Runtime::Node,
+        package: "@modelcontextprotocol/client",
+        eras: &[Era::Legacy, Era::Modern, Era::Auto],
+    },
+    Peer {
+        name: "python-v2",
+        title: "Python SDK",
+        script: "python_v2.py",
+        runtime: Runtime::Python,
+        package: "mcp",
+        eras: &[Era::Legacy, Era::Modern, Era::Auto],
+    },
+];
+
+impl Era {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Transport {
+    pub(super) const ALL: [Self; 2] = [Self::Stdio, Self::Http];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,219 @@
+//! One client over one transport: starts its script and collects what it reports.
+
+use std::{
+    collections::VecDeque,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+
+use super::{
+    install::Ready,
+    matrix::{COLUMNS, Cell},
+    peers::{Era, Peer, Transport},
+};
+use crate::{
+    conformance::fixture::Server,
+    error::{Context, Error},
+    process::Running,
+};
+
+/// What is kept of a client's error stream, to explain an early end.
+const KEPT_LINES: usize = 12;
+/// How long a client may take to end once its streams are closed.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a client is pointed at.
+pub(super) struct Target {
+    config: serde_json::Value,
+    /// Dies with this value; over stdio the client starts its own.
+    _server: Option<Server>,
+}
+
+impl Target {
+    /// Our server, started here when it is to listen.
+    pub(super) fn new(transport: Transport, era: Era, binary: &Path) -> Result<Self, Error> {
+        let mut config = serde_json::json!({ "transport": transport.name(), "era": era.name() });
+        let server = match transport {
+            Transport::Stdio => {
+                config["command"] = binary.to_string_lossy().into();
+                config["args"] = serde_json::json!(["--stdio"]);
+                None
+            }
+            Transport::Http => {
+                let server = Server::start(binary)?;
+                config["url"] = server.url.as_str().into();
+                Some(server)
+            }
+        };
+        Ok(Self { config, _server: server })
+    }
+}
+
+/// One line of a script: a check and how it ended.
+#[derive(Debug, Deserialize)]
+struct Report {
+    check: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Runs all checks of a client within `limit` and returns one cell per column.
+pub(super) fn run(ready: &Ready, peer: &Peer, target: &Target, limit: Duration) -> Result<Vec<Cell>, Error> {
+    let home = ready.dir.join("home");
+    let mut command = Command::new(&ready.program);
+    command.current_dir(&ready.dir).arg(peer.script).arg(target.config.to_string());
+    command.env("HOME", &home).env("USERPROFILE", &home).env("PYTHONUTF8", "1").env("NO_COLOR", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context(format_args!("cannot start {}", peer.script))?;
+    let (reports, complaints) = (child.stdout.take().map(lines), child.stderr.take().map(tail));
+    let child = Running(child);
+    let deadline = Instant::now() + limit;
+    let mut cells: Vec<Option<Cell>> = COLUMNS.iter().map(|_| None).collect();
+    let mut end = "the client ended before this".to_owned();
+    while let Some(reports) = &reports {
+        match reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => note(&line, &mut cells),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                end = format!("the client was not done after {} s", limit.as_secs());
+                break;
+            }
+        }
+    }
+    // A client that hangs at its end has done its checks; it is killed when `child` goes.
+    let ended = child.wait(END_LIMIT.min(deadline.saturating_duration_since(Instant::now())));
+    if cells.iter().any(Option::is_none) {
+        if let Ok(status) = ended {
+            end = format!("{end} ({status})");
+        }
+        let complaints = complaints.and_then(|tail| tail.recv_timeout(END_LIMIT).ok()).unwrap_or_default();
+        end = complaints.iter().fold(end, |end, line| end + "\n    " + line);
+    }
+    Ok(explained(cells, &end))
+}
+
+/// Puts a report where it belongs. Whatever else a client prints is not one.
+fn note(line: &str, cells: &mut [Option<Cell>]) {
+    let Ok(Report { check, status, reason }) = serde_json::from_str(line) else { return };
+    let Some(column) = COLUMNS.iter().position(|name| *name == check) else { return };
+    cells[column] = Some(match status.as_str() {
+        "ok" => Cell::Ok,
+        "n/a" => Cell::NotOffered,
+        _ => Cell::Failed(reason),
+    });
+}
+
+/// Fills the columns that nothing was reported for: the first with the reason, the others point to it.
+fn explained(cells: Vec<Option<Cell>>, end: &str) -> Vec<Cell> {
+    let mut told = false;
+    let cells = cells.into_iter().map(|cell| match cell {
+        Some(Cell::Failed(reason)) => {
+            told = true;
+            Cell::Failed(reason)
+        }
+        Some(cell) => cell,
+        None if told => Cell::NotReached,
+        None => {
+            told = true;
+            Cell::Failed(end.to_owned())
+        }
+    });
+    cells.collect()
+}
+
+/// The lines of a stream, each as it comes.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+            // The stream is read to its end although nobody may listen any more: a full pipe would stop the client.
+            let _ = send.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+    lines
+}
+
+/// The last lines of a stream, once it has ended.
+fn tail(stream: impl Read + Send + 'static) -> Receiver<VecDeque<String>> {
+    let (send, tail) = mpsc::channel();
+    thread::spawn(move || {
+        let mut kept = VecDeque::new();
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+            if kept.len() == KEPT_LINES {
+                kept.pop_front();
+            }
+            kept.push_back(String::from_utf8_lossy(&line).into_owned());
+        }
+        // Nobody waits for it when the client reported on everything.
+        let _ = send.send(kept);
+    });
+    tail
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::interop::peers::Runtime;
+
+    /// A "client" that is a shell script: `sh` runs what the table has as the script's name.
+    fn cells(script: &str, limit: Duration) -> Vec<Cell> {
+        let dir = std::env::temp_dir().join(format!("xtask-interop-{}-{}", std::process::id(), script.len()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("script"), script).unwrap();
+        let peer =
+            Peer { name: "", title: "", script: "script", runtime: Runtime::Node, package: "", eras: &[Era::Legacy] };
+        let ready = Ready { program: PathBuf::from("/bin/sh"), dir: dir.clone() };
+        let target = Target::new(Transport::Stdio, Era::Legacy, Path::new("server")).unwrap();
+        let cells = run(&ready, &peer, &target, limit).unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+        cells
+    }
+
+    #[test]
+    fn reports_become_cells() {
+        let mut script = String::from("echo noise\n");
+        for column in COLUMNS {
+            let (status, reason) = match *column {
+                "complete" => ("n/a", "not offered"),
+                "read" => ("fail", "no PNG came"),
+                _ => ("ok", ""),
+            };
+            script += &format!("echo '{{\"check\":\"{column}\",\"status\":\"{status}\",\"reason\":\"{reason}\"}}'\n");
+        }
+        for (column, cell) in COLUMNS.iter().zip(cells(&script, Duration::from_secs(30))) {
+            let expected = match *column {
+                "complete" => Cell::NotOffered,
+                "read" => Cell::Failed("no PNG came".into()),
+                _ => Cell::Ok,
+            };
+            assert_eq!(cell, expected, "{column}");
+        }
+    }
+
+    #[test]
+    fn an_early_end_is_explained_once() {
+        let script = "echo '{\"check\":\"connect\",\"status\":\"ok\"}'; echo why >&2; exit 3";
+        let cells = cells(script, Duration::from_secs(30));
+        let expected = "the client ended before this (exit status: 3)\n    why";
+        assert_eq!(cells[..3], [Cell::Ok, Cell::Failed(expected.into()), Cell::NotReached]);
+    }
+
+    #[test]
+    fn a_client_that_hangs_is_killed_and_keeps_its_reports() {
+        let script = "echo '{\"check\":\"connect\",\"status\":\"ok\"}'\nexec sleep 600";
+        let started = Instant::now();
+        let cells = cells(script, Duration::from_secs(1));
+        assert_eq!(cells[..2], [Cell::Ok, Cell::Failed("the client was not done after 1 s".into())]);
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+}

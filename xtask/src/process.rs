@@ -1,0 +1,148 @@
+//! Child processes with a bound on every wait: run to the end, capture, or keep running beside us.
+
+use std::{
+    io::Read,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::error::{Context, Error};
+
+/// How often a running child is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// What is kept of a captured stream; the rest is read and thrown away.
+const CAPTURE_CAP: usize = 16 * 1024 * 1024;
+/// How long a stream may stay open after its process has ended: a grandchild can hold it.
+const STREAM_GRACE: Duration = Duration::from_secs(5);
+
+/// The `cargo` that runs this tool, in the workspace's folder.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Prints the command line, runs it with our streams, and fails unless it succeeds within `limit`.
+pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<(), Error> {
+    let line = display(command);
+    println!("$ {line}");
+    let child = command.spawn().context(format_args!("cannot start `{line}`"))?;
+    let status = Running(child).wait(limit).context(format_args!("`{line}`"))?;
+    if status.success() { Ok(()) } else { Err(Error::new(format!("`{line}` failed ({status})"))) }
+}
+
+/// What a finished child left.
+pub(crate) struct Captured {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a command to its end, within `limit`, and returns what it printed.
+pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured, Error> {
+    let line = display(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context(format_args!("cannot start `{line}`"))?;
+    let stdout = child.stdout.take().map(read_all);
+    let stderr = child.stderr.take().map(read_all);
+    let status = Running(child).wait(limit).context(format_args!("`{line}`"))?;
+    Ok(Captured { status, stdout: received(stdout), stderr: received(stderr) })
+}
+
+/// A child that dies with this value.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Waits for the end, `limit` at most; the child is killed when that is not enough.
+    pub(crate) fn wait(mut self, limit: Duration) -> Result<ExitStatus, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::new(format!("not done after {} s, killed", limit.as_secs())));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The exit status, if the child has ended already.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            // Both fail only when the child is gone already, which is what is wanted.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// The command as one would type it.
+pub(crate) fn display(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut line = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
+    for arg in command.get_args() {
+        line.push(' ');
+        line.push_str(&arg.to_string_lossy());
+    }
+    line
+}
+
+/// Reads a stream to its end on its own thread.
+fn read_all(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (done, bytes) = mpsc::channel();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut chunk = [0; 8192];
+        while let Ok(read @ 1..) = from.read(&mut chunk) {
+            let room = CAPTURE_CAP.saturating_sub(kept.len());
+            kept.extend_from_slice(&chunk[..read.min(room)]);
+        }
+        // Nobody listens any more when the child was killed.
+        let _ = done.send(kept);
+    });
+    bytes
+}
+
+fn received(stream: Option<Receiver<Vec<u8>>>) -> String {
+    let bytes = stream.and_then(|stream| stream.recv_timeout(STREAM_GRACE).ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn capture_returns_both_streams_and_the_status() {
+        let got = capture(&mut sh("echo out; echo err >&2; exit 3"), Duration::from_secs(30)).unwrap();
+        assert_eq!((got.stdout.as_str(), got.stderr.as_str(), got.status.code()), ("out\n", "err\n", Some(3)));
+    }
+
+    #[test]
+    fn a_child_that_does_not_end_is_killed() {
+        let started = Instant::now();
+        let error = capture(&mut sh("exec sleep 600"), Duration::from_millis(50)).err().unwrap();
+        assert!(error.to_string().contains("killed"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+}

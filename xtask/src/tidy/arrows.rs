@@ -1,0 +1,189 @@
+//! Which crate may depend on which: the map of `docs/architecture.md`, over normal dependencies and every feature.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use super::Findings;
+use crate::workspace::{Metadata, Package};
+
+/// The arrows between our crates: what each may depend on directly. A crate that is not here has to be drawn first.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("mcp-protocol", &[]),
+    ("mcp-schema", &[]),
+    ("mcp-store", &[]),
+    ("mcp-fetch", &[]),
+    ("mcp-tool-format", &["mcp-protocol", "mcp-schema"]),
+    ("mcp-transport", &["mcp-protocol"]),
+    ("mcp-auth", &["mcp-protocol", "mcp-store", "mcp-fetch"]),
+    ("mcp-oauth", &["mcp-protocol", "mcp-store"]),
+    ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport"]),
+    ("mcp-server-http", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-auth"]),
+    (
+        "mcp-server",
+        &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-server-http", "mcp-auth"],
+    ),
+    ("mcp-client-http", &["mcp-protocol", "mcp-transport", "mcp-fetch", "mcp-oauth"]),
+    (
+        "mcp-client",
+        &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http", "mcp-oauth", "mcp-fetch"],
+    ),
+    (
+        "mcp-agent",
+        &[
+            "mcp-protocol",
+            "mcp-schema",
+            "mcp-store",
+            "mcp-transport",
+            "mcp-client",
+            "mcp-tool-format",
+            "mcp-server-core",
+        ],
+    ),
+    ("mcp-cli", ANY),
+    ("mcp-test", ANY),
+];
+
+/// For those in which server and client meet.
+const ANY: &[&str] = &["*"];
+
+/// What can never be reached from these, through any number of steps.
+const UNREACHABLE: &[(&[&str], &[&str])] =
+    &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
+const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-tool-format"];
+const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http", "mcp-auth"];
+const CLIENT: &[&str] = &["mcp-client", "mcp-client-http", "mcp-oauth"];
+
+/// Foreign crates that only these of ours may depend on directly.
+const RESERVED: &[(&str, &[&str])] =
+    &[("reqwest", &["mcp-fetch", "mcp-client-http"]), ("axum", &["mcp-server-http", "mcp-test"]), ("async-trait", &[])];
+
+/// Checks the crates under `crates/`; the examples and this tool may depend on what they like.
+pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) {
+    let crates = root.join("crates");
+    let ours: Vec<&Package> = metadata.members().filter(|package| package.dir().starts_with(&crates)).collect();
+    for package in &ours {
+        if !package.dir().ends_with(&package.name) {
+            found.error(&package.name, "folder and crate have different names");
+        }
+        check_direct(package, &ours, metadata, found);
+        check_reach(package, metadata, found);
+    }
+}
+
+fn check_direct(package: &Package, ours: &[&Package], metadata: &Metadata, found: &mut Findings) {
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
+        found.error(
+            &package.name,
+            "not on the map: draw its arrows in xtask/src/tidy/arrows.rs and docs/architecture.md",
+        );
+        return;
+    };
+    for id in metadata.normal_dependencies(&package.id) {
+        let Some(name) = metadata.package(id).map(|dependency| dependency.name.as_str()) else { continue };
+        let is_ours = ours.iter().any(|package| package.id == id);
+        if is_ours && *allowed != ANY && !allowed.contains(&name) {
+            found.error(&package.name, format_args!("may not depend on `{name}`: no such arrow on the map"));
+        }
+        if let Some((_, owners)) = RESERVED.iter().find(|(reserved, _)| *reserved == name)
+            && !owners.contains(&package.name.as_str())
+        {
+            found.error(&package.name, format_args!("may not depend on `{name}`: it belongs to {owners:?}"));
+        }
+    }
+}
+
+fn check_reach(package: &Package, metadata: &Metadata, found: &mut Findings) {
+    for (from, never) in UNREACHABLE {
+        if !from.contains(&package.name.as_str()) {
+            continue;
+        }
+        let reached = reachable(&package.id, metadata);
+        for name in never.iter().filter(|name| reached.contains_key(**name)) {
+            found.error(&package.name, format_args!("reaches `{name}`: {}", trail(&reached, name)));
+        }
+    }
+}
+
+/// Every package that can be reached, by name, with the one it was reached from.
+fn reachable<'m>(id: &'m str, metadata: &'m Metadata) -> BTreeMap<&'m str, &'m str> {
+    let name_of = |id: &str| metadata.package(id).map_or("", |package| package.name.as_str());
+    let mut from = BTreeMap::new();
+    let mut seen = BTreeSet::from([id]);
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        for dependency in metadata.normal_dependencies(id) {
+            if seen.insert(dependency) {
+                from.insert(name_of(dependency), name_of(id));
+                open.push(dependency);
+            }
+        }
+    }
+    from
+}
+
+fn trail(reached: &BTreeMap<&str, &str>, name: &str) -> String {
+    let mut steps = vec![name];
+    // A step can repeat only where two versions of a crate share its name.
+    while let Some(from) = steps.last().and_then(|last| reached.get(last))
+        && !steps.contains(from)
+    {
+        steps.push(from);
+    }
+    steps.reverse();
+    steps.join(" -> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace of crates under `/w/crates`, from lines of `name: dependencies`.
+    fn metadata(lines: &[&str]) -> Metadata {
+        let mut packages = Vec::new();
+        let mut nodes = Vec::new();
+        for line in lines {
+            let (name, deps) = line.split_once(':').unwrap();
+            let deps: Vec<_> = deps
+                .split_whitespace()
+                .map(|dep| serde_json::json!({"pkg": dep, "dep_kinds": [{"kind": null}]}))
+                .collect();
+            packages.push(serde_json::json!({
+                "id": name, "name": name, "edition": "2024", "rust_version": "1.88", "license": "MIT",
+                "manifest_path": format!("/w/crates/{name}/Cargo.toml"),
+            }));
+            nodes.push(serde_json::json!({"id": name, "deps": deps}));
+        }
+        let members: Vec<_> = lines.iter().filter(|line| line.starts_with("mcp-")).collect();
+        let members: Vec<_> = members.iter().map(|line| line.split(':').next().unwrap()).collect();
+        let all = serde_json::json!({
+            "packages": packages, "workspace_members": members, "resolve": {"nodes": nodes}, "target_directory": "/w/target",
+        });
+        serde_json::from_value(all).unwrap()
+    }
+
+    fn errors(lines: &[&str]) -> Vec<String> {
+        let mut found = Findings::default();
+        check(Path::new("/w"), &metadata(lines), &mut found);
+        found.errors
+    }
+
+    #[test]
+    fn arrows_reach_and_owners_are_kept() {
+        for (lines, complaint) in [
+            (&["mcp-transport: mcp-protocol tokio", "mcp-protocol: serde", "tokio:", "serde:"][..], None),
+            (&["mcp-protocol: mcp-store", "mcp-store:"], Some("no such arrow")),
+            (&["mcp-protocol: serde", "serde: tokio", "tokio:"], Some("mcp-protocol -> serde -> tokio")),
+            (&["mcp-server: x", "x: mcp-client", "mcp-client:"], Some("reaches `mcp-client`")),
+            (&["mcp-auth: reqwest", "reqwest:"], Some("it belongs to")),
+            (&["mcp-new:"], Some("not on the map")),
+        ] {
+            let errors = errors(lines);
+            match complaint {
+                None => assert_eq!(errors, [""; 0], "{lines:?}"),
+                Some(text) => assert!(errors.iter().any(|error| error.contains(text)), "{lines:?}: {errors:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Rules for Rust files: what they begin with, how long they get, and words that have one home.
+
+use super::{File, Findings};
+
+const SOFT: usize = 600;
+const HARD: usize = 1000;
+
+/// The revisions of the protocol. One module knows them; all others ask it by named predicates.
+const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+/// Where a revision may be written out in code.
+const DATES_ALLOWED: &[&str] = &["crates/mcp-protocol/src/version", "crates/mcp-test/", "examples/", "xtask/", "fuzz/"];
+
+pub(super) fn check(file: &File, found: &mut Findings) {
+    let File { path, text } = file;
+    if !text.starts_with("//!") {
+        found.error(path, "does not begin with `//!` saying what the file is for");
+    }
+    let code = code_lines(path, text);
+    if code.len() > HARD {
+        found.error(path, format_args!("{} lines without its tests, {HARD} at most", code.len()));
+    } else if code.len() > SOFT {
+        found.warning(path, format_args!("{} lines without its tests, more than {SOFT}: one idea each?", code.len()));
+    }
+    let dates_allowed = DATES_ALLOWED.iter().any(|allowed| path.starts_with(allowed));
+    for (number, line) in (1..).zip(code) {
+        let line = line.trim_start();
+        if line.starts_with("//") {
+            continue;
+        }
+        if !dates_allowed && REVISIONS.iter().any(|date| line.contains(&format!("\"{date}\""))) {
+            found.error(format_args!("{path}:{number}"), "a revision as text: ask `ProtocolVersion` by name instead");
+        }
+        if path.starts_with("crates/") && line.contains("serde(") && line.contains("untagged") {
+            found
+                .error(format_args!("{path}:{number}"), "untagged serde unions guess: decode by what the message says");
+        }
+    }
+}
+
+/// The lines that count: none of a test file, and of another those before its tests.
+fn code_lines<'t>(path: &str, text: &'t str) -> Vec<&'t str> {
+    let is_test = path.split('/').any(|part| matches!(part, "tests" | "benches")) || path.ends_with("/tests.rs");
+    if is_test {
+        return Vec::new();
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let tests = lines
+        .windows(2)
+        .position(|pair| pair[0].starts_with("#[cfg(") && pair[0].contains("test") && opens_module(pair[1]));
+    lines[..tests.unwrap_or(lines.len())].to_vec()
+}
+
+fn opens_module(line: &str) -> bool {
+    line.trim_start_matches("pub(crate) ").starts_with("mod ") && line.ends_with('{')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(path: &str, text: &str) -> usize {
+        let mut found = Findings::default();
+        check(&File { path: path.to_owned(), text: text.to_owned() }, &mut found);
+        found.errors.len()
+    }
+
+    #[test]
+    fn each_rule_finds_its_case_and_lets_the_others_be() {
+        let long = format!("//! Long.\n{}", "fn f() {}\n".repeat(HARD));
+        let tested = format!("//! Tested.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(HARD));
+        let date = "//! Dates.\nlet is_new = version == \"2026-07-28\";\n";
+        let remark = "//! Dates.\n/// Since \"2026-07-28\".\n";
+        let union = format!("//! Union.\n#[serde({})]\nenum E {{}}\n", "untagged");
+        for (path, text, count) in [
+            ("crates/a/src/lib.rs", "//! Fine.\n", 0),
+            ("crates/a/src/lib.rs", "use std::fmt;\n", 1),
+            ("crates/a/src/lib.rs", long.as_str(), 1),
+            ("crates/a/src/lib.rs", tested.as_str(), 0),
+            ("crates/a/tests/long.rs", long.as_str(), 0),
+            ("crates/a/src/lib.rs", date, 1),
+            ("crates/a/tests/dates.rs", date, 0),
+            ("crates/mcp-protocol/src/version.rs", date, 0),
+            ("crates/a/src/lib.rs", remark, 0),
+            ("crates/a/src/lib.rs", union.as_str(), 1),
+        ] {
+            assert_eq!(errors(path, text), count, "{path}: {}", text.lines().next().unwrap_or_default());
+        }
+    }
+}
