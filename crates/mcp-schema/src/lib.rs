@@ -13,12 +13,14 @@ mod dialect;
 mod effort;
 mod error;
 mod graph;
+pub mod header;
 mod keywords;
 mod limits;
 mod message;
 mod percent;
 mod schema;
 mod text;
+pub mod tool;
 mod validation;
 
 pub use self::{
@@ -26,5 +28,6 @@ pub use self::{
     error::{SchemaError, SchemaErrorKind},
     limits::Limits,
     schema::Schema,
+    tool::{check_tool_input_schema, has_object_root},
     validation::{ValidationError, ValidationErrorKind, ValidationErrors},
 };

@@ -102,19 +102,25 @@ fn alternatives(
     if let Some(types) = only_types(error, context) {
         return format!("expected {types}, got {}", type_of(error.instance(), &types));
     }
+    let relative = |found: &ValidationError<'_>, message: &str| match found
+        .instance_path()
+        .as_str()
+        .strip_prefix(error.instance_path().as_str())
+    {
+        Some("") | None => message.to_owned(),
+        Some(below) => format!("`{}`: {message}", shorten(below, 100)),
+    };
     let head = format!("matches none of the {} alternatives", context.len());
+    if let Some((found, values)) = only_values(context) {
+        let values = list(values.iter().map(|value| Cow::Owned(quote(value))));
+        return relative(found, &format!("expected one of {values}, got {}", quote(found.instance())));
+    }
     if nested >= MAX_NESTED {
         return head;
     }
     let reason = |found: &ValidationError<'_>| {
         let (_, message) = describe(schema, found, nested + 1);
-        let message = shorten(&message, 200).into_owned();
-        let at = found.instance_path().as_str();
-        let own = error.instance_path().as_str();
-        match at.strip_prefix(own) {
-            Some("") | None => message,
-            Some(below) => format!("`{}`: {message}", shorten(below, 100)),
-        }
+        relative(found, &shorten(&message, 200))
     };
     let reasons = |branch: &[ValidationError<'_>]| branch.iter().take(3).map(reason).collect::<Vec<_>>().join(", ");
     let close: Vec<_> = context.iter().filter(|branch| !rules_itself_out(error, branch)).collect();
@@ -146,6 +152,27 @@ fn only_types(error: &ValidationError<'_>, context: &[Vec<ValidationError<'stati
     }
     types.dedup();
     (!types.is_empty()).then(|| any_of_types(types.into_iter()))
+}
+
+/// The fixed values to choose from when every alternative wants another one at the same place, as a tag does.
+fn only_values<'e>(
+    context: &'e [Vec<ValidationError<'static>>],
+) -> Option<(&'e ValidationError<'static>, Vec<&'e Value>)> {
+    let mut values = Vec::new();
+    let mut place: Option<&ValidationError<'static>> = None;
+    for branch in context {
+        let found = branch.iter().find(|found| matches!(found.kind(), Kind::Constant { .. } | Kind::Enum { .. }))?;
+        if place.is_some_and(|place| place.instance_path() != found.instance_path()) {
+            return None;
+        }
+        place = Some(found);
+        match found.kind() {
+            Kind::Constant { expected_value } => values.push(&**expected_value),
+            Kind::Enum { options } => values.extend(options.as_array()?),
+            _ => {}
+        }
+    }
+    place.map(|place| (place, values))
 }
 
 /// Whether an alternative was clearly not the one meant: it wants another type, or another fixed value inside.
