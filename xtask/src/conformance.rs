@@ -13,12 +13,12 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-mod fixture;
+pub(crate) mod fixture;
 mod lists;
 mod options;
 mod outcome;
 mod report;
-mod tools;
+pub(crate) mod tools;
 mod yaml;
 
 pub(crate) use self::lists::{ExpectedFailures, REVISIONS, Requirements};

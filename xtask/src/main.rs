@@ -11,6 +11,7 @@ use crate::error::Error;
 mod ci;
 mod conformance;
 mod error;
+mod interop;
 mod ledger;
 mod process;
 mod test;
@@ -41,6 +42,11 @@ const COMMANDS: &[Command] = &[
         name: "conformance",
         usage: "server|client|authorization [--requirements REV | --suite NAME | --scenario NAME]  the official suites",
         run: conformance::run,
+    },
+    Command {
+        name: "interop",
+        usage: "[--client NAME]... [--transport stdio|http]  real clients against the example server, a matrix",
+        run: interop::run,
     },
     Command { name: "ci", usage: "[--after-test] [--step NAME]...  everything that has to hold", run: ci::run },
 ];

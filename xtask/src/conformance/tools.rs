@@ -74,7 +74,7 @@ impl Tools {
             for file in FILES {
                 std::fs::copy(source.join(file), dir.join(file)).context(format_args!("cannot copy {file}"))?;
             }
-            npm_ci(&dir)?;
+            npm_ci(&dir, "the conformance suites")?;
             std::fs::write(&stamp, lock).context(stamp.display())?;
         }
         Ok(Self { node: node(&modules)?, modules })
@@ -88,24 +88,25 @@ impl Tools {
     }
 }
 
-fn npm_ci(dir: &Path) -> Result<(), Error> {
-    println!("installing the conformance suites into {}", dir.display());
+/// Installs what the lock file in `dir` pins; `what` names it for the user.
+pub(crate) fn npm_ci(dir: &Path, what: &str) -> Result<(), Error> {
+    println!("installing {what} into {}", dir.display());
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let mut command = Command::new(npm);
     command.current_dir(dir).args(["ci", "--no-progress", "--loglevel=error"]);
     let done = process::capture(&mut command, INSTALL_LIMIT)
-        .context("the conformance suites come from npm, and `npm` does not run here: install Node.js with npm")?;
+        .context(format_args!("{what} come from npm, and `npm` does not run here: install Node.js with npm"))?;
     if done.status.success() {
         return Ok(());
     }
     Err(Error::new(format!(
-        "`npm ci` could not install the conformance suites (a reachable npm registry is needed once):\n{}{}",
+        "`npm ci` could not install {what} (a reachable npm registry is needed once):\n{}{}",
         done.stdout, done.stderr
     )))
 }
 
 /// The pinned Node of this platform, else one on the path that is new enough.
-fn node(modules: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn node(modules: &Path) -> Result<PathBuf, Error> {
     let pinned = std::fs::read_dir(modules).context(modules.display())?.filter_map(Result::ok);
     let pinned = pinned.filter(|entry| entry.file_name().to_string_lossy().starts_with("node-"));
     for dir in pinned {

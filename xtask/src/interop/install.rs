@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn reads_versions() {
-        let requirements = "# comment\nmcp-types==2.3.0 \\\n    --hash=sha256:00\nmcp==2.3.1 \\\n    --hash=sha256:00\n";
+        let requirements =
+            "# comment\nmcp-types==2.3.0 \\\n    --hash=sha256:00\nmcp==2.3.1 \\\n    --hash=sha256:00\n";
         assert_eq!(pinned(requirements, "mcp"), Some("2.3.1"));
         assert_eq!(pinned(requirements, "cp"), None);
         for (said, version) in

@@ -5,8 +5,20 @@ use crate::error::Error;
 
 /// What every client is asked to do; `xtask/interop/checks.mjs` and the Python scripts use the same names.
 pub(super) const COLUMNS: &[&str] = &[
-    "connect", "tools", "call", "big", "content", "error", "resources", "read", "templates", "prompts", "prompt",
-    "complete", "progress", "logging",
+    "connect",
+    "tools",
+    "call",
+    "big",
+    "content",
+    "error",
+    "resources",
+    "read",
+    "templates",
+    "prompts",
+    "prompt",
+    "complete",
+    "progress",
+    "logging",
 ];
 
 /// How one check ended.
