@@ -1,0 +1,304 @@
+//! Newline-delimited JSON over a pipe in memory: framing, limits, backpressure, and ending.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::{
+    error::Error as _,
+    io,
+    pin::pin,
+    sync::atomic::Ordering,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use mcp_transport::{
+    Frame, Transport, TrySendError,
+    ndjson::{Ndjson, Options},
+    recv,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, empty, split};
+
+use self::common::{Broken, Counting, Panicking};
+
+type Peer = (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>);
+
+/// A transport, and the peer at the other end of a pipe that holds `buffer` bytes.
+fn pair(buffer: usize, options: &Options) -> (Ndjson<ReadHalf<DuplexStream>>, Peer) {
+    let (ours, theirs) = duplex(buffer);
+    let (reader, writer) = split(ours);
+    (Ndjson::with_options(reader, writer, options), split(theirs))
+}
+
+fn options(change: impl FnOnce(&mut Options)) -> Options {
+    let mut options = Options::default();
+    change(&mut options);
+    options
+}
+
+fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What the transport receives until the end; an error shows as its text.
+async fn receive(transport: &mut impl Transport) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some(next) = recv(transport).await {
+        all.push(next.map_or_else(|e| e.to_string(), |f| String::from_utf8(f.message.to_vec()).unwrap()));
+    }
+    all
+}
+
+/// What the transport receives when the peer sends `input` through a pipe of `buffer` bytes and closes it.
+async fn received(buffer: usize, max_line: usize, input: &str) -> Vec<String> {
+    let (mut transport, (_reader, mut writer)) = pair(buffer, &options(|o| o.max_line = max_line));
+    let write = async move {
+        writer.write_all(input.as_bytes()).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    tokio::join!(write, receive(&mut transport)).1
+}
+
+#[tokio::test]
+async fn lines_arrive_whole_whatever_the_chunks() {
+    for buffer in [1, 3, 64, 1 << 20] {
+        let input = "{\"id\":1}\n\r\n{\"id\":2}\r\n   \n{\"id\":3}";
+        assert_eq!(received(buffer, 100, input).await, ["{\"id\":1}", "{\"id\":2}", "{\"id\":3}"], "{buffer}");
+        assert_eq!(received(buffer, 100, "").await, [""; 0], "{buffer}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_small_lines_in_one_chunk() {
+    let input: Vec<String> = (0..10_000).map(|n| format!("{{\"id\":{n}}}")).collect();
+    assert_eq!(received(1 << 20, 1 << 10, &(input.join("\n") + "\n")).await, input);
+}
+
+#[tokio::test]
+async fn long_and_short_lines_in_turn() {
+    let input: Vec<String> = [10, 5_000, 70_000, 3, 1 << 20, 65_536, 65_535, 4_096, 4_097, 1, 300_000, 2]
+        .into_iter()
+        .map(|len| "x".repeat(len))
+        .collect();
+    for buffer in [1_000, 1 << 16, 1 << 22] {
+        assert!(received(buffer, 1 << 20, &(input.join("\r\n") + "\n")).await == input, "{buffer}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_over_the_limit_loses_only_itself() {
+    let error = "a message is longer than the limit of 100000 bytes";
+    for buffer in [700, 1 << 20] {
+        for (len, fits) in [(99_999, true), (100_000, true), (100_001, false), (1_000_000, false)] {
+            for line_break in ["\n", "\r\n"] {
+                let line = "x".repeat(len);
+                let got = received(buffer, 100_000, &format!("1{line_break}{line}{line_break}2{line_break}")).await;
+                let middle = if fits { line.as_str() } else { error };
+                assert!(got == ["1", middle, "2"], "{buffer} {len} {line_break:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_reader_ends_the_transport() {
+    let mut transport = Ndjson::new(Broken::after(b"1\n2"), tokio::io::sink());
+    assert_eq!(recv(&mut transport).await.unwrap().unwrap().message, "1");
+    let error = recv(&mut transport).await.unwrap().unwrap_err();
+    assert!(error.is_io());
+    let source = error.source().and_then(|e| e.downcast_ref::<io::Error>()).unwrap();
+    assert_eq!(source.kind(), io::ErrorKind::ConnectionReset);
+    assert!(recv(&mut transport).await.is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_lost_when_a_receive_is_given_up() {
+    let (mut transport, (_reader, mut writer)) = pair(64, &Options::default());
+    assert!(poll(recv(&mut transport)).is_pending());
+    writer.write_all(b"{\"id\"").await.unwrap();
+    assert!(poll(recv(&mut transport)).is_pending());
+    writer.write_all(b":1}\n").await.unwrap();
+    assert_eq!(recv(&mut transport).await.unwrap().unwrap().message, "{\"id\":1}");
+}
+
+#[tokio::test]
+async fn frames_are_written_one_per_line_in_few_writes() {
+    let (writer, counts) = Counting::new(tokio::io::sink());
+    let transport = Ndjson::new(empty(), writer);
+    let sender = transport.sender();
+    for n in 0..500 {
+        sender.try_send(Frame::new(format!("{{\"id\":{n}}}"))).unwrap();
+    }
+    sender.shutdown().await.unwrap();
+    assert_eq!(counts.writes.load(Ordering::Relaxed), 1, "everything was queued before the writer ran");
+    assert_eq!(counts.flushes.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn messages_of_every_size_are_written_in_order() {
+    let sizes = [1, 10, 16_383, 16_384, 5, 100_000, 7, 1 << 20, 65_536, 3, 3, 30_000, 2];
+    for buffer in [1_000, 1 << 22] {
+        let (transport, (mut reader, _writer)) = pair(buffer, &Options::default());
+        let sender = transport.sender();
+        let messages: Vec<String> = sizes.into_iter().map(|len| "y".repeat(len)).collect();
+        for message in &messages {
+            sender.try_send(Frame::new(message.clone())).unwrap();
+        }
+        let mut got = String::new();
+        let (end, read) = tokio::join!(
+            async {
+                let end = sender.shutdown().await;
+                drop((sender, transport));
+                end
+            },
+            reader.read_to_string(&mut got)
+        );
+        end.unwrap();
+        read.unwrap();
+        assert!(got == messages.join("\n") + "\n", "{buffer}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_would_be_two_lines_is_refused() {
+    let transport = Ndjson::new(empty(), tokio::io::sink());
+    let sender = transport.sender();
+    let error = sender.send(Frame::new("{\n}")).await.unwrap_err();
+    assert!(error.to_string().contains("line break") && !error.is_closed(), "{error}");
+    assert!(matches!(sender.try_send(Frame::new("{}\n")), Err(TrySendError::Refused(_))));
+    sender.send(Frame::new("{}")).await.unwrap();
+}
+
+/// Sends frames of `len` bytes to a peer that does not read, until there is no room; how many went in.
+async fn accepted(len: usize, options: &Options) -> usize {
+    let (transport, _peer) = pair(16, options);
+    let sender = transport.sender();
+    let mut count = 0;
+    // Between two sends the writer runs as far as it can.
+    while sender.try_send(Frame::new("z".repeat(len))).is_ok() {
+        count += 1;
+        tokio::task::yield_now().await;
+        assert!(count <= 10_000, "the queue has no bound");
+    }
+    count
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_in_messages_and_in_bytes() {
+    let limits = |frames, bytes| {
+        options(|o| {
+            o.queue_frames = frames;
+            o.queue_bytes = bytes;
+        })
+    };
+    // What the writer holds and cannot write counts too; what the pipe took does not.
+    assert_eq!(accepted(100, &limits(4, 1 << 20)).await, 4);
+    assert_eq!(accepted(100, &limits(1, 1 << 20)).await, 1);
+    assert_eq!(accepted(300, &limits(100, 1_000)).await, 3);
+    assert_eq!(accepted(500, &limits(100, 1_000)).await, 2);
+    assert_eq!(accepted(501, &limits(100, 1_000)).await, 1);
+    assert_eq!(accepted(5_000, &limits(100, 1_000)).await, 1, "a message over the cap goes alone");
+    assert_eq!(accepted(100, &limits(0, 0)).await, 1);
+}
+
+#[tokio::test]
+async fn senders_wait_in_turn_for_a_stalled_peer() {
+    let (transport, (mut reader, _writer)) = pair(16, &options(|o| o.queue_frames = 2));
+    let sender = transport.sender();
+    sender.send(Frame::new("a".repeat(100))).await.unwrap();
+    sender.send(Frame::new("b".repeat(100))).await.unwrap();
+    assert!(poll(sender.send(Frame::new("given up"))).is_pending());
+    let waiting: Vec<_> = ["c", "d", "e"]
+        .into_iter()
+        .map(|name| {
+            let sender = transport.sender();
+            tokio::spawn(async move { sender.send(Frame::new(name.repeat(100))).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert!(waiting.iter().all(|task| !task.is_finished()));
+
+    let mut got = vec![0; 505];
+    reader.read_exact(&mut got).await.unwrap();
+    let expected: String = ["a", "b", "c", "d", "e"].into_iter().map(|name| name.repeat(100) + "\n").collect();
+    assert_eq!(String::from_utf8(got).unwrap(), expected);
+    for task in waiting {
+        task.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_input_leaves_the_output_open() {
+    let (mut transport, (mut reader, mut writer)) = pair(64, &Options::default());
+    writer.shutdown().await.unwrap();
+    assert!(recv(&mut transport).await.is_none());
+    transport.sender().send(Frame::new("{}")).await.unwrap();
+    let mut got = [0; 3];
+    reader.read_exact(&mut got).await.unwrap();
+    assert_eq!(&got, b"{}\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_is_bounded_by_its_caller() {
+    let (transport, (mut reader, _writer)) = pair(16, &Options::default());
+    let sender = transport.sender();
+    sender.send(Frame::new("x".repeat(100))).await.unwrap();
+    let shutdown = tokio::time::timeout(Duration::from_secs(60), sender.shutdown());
+    assert!(shutdown.await.is_err(), "the peer does not read");
+    assert!(sender.send(Frame::new("{}")).await.unwrap_err().is_closed());
+
+    // The peer wakes up: nothing was lost.
+    let mut got = vec![0; 101];
+    reader.read_exact(&mut got).await.unwrap();
+    sender.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_nobody_waits_for_gives_up() {
+    let (ours, mut theirs) = duplex(16);
+    let transport = Ndjson::new(empty(), ours);
+    transport.sender().send(Frame::new("x".repeat(100))).await.unwrap();
+    drop(transport);
+    let start = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let mut got = [0; 16];
+    theirs.read_exact(&mut got).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut rest = Vec::new();
+    theirs.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, [b'x'; 16], "what the pipe still took, and no more");
+    assert_eq!(start.elapsed(), Duration::from_secs(6));
+}
+
+#[tokio::test]
+async fn dropping_everything_writes_what_is_queued() {
+    let (ours, mut theirs) = duplex(16);
+    let transport = Ndjson::new(empty(), ours);
+    transport.sender().send(Frame::new("x".repeat(100))).await.unwrap();
+    drop(transport);
+    let mut got = String::new();
+    theirs.read_to_string(&mut got).await.unwrap();
+    assert_eq!(got, "x".repeat(100) + "\n");
+}
+
+#[tokio::test]
+async fn a_fault_of_the_writer_reaches_every_sender() {
+    let (ours, theirs) = duplex(16);
+    drop(theirs);
+    let transport = Ndjson::with_options(empty(), ours, &options(|o| o.queue_frames = 1));
+    let sender = transport.sender();
+    sender.send(Frame::new("1")).await.unwrap();
+    let error = sender.send(Frame::new("2")).await.unwrap_err();
+    assert!(error.is_io(), "{error:?}");
+    assert!(matches!(sender.try_send(Frame::new("3")), Err(TrySendError::Closed(_))));
+    assert!(sender.shutdown().await.unwrap_err().is_io());
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_writer_that_panicked() {
+    let transport = Ndjson::with_options(empty(), Panicking, &options(|o| o.queue_frames = 1));
+    let sender = transport.sender();
+    sender.send(Frame::new("1")).await.unwrap();
+    assert!(sender.send(Frame::new("2")).await.unwrap_err().is_closed());
+    assert!(sender.shutdown().await.unwrap_err().is_closed());
+}
