@@ -17,8 +17,10 @@ pub mod header;
 mod keywords;
 mod limits;
 mod message;
+mod path;
 mod percent;
 mod schema;
+mod template;
 mod text;
 pub mod tool;
 mod validation;
@@ -27,7 +29,9 @@ pub use self::{
     dialect::Dialect,
     error::{SchemaError, SchemaErrorKind},
     limits::Limits,
+    path::{PathError, PathErrorKind, safe_relative_path},
     schema::Schema,
+    template::{TemplateError, TemplateErrorKind, UriTemplate, VarValue, Vars},
     tool::{check_tool_input_schema, has_object_root},
     validation::{ValidationError, ValidationErrorKind, ValidationErrors},
 };

@@ -1,0 +1,188 @@
+//! A guard between what a URI names and the file system.
+
+use std::{fmt, path::PathBuf};
+
+use crate::{percent, text::quote_str};
+
+/// Bytes of a path.
+const MAX_PATH: usize = 4096;
+
+/// A path that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathError {
+    kind: PathErrorKind,
+    path: String,
+}
+
+/// Why a path was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PathErrorKind {
+    /// It names nothing (`""`, `"."`, `"./"`).
+    Empty,
+    /// It starts at a root: a slash, a drive letter or another scheme-like prefix.
+    Absolute,
+    /// It leads upwards (`..`), also when written percent-encoded.
+    Parent,
+    /// It contains a NUL or a backslash, or a slash, backslash or NUL that is still percent-encoded.
+    Character,
+    /// It is longer than 4,096 bytes.
+    TooLong,
+}
+
+/// A path below some directory, from text that a peer sent: what a [`UriTemplate`](crate::UriTemplate) captured, say.
+///
+/// The text must be percent-decoded already; that a separator is still encoded in it is taken for an attempt to
+/// get past this check by being decoded again. Empty and `.` components are dropped. The result is
+/// relative and has no `..`, so joined to a directory it stays below it as long as no symbolic link leads out:
+/// resolve links (`std::fs::canonicalize`) and compare where that matters.
+///
+/// # Errors
+///
+/// See [`PathErrorKind`].
+pub fn safe_relative_path(path: &str) -> Result<PathBuf, PathError> {
+    let refuse = |kind| Err(PathError { kind, path: path.to_owned() });
+    if path.len() > MAX_PATH {
+        return refuse(PathErrorKind::TooLong);
+    }
+    if path.contains(['\0', '\\']) || hides_separator(path) {
+        return refuse(PathErrorKind::Character);
+    }
+    // `c:`, and with it `c:x` and alternate streams of the first component.
+    if path.starts_with('/') || path.split('/').next().is_some_and(|first| first.contains(':')) {
+        return refuse(PathErrorKind::Absolute);
+    }
+    let mut safe = PathBuf::new();
+    for component in path.split('/').filter(|component| !matches!(*component, "" | ".")) {
+        // A trailing space or dot is ignored by some systems, so `.. ` can be `..` there.
+        let bare = component.trim_end_matches(' ');
+        if bare == ".." || is_encoded_parent(bare) {
+            return refuse(PathErrorKind::Parent);
+        }
+        safe.push(component);
+    }
+    if safe.as_os_str().is_empty() {
+        return refuse(PathErrorKind::Empty);
+    }
+    Ok(safe)
+}
+
+/// Whether a slash, backslash or NUL is written percent-encoded, once or several times.
+fn hides_separator(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    (0..bytes.len()).any(|at| {
+        if bytes[at] != b'%' {
+            return false;
+        }
+        // `%25` is an encoded `%`, which may hide the next layer.
+        let mut rest = &bytes[at + 1..];
+        while let Some(inner) = rest.strip_prefix(b"25") {
+            rest = inner;
+        }
+        let triplet = [&b"%"[..], &rest[..rest.len().min(2)]].concat();
+        matches!(percent::triplet(&triplet), Some(b'/' | b'\\' | 0))
+    })
+}
+
+fn is_encoded_parent(component: &str) -> bool {
+    let mut text = component.to_ascii_lowercase();
+    while text.contains("%25") {
+        text = text.replace("%25", "%");
+    }
+    text.replace("%2e", ".") == ".."
+}
+
+impl PathError {
+    /// Why it was refused.
+    pub fn kind(&self) -> PathErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.kind {
+            PathErrorKind::Empty => "is empty",
+            PathErrorKind::Absolute => "is not relative",
+            PathErrorKind::Parent => "leads upwards",
+            PathErrorKind::Character => "contains a character that is not allowed",
+            PathErrorKind::TooLong => "is too long",
+        };
+        write!(f, "the path {} {why}", quote_str(&self.path))
+    }
+}
+
+impl std::error::Error for PathError {}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Component, Path};
+
+    use super::*;
+
+    #[test]
+    fn paths() {
+        use PathErrorKind::*;
+        for (path, expected) in [
+            ("a", Ok("a")),
+            ("etc/hosts", Ok("etc/hosts")),
+            ("a//b/./c/", Ok("a/b/c")),
+            ("a/..b/...", Ok("a/..b/...")),
+            ("a b/é", Ok("a b/é")),
+            ("100%", Ok("100%")),
+            ("a%20b", Ok("a%20b")),
+            ("dir/12:30.txt", Ok("dir/12:30.txt")),
+            ("", Err(Empty)),
+            (".", Err(Empty)),
+            ("./", Err(Empty)),
+            ("/etc/passwd", Err(Absolute)),
+            ("//host/share", Err(Absolute)),
+            ("c:/x", Err(Absolute)),
+            ("C:x", Err(Absolute)),
+            ("file:x", Err(Absolute)),
+            ("..", Err(Parent)),
+            ("a/../b", Err(Parent)),
+            ("a/..", Err(Parent)),
+            ("../a", Err(Parent)),
+            (".. /a", Err(Parent)),
+            ("%2e%2E/a", Err(Parent)),
+            (".%2e", Err(Parent)),
+            ("%252e%252e/a", Err(Parent)),
+            ("a\\b", Err(Character)),
+            ("..\\..\\x", Err(Character)),
+            ("a\0b", Err(Character)),
+            ("a%2fb", Err(Character)),
+            ("..%2F..%2Fetc", Err(Character)),
+            ("a%5cb", Err(Character)),
+            ("a%5Cb", Err(Character)),
+            ("a%00", Err(Character)),
+            ("a%252fb", Err(Character)),
+            ("a%25252fb", Err(Character)),
+        ] {
+            let found = safe_relative_path(path);
+            let found = found.as_deref().map_err(PathError::kind);
+            assert_eq!(found, expected.map(Path::new), "{path:?}");
+        }
+        assert_eq!(safe_relative_path(&"a".repeat(4097)).unwrap_err().kind(), TooLong);
+    }
+
+    #[test]
+    fn whatever_is_accepted_stays_below() {
+        const PIECES: [&str; 12] = ["..", ".", "/", "a", "%2e", "%2f", "%25", "\\", ":", "\0", " ", "c"];
+        let mut state = 1usize;
+        let mut accepted = 0;
+        for _ in 0..50_000 {
+            let path: String = (0..5)
+                .map(|_| {
+                    state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345) & 0x7fff_ffff;
+                    PIECES[(state >> 8) % PIECES.len()]
+                })
+                .collect();
+            if let Ok(safe) = safe_relative_path(&path) {
+                accepted += 1;
+                assert!(safe.components().all(|part| matches!(part, Component::Normal(_))), "{path:?}");
+            }
+        }
+        assert!(accepted > 1_000, "{accepted}");
+    }
+}
