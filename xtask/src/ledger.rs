@@ -48,10 +48,14 @@ fn check_covered(account: &Account, problems: &mut Vec<String>) {
             problems.push(format!("[covers] says nothing of {part:?}"));
             continue;
         };
-        let missing: Vec<String> =
-            numbers.iter().filter(|number| !account.entries.contains_key(number)).map(Number::to_string).collect();
+        let missing: Vec<Number> =
+            numbers.iter().filter(|number| !account.entries.contains_key(number)).copied().collect();
         if !missing.is_empty() {
-            problems.push(format!("{part} covers {} numbers without an entry: {}", missing.len(), missing.join(" ")));
+            problems.push(format!(
+                "{part} covers {} numbers without an entry: {}",
+                missing.len(),
+                Number::ranges(&missing)
+            ));
         }
     }
 }

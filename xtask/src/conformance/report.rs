@@ -46,18 +46,34 @@ pub(super) struct Report {
     scenarios: usize,
     passed: usize,
     expected: usize,
+    stale: usize,
+    /// What was not as it should be: where, which scenario, and the word on it.
     bad: Vec<String>,
     not_required: usize,
     not_run: usize,
     checks: [usize; 3],
+    group: String,
 }
 
 impl Report {
     pub(super) fn new(leg: Leg) -> Self {
-        Self { leg, scenarios: 0, passed: 0, expected: 0, bad: Vec::new(), not_required: 0, not_run: 0, checks: [0; 3] }
+        Self {
+            leg,
+            scenarios: 0,
+            passed: 0,
+            expected: 0,
+            stale: 0,
+            bad: Vec::new(),
+            not_required: 0,
+            not_run: 0,
+            checks: [0; 3],
+            group: String::new(),
+        }
     }
 
-    pub(super) fn heading(&self, what: fmt::Arguments<'_>) {
+    /// Begins a part of the table.
+    pub(super) fn heading(&mut self, what: fmt::Arguments<'_>) {
+        self.group = what.to_string();
         println!("\n{}: {what}", self.leg);
         println!("{:<50} {:>6} {:>6} {:>8} {:>7}  verdict", "scenario", "passed", "failed", "warnings", "time");
     }
@@ -79,6 +95,7 @@ impl Report {
         for (sum, count) in self.checks.iter_mut().zip([passed, failed, warnings]) {
             *sum += count;
         }
+        self.stale += usize::from(verdict == Verdict::Stale);
         match verdict {
             Verdict::Passed => self.passed += 1,
             Verdict::Expected(_) => self.expected += 1,
@@ -87,7 +104,7 @@ impl Report {
                 for complaint in complaints.iter().take(COMPLAINTS) {
                     println!("    {complaint}");
                 }
-                self.bad.push(label);
+                self.bad.push(format!("{}: {label}: {word}", self.group));
             }
         }
     }
@@ -102,18 +119,19 @@ impl Report {
     pub(super) fn finish(self) -> Result<(), Error> {
         let [passed, failed, warnings] = self.checks;
         println!(
-            "\ntotal: {} scenarios: {} pass, {} expected failures, {} unexpected, {} not required, {} not run; checks: {passed} passed, \
-             {failed} failed, {warnings} warnings",
+            "\ntotal: {} scenarios: {} pass, {} expected failures, {} stale, {} unexpected, \
+             {} not required, {} not run; checks: {passed} passed, {failed} failed, {warnings} warnings",
             self.scenarios,
             self.passed,
             self.expected,
-            self.bad.len(),
+            self.stale,
+            self.bad.len() - self.stale,
             self.not_required,
             self.not_run,
         );
         if self.bad.is_empty() {
             return Ok(());
         }
-        Err(Error::new(format!("{} scenario(s) are not as expected: {}", self.bad.len(), self.bad.join(", "))))
+        Err(Error::new(format!("not as expected:\n  {}", self.bad.join("\n  "))))
     }
 }

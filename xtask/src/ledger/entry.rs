@@ -43,6 +43,17 @@ impl Number {
         }
         Ok((first.number..=last.number).map(move |number| Self { kind: first.kind, number }))
     }
+
+    /// Writes sorted numbers as `R7-R9 R12`.
+    pub(super) fn ranges(numbers: &[Self]) -> String {
+        let follows = |a: &Self, b: &Self| a.kind == b.kind && a.number + 1 == b.number;
+        let ranges = numbers.chunk_by(follows).filter_map(|run| match run {
+            [] => None,
+            [single] => Some(single.to_string()),
+            [first, .., last] => Some(format!("{first}-{last}")),
+        });
+        ranges.collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl fmt::Display for Number {
@@ -183,6 +194,8 @@ mod tests {
     fn ranges_are_inclusive() {
         let numbers: Vec<String> = Number::parse_range("R9-R11").unwrap().map(|number| number.to_string()).collect();
         assert_eq!(numbers, ["R9", "R10", "R11"]);
+        let numbers = ["L5", "L6", "L7", "R1", "R8", "R9"].map(|text| Number::parse(text).unwrap());
+        assert_eq!(Number::ranges(&numbers), "L5-L7 R1 R8-R9");
         assert!(Number::parse_range("R9-L11").is_err());
         assert!(Number::parse_range("R9-R8").is_err());
     }
