@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::RpcError;
 
+pub(crate) use self::parse::{Key, read_str};
 pub use self::{
     parse::{EnvelopeError, Limits},
     write::{error_response, notification, request, response},
@@ -181,7 +182,7 @@ pub fn decode_params<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a Ra
 }
 
 /// What a serde error says, without its position in the fragment, which would mean nothing to the peer.
-fn describe(error: &serde_json::Error) -> String {
+pub(crate) fn describe(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);

@@ -1,18 +1,75 @@
 //! Wire types of every revision of the Model Context Protocol: no I/O, no runtime.
 //!
 //! One superset of types serves all five revisions (2024-11-05 … 2026-07-28); [`ProtocolVersion`] names what differs.
+//! Reading is lenient (`null` for absent, integral floats for sizes, unknown members kept where they must be passed on),
+//! writing is strict.
 
+mod capabilities;
+mod completion;
+mod content;
+mod elicitation;
 mod error;
+mod implementation;
+mod input;
+mod json;
 pub mod jsonrpc;
+mod lifecycle;
+mod logging;
+pub mod meta;
+pub mod method;
+pub mod notification;
+mod progress;
+mod prompt;
+mod resource;
+mod result;
+mod roots;
+mod sampling;
+mod subscriptions;
+pub mod tasks;
+mod tool;
 mod version;
 
 pub use self::{
+    capabilities::{
+        ClientCapabilities, ElicitationCapability, PromptsCapability, ResourcesCapability, RootsCapability,
+        SamplingCapability, ServerCapabilities, TasksCapability, ToolsCapability,
+    },
+    completion::{
+        CompleteParams, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
+    },
+    content::{
+        Annotations, AudioContent, ContentBlock, EmbeddedResource, ImageContent, InvalidBase64, Role, TextContent,
+    },
+    elicitation::{
+        ElicitAction, ElicitParams, ElicitResult, ElicitationCompleteParams, FormElicitParams, UrlElicitParams,
+    },
     error::{ErrorCode, RpcError},
+    implementation::{Icon, IconTheme, Implementation},
+    input::{InputRequest, InputRequests, InputRequiredResult},
+    json::JsonObject,
     jsonrpc::{Message, RequestId},
+    lifecycle::{DiscoverResult, EmptyParams, EmptyResult, InitializeParams, InitializeResult},
+    logging::{LoggingLevel, LoggingMessageParams, SetLevelParams, UnknownLevel},
+    meta::{Meta, RequestMeta, RequestMetaError},
+    method::{Method, NotificationMethod},
+    progress::{CancelledParams, ProgressParams, ProgressToken},
+    prompt::{GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage},
+    resource::{
+        CacheScope, ListResourceTemplatesResult, ListResourcesResult, PaginatedParams, ReadResourceParams,
+        ReadResourceResult, Resource, ResourceBody, ResourceContents, ResourceTemplate, SubscribeParams,
+    },
+    result::{ResultPayload, ResultType, Typed},
+    roots::{ListRootsResult, Root},
+    sampling::{
+        CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlock,
+        SamplingContent, SamplingMessage, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
+    },
+    subscriptions::{
+        ListenParams, ListenResult, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,
+    },
+    tool::{
+        CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+        is_valid_tool_name,
+    },
     version::{ProtocolVersion, UnknownVersion},
 };
-
-/// Placeholder until the capability types land.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-#[non_exhaustive]
-pub struct ClientCapabilities {}

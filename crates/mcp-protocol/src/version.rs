@@ -189,6 +189,12 @@ impl ProtocolVersion {
         self >= V2025_11_25
     }
 
+    /// Whether a server tells that the user is done at a URL, and names each URL elicitation.
+    #[must_use]
+    pub fn has_elicitation_complete(self) -> bool {
+        self == V2025_11_25
+    }
+
     /// Whether named things and implementations have icons; implementations a description and a web site.
     #[must_use]
     pub fn has_icons(self) -> bool {

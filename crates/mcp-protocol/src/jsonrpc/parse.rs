@@ -226,7 +226,8 @@ fn read_id(raw: &RawValue) -> Result<RequestId, String> {
     }
 }
 
-fn read_str(raw: &RawValue) -> Option<Cow<'_, str>> {
+/// The text of a raw value that is a string, borrowed unless it was written with escapes.
+pub(crate) fn read_str(raw: &RawValue) -> Option<Cow<'_, str>> {
     let text = raw.get();
     if let Some(plain) = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).filter(|t| !t.contains('\\')) {
         return Some(Cow::Borrowed(plain));
@@ -255,7 +256,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 }
 
 /// A member name: borrowed unless it was written with escapes.
-struct Key<'a>(Cow<'a, str>);
+pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,0 +1,362 @@
+//! What a client can do.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::TasksCapability;
+use crate::JsonObject;
+
+/// What a client can do: for its session (up to 2025-11-25) or for one request (2026-07-28).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ClientCapabilities {
+    /// Capabilities outside the protocol, by their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experimental: Option<JsonObject>,
+    /// It can list its roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<RootsCapability>,
+    /// It can ask a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplingCapability>,
+    /// It can ask the user (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elicitation: Option<ElicitationCapability>,
+    /// It can run requests of the server as tasks (2025-11-25 only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TasksCapability>,
+    /// Extensions of the protocol, by their identifiers (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<JsonObject>,
+    /// Members that this library does not know; they are passed on.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl ClientCapabilities {
+    /// A client that can do nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the user can be asked to fill in a form.
+    #[must_use]
+    pub fn supports_form_elicitation(&self) -> bool {
+        self.elicitation.as_ref().is_some_and(ElicitationCapability::has_form)
+    }
+
+    /// Whether the user can be sent to a URL.
+    #[must_use]
+    pub fn supports_url_elicitation(&self) -> bool {
+        self.elicitation.as_ref().is_some_and(|e| e.url.is_some())
+    }
+
+    /// Whether a model can be asked.
+    #[must_use]
+    pub fn supports_sampling(&self) -> bool {
+        self.sampling.is_some()
+    }
+
+    /// Whether a model can be asked with tools.
+    #[must_use]
+    pub fn supports_sampling_tools(&self) -> bool {
+        self.sampling.as_ref().is_some_and(|s| s.tools.is_some())
+    }
+
+    /// Whether the client can list its roots.
+    #[must_use]
+    pub fn supports_roots(&self) -> bool {
+        self.roots.is_some()
+    }
+
+    /// Whether the client declares an extension.
+    #[must_use]
+    pub fn supports_extension(&self, identifier: &str) -> bool {
+        self.extensions.as_ref().and_then(|e| e.get(identifier)).is_some_and(|value| !value.is_null())
+    }
+
+    /// The same capabilities with one more extension.
+    #[must_use]
+    pub fn with_extension(mut self, identifier: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
+        self.extensions.get_or_insert_default().insert(identifier.into(), settings.into().into());
+        self
+    }
+
+    /// What of these capabilities, which something requires, is missing from those that a client declared; `None` when
+    /// nothing is. The answer goes into a `-32021` error.
+    ///
+    /// Extensions, experimental and unknown members count as declared whatever their settings are.
+    #[must_use]
+    pub fn missing_from(&self, declared: &Self) -> Option<Self> {
+        let missing = Self {
+            experimental: missing_members(self.experimental.as_ref(), declared.experimental.as_ref()),
+            roots: self.roots.as_ref().and_then(|r| r.missing_from(declared.roots.as_ref())),
+            sampling: self.sampling.as_ref().and_then(|s| s.missing_from(declared.sampling.as_ref())),
+            elicitation: self.elicitation.as_ref().and_then(|e| e.missing_from(declared.elicitation.as_ref())),
+            tasks: self.tasks.as_ref().and_then(|t| t.missing_from(declared.tasks.as_ref())),
+            extensions: missing_members(self.extensions.as_ref(), declared.extensions.as_ref()),
+            extra: missing_members(Some(&self.extra), Some(&declared.extra)).unwrap_or_default(),
+        };
+        (missing != Self::default()).then_some(missing)
+    }
+}
+
+/// The client can list its roots.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct RootsCapability {
+    /// It tells when they change (up to 2025-11-25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_changed: Option<bool>,
+    /// Members that this library does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl RootsCapability {
+    /// Roots without notices of change.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn missing_from(&self, declared: Option<&Self>) -> Option<Self> {
+        let Some(declared) = declared else { return Some(self.clone()) };
+        let lacks_notice = self.list_changed == Some(true) && declared.list_changed != Some(true);
+        lacks_notice.then(|| Self { list_changed: Some(true), ..Self::default() })
+    }
+}
+
+/// The client can ask a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SamplingCapability {
+    /// It can include the context of servers (2025-11-25, deprecated).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<JsonObject>,
+    /// The model may use tools (2025-11-25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<JsonObject>,
+    /// Members that this library does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl SamplingCapability {
+    /// Sampling without context and tools.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same, with tools.
+    #[must_use]
+    pub fn with_tools(mut self) -> Self {
+        self.tools = Some(JsonObject::new());
+        self
+    }
+
+    fn missing_from(&self, declared: Option<&Self>) -> Option<Self> {
+        let Some(declared) = declared else { return Some(self.clone()) };
+        let missing = Self {
+            context: missing_presence(self.context.as_ref(), declared.context.as_ref()),
+            tools: missing_presence(self.tools.as_ref(), declared.tools.as_ref()),
+            extra: missing_members(Some(&self.extra), Some(&declared.extra)).unwrap_or_default(),
+        };
+        (missing != Self::default()).then_some(missing)
+    }
+}
+
+/// The client can ask the user (2025-06-18). An object without members means forms; one with members names the modes
+/// (2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ElicitationCapability {
+    /// The user can fill in a form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<JsonObject>,
+    /// The user can be sent to a URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<JsonObject>,
+    /// Members that this library does not know, and modes that are `null`: they say that the object is not bare.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl ElicitationCapability {
+    /// Forms only, in the bare form that every revision reads.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forms and URLs.
+    #[must_use]
+    pub fn form_and_url() -> Self {
+        Self { form: Some(JsonObject::new()), url: Some(JsonObject::new()), extra: JsonObject::new() }
+    }
+
+    /// URLs only.
+    #[must_use]
+    pub fn url() -> Self {
+        Self { url: Some(JsonObject::new()), ..Self::default() }
+    }
+
+    /// Whether the user can fill in a form.
+    #[must_use]
+    pub fn has_form(&self) -> bool {
+        self.form.is_some() || (self.url.is_none() && self.extra.is_empty())
+    }
+
+    fn missing_from(&self, declared: Option<&Self>) -> Option<Self> {
+        let Some(declared) = declared else { return Some(self.clone()) };
+        let missing = Self {
+            form: (self.has_form() && !declared.has_form()).then(|| self.form.clone().unwrap_or_default()),
+            url: missing_presence(self.url.as_ref(), declared.url.as_ref()),
+            extra: missing_members(Some(&self.extra), Some(&declared.extra)).unwrap_or_default(),
+        };
+        (missing != Self::default()).then_some(missing)
+    }
+}
+
+impl<'de> Deserialize<'de> for ElicitationCapability {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut extra = JsonObject::deserialize(deserializer)?;
+        let mut mode = |name: &str| match extra.remove(name) {
+            Some(Value::Object(settings)) => Ok(Some(JsonObject(settings))),
+            Some(Value::Null) => {
+                extra.insert(name.into(), Value::Null);
+                Ok(None)
+            }
+            Some(_) => Err(serde::de::Error::custom(format_args!("elicitation: `{name}` must be an object"))),
+            None => Ok(None),
+        };
+        let (form, url) = (mode("form")?, mode("url")?);
+        Ok(Self { form, url, extra })
+    }
+}
+
+impl TasksCapability {
+    fn missing_from(&self, declared: Option<&Self>) -> Option<Self> {
+        let Some(declared) = declared else { return Some(self.clone()) };
+        let mut missing = Self {
+            list: missing_presence(self.list.as_ref(), declared.list.as_ref()),
+            cancel: missing_presence(self.cancel.as_ref(), declared.cancel.as_ref()),
+            ..Self::default()
+        };
+        for (category, operations) in self.requests.iter().flatten() {
+            for operation in operations.as_object().into_iter().flat_map(|o| o.keys()) {
+                if !declared.supports_request(category, operation) {
+                    missing = missing.with_request(category, operation);
+                }
+            }
+        }
+        (missing != Self::default()).then_some(missing)
+    }
+}
+
+fn missing_presence(required: Option<&JsonObject>, declared: Option<&JsonObject>) -> Option<JsonObject> {
+    required.filter(|_| declared.is_none()).cloned()
+}
+
+fn missing_members(required: Option<&JsonObject>, declared: Option<&JsonObject>) -> Option<JsonObject> {
+    let is_declared = |key: &str| declared.and_then(|d| d.get(key)).is_some_and(|value| !value.is_null());
+    let is_required = |value: &Value| !value.is_null();
+    let missing: JsonObject = required?
+        .iter()
+        .filter(|(key, value)| is_required(value) && !is_declared(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    (!missing.is_empty()).then_some(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(wire: &Value) -> ClientCapabilities {
+        serde_json::from_value(wire.clone()).unwrap()
+    }
+
+    #[test]
+    fn unknown_members_survive() {
+        let wire = json!({
+            "roots": {"listChanged": true, "x": 1}, "sampling": {"tools": {}, "y": {}}, "elicitation": {"url": {}},
+            "tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}}, "z": 1},
+            "extensions": {"com.example/a": {"b": 1}}, "experimental": {"c": {}}, "later": {}
+        });
+        assert_eq!(serde_json::to_value(read(&wire)).unwrap(), wire);
+    }
+
+    #[test]
+    fn bare_elicitation_means_forms() {
+        for (wire, form, url) in [
+            (json!({}), false, false),
+            (json!({"elicitation": null}), false, false),
+            (json!({"elicitation": {}}), true, false),
+            (json!({"elicitation": {"form": {}}}), true, false),
+            (json!({"elicitation": {"form": null}}), false, false),
+            (json!({"elicitation": {"url": {}}}), false, true),
+            (json!({"elicitation": {"form": null, "url": {}}}), false, true),
+            (json!({"elicitation": {"form": {}, "url": {}}}), true, true),
+            (json!({"elicitation": {"voice": {}}}), false, false),
+        ] {
+            let capabilities = read(&wire);
+            assert_eq!(capabilities.supports_form_elicitation(), form, "{wire}");
+            assert_eq!(capabilities.supports_url_elicitation(), url, "{wire}");
+            if wire["elicitation"].is_object() {
+                assert_eq!(serde_json::to_value(&capabilities).unwrap(), wire);
+            }
+        }
+        assert!(serde_json::from_value::<ClientCapabilities>(json!({"elicitation": {"form": 1}})).is_err());
+    }
+
+    #[test]
+    fn only_what_is_missing_is_named() {
+        for (required, declared, missing) in [
+            (json!({}), json!({}), None),
+            (json!({"roots": {}}), json!({"roots": {"listChanged": false}}), None),
+            (json!({"roots": {}}), json!({}), Some(json!({"roots": {}}))),
+            (
+                json!({"roots": {"listChanged": true}}),
+                json!({"roots": {}}),
+                Some(json!({"roots": {"listChanged": true}})),
+            ),
+            (json!({"sampling": {}}), json!({"sampling": {"tools": {}}}), None),
+            (json!({"sampling": {"tools": {}}}), json!({"sampling": {}}), Some(json!({"sampling": {"tools": {}}}))),
+            (json!({"elicitation": {}}), json!({"elicitation": {"form": {}}}), None),
+            (json!({"elicitation": {"form": {}}}), json!({"elicitation": {}}), None),
+            (
+                json!({"elicitation": {}}),
+                json!({"elicitation": {"url": {}}}),
+                Some(json!({"elicitation": {"form": {}}})),
+            ),
+            (
+                json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}}),
+                json!({"elicitation": {}}),
+                Some(json!({"elicitation": {"url": {}}, "sampling": {}})),
+            ),
+            (
+                json!({"extensions": {"a/b": {"x": 1}, "c/d": {}}}),
+                json!({"extensions": {"a/b": {}}}),
+                Some(json!({"extensions": {"c/d": {}}})),
+            ),
+            (
+                json!({"tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}}}),
+                json!({"tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}}}}),
+                Some(json!({"tasks": {"requests": {"elicitation": {"create": {}}}}})),
+            ),
+            (json!({"later": {}}), json!({}), Some(json!({"later": {}}))),
+        ] {
+            let got = read(&required).missing_from(&read(&declared)).map(|m| serde_json::to_value(m).unwrap());
+            assert_eq!(got, missing, "{required} of {declared}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a server can do.
+
+use serde::{Deserialize, Serialize};
+
+use super::TasksCapability;
+use crate::JsonObject;
+
+/// What a server can do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ServerCapabilities {
+    /// Capabilities outside the protocol, by their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experimental: Option<JsonObject>,
+    /// It sends log messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logging: Option<JsonObject>,
+    /// It completes arguments (2025-03-26; 2024-11-05 has the method without the capability).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions: Option<JsonObject>,
+    /// It has prompts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<PromptsCapability>,
+    /// It has resources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourcesCapability>,
+    /// It has tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolsCapability>,
+    /// It can run requests of the client as tasks (2025-11-25 only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TasksCapability>,
+    /// Extensions of the protocol, by their identifiers (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<JsonObject>,
+    /// Members that this library does not know; they are passed on.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl ServerCapabilities {
+    /// A server that can do nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the server declares an extension.
+    #[must_use]
+    pub fn supports_extension(&self, identifier: &str) -> bool {
+        self.extensions.as_ref().and_then(|e| e.get(identifier)).is_some_and(|value| !value.is_null())
+    }
+
+    /// The same capabilities with one more extension.
+    #[must_use]
+    pub fn with_extension(mut self, identifier: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
+        self.extensions.get_or_insert_default().insert(identifier.into(), settings.into().into());
+        self
+    }
+}
+
+/// The server has prompts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PromptsCapability {
+    /// It tells when the list changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_changed: Option<bool>,
+    /// Members that this library does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl PromptsCapability {
+    /// Prompts without notices of change.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// The server has resources.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ResourcesCapability {
+    /// It tells when a resource changes that was subscribed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscribe: Option<bool>,
+    /// It tells when the list changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_changed: Option<bool>,
+    /// Members that this library does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl ResourcesCapability {
+    /// Resources without notices of change.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// The server has tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ToolsCapability {
+    /// It tells when the list changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_changed: Option<bool>,
+    /// Members that this library does not know.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl ToolsCapability {
+    /// Tools without notices of change.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_members_survive() {
+        let wire = json!({
+            "logging": {}, "completions": {"a": 1}, "prompts": {"listChanged": true}, "tools": {"later": 1},
+            "resources": {"subscribe": false, "listChanged": true}, "tasks": {"requests": {"tools": {"call": {}}}},
+            "extensions": {"com.example/a": {}}, "experimental": {"c": {}}, "later": null
+        });
+        let capabilities: ServerCapabilities = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&capabilities).unwrap(), wire);
+        assert!(capabilities.supports_extension("com.example/a"));
+        let tasks = capabilities.tasks.unwrap();
+        assert!(tasks.supports_request("tools", "call"));
+        assert!(!tasks.supports_request("tools", "list"));
+        assert_eq!(tasks, TasksCapability::new().with_request("tools", "call"));
+    }
+}

@@ -1,0 +1,186 @@
+//! Completion of prompt arguments and of template variables (server, utilities/completion).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Meta, json};
+
+/// Parameters of `completion/complete`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CompleteParams {
+    /// What the argument belongs to.
+    #[serde(rename = "ref")]
+    pub reference: CompletionReference,
+    /// The argument, and what was typed so far.
+    pub argument: CompletionArgument,
+    /// What is known beside it (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<CompletionContext>,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl CompleteParams {
+    /// Asks for values of an argument.
+    #[must_use]
+    pub fn new(reference: CompletionReference, argument: CompletionArgument) -> Self {
+        Self { reference, argument, context: None, meta: None }
+    }
+}
+
+/// What is completed: an argument of a prompt, or a variable of a resource template.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+#[non_exhaustive]
+pub enum CompletionReference {
+    /// An argument of a prompt.
+    #[serde(rename = "ref/prompt")]
+    Prompt {
+        /// The prompt.
+        name: String,
+        /// Its name for people (2025-06-18).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+    },
+    /// A variable of a resource template.
+    #[serde(rename = "ref/resource")]
+    ResourceTemplate {
+        /// The URI template.
+        uri: String,
+    },
+}
+
+impl CompletionReference {
+    /// An argument of a prompt.
+    pub fn prompt(name: impl Into<String>) -> Self {
+        Self::Prompt { name: name.into(), title: None }
+    }
+
+    /// A variable of a resource template.
+    pub fn resource_template(uri: impl Into<String>) -> Self {
+        Self::ResourceTemplate { uri: uri.into() }
+    }
+}
+
+/// The argument that is completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CompletionArgument {
+    /// Its name.
+    pub name: String,
+    /// What was typed so far.
+    pub value: String,
+}
+
+impl CompletionArgument {
+    /// An argument and what was typed so far.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// What is known beside the argument that is completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CompletionContext {
+    /// Values of other arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<BTreeMap<String, String>>,
+}
+
+impl CompletionContext {
+    /// Values of other arguments.
+    #[must_use]
+    pub fn new(arguments: BTreeMap<String, String>) -> Self {
+        Self { arguments: Some(arguments) }
+    }
+}
+
+/// The result of `completion/complete`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CompleteResult {
+    /// The values.
+    pub completion: Completion,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl CompleteResult {
+    /// A result with these values.
+    #[must_use]
+    pub fn new(completion: Completion) -> Self {
+        Self { completion, meta: None }
+    }
+}
+
+/// Values that fit, best first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Completion {
+    /// At most [`Completion::MAX_VALUES`].
+    pub values: Vec<String>,
+    /// How many there are in all, when that is known.
+    #[serde(default, deserialize_with = "json::size", skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// Whether there are more than `values`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_more: Option<bool>,
+}
+
+impl Completion {
+    /// The most values that a result may carry.
+    pub const MAX_VALUES: usize = 100;
+
+    /// These values; beyond [`Completion::MAX_VALUES`] the rest is cut off, and `total` and `has_more` say so.
+    pub fn new(values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let mut values: Vec<String> = values.into_iter().map(Into::into).collect();
+        let count = values.len();
+        if count <= Self::MAX_VALUES {
+            return Self { values, total: None, has_more: None };
+        }
+        values.truncate(Self::MAX_VALUES);
+        Self { values, total: Some(count as u64), has_more: Some(true) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_reference_is_told_by_its_type() {
+        for (wire, reference) in [
+            (json!({"type": "ref/prompt", "name": "p"}), CompletionReference::prompt("p")),
+            (
+                json!({"type": "ref/resource", "uri": "file:///{path}"}),
+                CompletionReference::resource_template("file:///{path}"),
+            ),
+        ] {
+            assert_eq!(serde_json::to_value(&reference).unwrap(), wire);
+            assert_eq!(serde_json::from_value::<CompletionReference>(wire).unwrap(), reference);
+        }
+        for bad in [json!({"type": "ref/tool", "name": "p"}), json!({"name": "p"}), json!({"type": "ref/prompt"})] {
+            assert!(serde_json::from_value::<CompletionReference>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_are_capped_and_the_cut_is_told() {
+        let fits = Completion::new((0..100).map(|n| n.to_string()));
+        assert_eq!((fits.values.len(), fits.total, fits.has_more), (100, None, None));
+        let cut = Completion::new((0..101).map(|n| n.to_string()));
+        assert_eq!((cut.values.len(), cut.total, cut.has_more), (100, Some(101), Some(true)));
+    }
+}

@@ -1,0 +1,247 @@
+//! Elicitation: a server asks the user, by a form or at a URL (client, elicitation; 2025-06-18).
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use crate::{JsonObject, Meta, tasks::TaskMetadata};
+
+/// Parameters of `elicitation/create`, told apart by `mode`; without one it is a form.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ElicitParams {
+    /// The user fills in a form. Written without a `mode`, which every revision reads.
+    Form(FormElicitParams),
+    /// The user is sent to a URL (2025-11-25).
+    Url(UrlElicitParams),
+}
+
+impl ElicitParams {
+    /// Asks for a form.
+    pub fn form(message: impl Into<String>, requested_schema: impl Into<JsonObject>) -> Self {
+        Self::Form(FormElicitParams::new(message, requested_schema))
+    }
+
+    /// Sends the user to a URL.
+    pub fn url(message: impl Into<String>, url: impl Into<String>) -> Self {
+        Self::Url(UrlElicitParams::new(message, url))
+    }
+
+    /// What the user is told.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Form(params) => &params.message,
+            Self::Url(params) => &params.message,
+        }
+    }
+
+    /// Metadata of the request.
+    #[must_use]
+    pub fn meta_mut(&mut self) -> &mut Option<Meta> {
+        match self {
+            Self::Form(params) => &mut params.meta,
+            Self::Url(params) => &mut params.meta,
+        }
+    }
+}
+
+impl Serialize for ElicitParams {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "mode", rename_all = "lowercase")]
+        enum Tagged<'a> {
+            Url(&'a UrlElicitParams),
+        }
+        match self {
+            Self::Form(params) => params.serialize(serializer),
+            Self::Url(params) => Tagged::Url(params).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ElicitParams {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut members = JsonObject::deserialize(deserializer)?;
+        let mode = members.remove("mode").unwrap_or(Value::Null);
+        let members = Value::from(members);
+        let params = match &mode {
+            Value::Null => FormElicitParams::deserialize(members).map(Self::Form),
+            Value::String(mode) if mode == "form" => FormElicitParams::deserialize(members).map(Self::Form),
+            Value::String(mode) if mode == "url" => UrlElicitParams::deserialize(members).map(Self::Url),
+            _ => return Err(de::Error::custom("`mode` must be \"form\" or \"url\"")),
+        };
+        params.map_err(de::Error::custom)
+    }
+}
+
+/// What a form asks for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct FormElicitParams {
+    /// What the user is told.
+    pub message: String,
+    /// The JSON Schema of the answer: a flat object of primitive values. It never asks for a secret.
+    pub requested_schema: JsonObject,
+    /// Asks for a task (2025-11-25 only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskMetadata>,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl FormElicitParams {
+    /// Asks for what a schema describes.
+    pub fn new(message: impl Into<String>, requested_schema: impl Into<JsonObject>) -> Self {
+        Self { message: message.into(), requested_schema: requested_schema.into(), ..Self::default() }
+    }
+}
+
+/// Where the user is sent (2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UrlElicitParams {
+    /// What the user is told.
+    pub message: String,
+    /// The page; the client shows it in full and asks before it opens it.
+    pub url: String,
+    /// The name of this elicitation (2025-11-25 only, and required there).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elicitation_id: Option<String>,
+    /// Asks for a task (2025-11-25 only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskMetadata>,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl UrlElicitParams {
+    /// Sends the user to a URL.
+    pub fn new(message: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { message: message.into(), url: url.into(), ..Self::default() }
+    }
+
+    /// The same, with a name for this elicitation.
+    #[must_use]
+    pub fn with_elicitation_id(mut self, id: impl Into<String>) -> Self {
+        self.elicitation_id = Some(id.into());
+        self
+    }
+}
+
+/// The result of `elicitation/create`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ElicitResult {
+    /// What the user did.
+    pub action: ElicitAction,
+    /// What the user filled in: for an accepted form only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<JsonObject>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ElicitResult {
+    /// The user did this, and filled in nothing.
+    #[must_use]
+    pub fn new(action: ElicitAction) -> Self {
+        Self { action, content: None, meta: None }
+    }
+
+    /// The user accepted and filled in this.
+    pub fn accept(content: impl Into<JsonObject>) -> Self {
+        Self { content: Some(content.into()), ..Self::new(ElicitAction::Accept) }
+    }
+
+    /// The user said no.
+    #[must_use]
+    pub fn decline() -> Self {
+        Self::new(ElicitAction::Decline)
+    }
+
+    /// The user went away without an answer.
+    #[must_use]
+    pub fn cancel() -> Self {
+        Self::new(ElicitAction::Cancel)
+    }
+}
+
+/// What the user did when asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ElicitAction {
+    /// The user agreed.
+    Accept,
+    /// The user said no.
+    Decline,
+    /// The user went away without an answer.
+    Cancel,
+}
+
+/// Parameters of `notifications/elicitation/complete` (2025-11-25 only).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ElicitationCompleteParams {
+    /// The elicitation that ended.
+    pub elicitation_id: String,
+    /// Metadata of the notification.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ElicitationCompleteParams {
+    /// Tells that an elicitation ended.
+    pub fn new(elicitation_id: impl Into<String>) -> Self {
+        Self { elicitation_id: elicitation_id.into(), meta: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_mode_tells_the_form() {
+        let schema = json!({"type": "object", "properties": {}});
+        let form = ElicitParams::form("m", JsonObject::from_value(schema.clone()).unwrap());
+        let bare = json!({"message": "m", "requestedSchema": schema});
+        assert_eq!(serde_json::to_value(&form).unwrap(), bare);
+        for mode in [json!("form"), json!(null)] {
+            let mut wire = bare.clone();
+            wire["mode"] = mode;
+            assert_eq!(serde_json::from_value::<ElicitParams>(wire).unwrap(), form);
+        }
+        let url = ElicitParams::Url(UrlElicitParams::new("m", "https://a.example").with_elicitation_id("e"));
+        let wire = json!({"mode": "url", "message": "m", "url": "https://a.example", "elicitationId": "e"});
+        assert_eq!(serde_json::to_value(&url).unwrap(), wire);
+        assert_eq!(serde_json::from_value::<ElicitParams>(wire).unwrap(), url);
+        for bad in
+            [json!({"mode": "voice", "message": "m"}), json!({"mode": 1}), json!({"mode": "url", "message": "m"})]
+        {
+            assert!(serde_json::from_value::<ElicitParams>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn results() {
+        for (result, wire) in [
+            (ElicitResult::accept(JsonObject::new().with("a", 1)), json!({"action": "accept", "content": {"a": 1}})),
+            (ElicitResult::decline(), json!({"action": "decline"})),
+            (ElicitResult::cancel(), json!({"action": "cancel"})),
+        ] {
+            assert_eq!(serde_json::to_value(&result).unwrap(), wire);
+            assert_eq!(serde_json::from_value::<ElicitResult>(wire).unwrap(), result);
+        }
+        assert!(serde_json::from_value::<ElicitResult>(json!({"action": "maybe"})).is_err());
+    }
+}

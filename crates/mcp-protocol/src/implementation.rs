@@ -1,0 +1,121 @@
+//! Who speaks: the name and version of a client or server, and the icons that named things carry.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json;
+
+/// The identity of a client or a server. For display only: it never drives behaviour or security.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Implementation {
+    /// The name for programs.
+    pub name: String,
+    /// The version of the implementation, in its own scheme.
+    #[serde(default, deserialize_with = "json::null_default")]
+    pub version: String,
+    /// The name for people (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is, in a sentence (2025-11-25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Icons to show beside it (2025-11-25).
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<Icon>,
+    /// Where to read more (2025-11-25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub website_url: Option<String>,
+}
+
+impl Implementation {
+    /// An implementation with a name and a version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), version: version.into(), ..Self::default() }
+    }
+
+    /// The same implementation with a name for people.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// The same implementation with a description.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// The same implementation with a web site.
+    #[must_use]
+    pub fn with_website_url(mut self, url: impl Into<String>) -> Self {
+        self.website_url = Some(url.into());
+        self
+    }
+
+    /// The same implementation with one more icon.
+    #[must_use]
+    pub fn with_icon(mut self, icon: Icon) -> Self {
+        self.icons.push(icon);
+        self
+    }
+}
+
+/// An image that stands for something (2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Icon {
+    /// An `https:` or `data:` URI. Whoever shows it must refuse other schemes and send no credentials.
+    pub src: String,
+    /// The media type, where `src` does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Sizes such as `48x48`, or `any`.
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<String>,
+    /// The background that it is made for.
+    #[serde(default, deserialize_with = "json::known", skip_serializing_if = "Option::is_none")]
+    pub theme: Option<IconTheme>,
+}
+
+impl Icon {
+    /// An icon at a URI.
+    pub fn new(src: impl Into<String>) -> Self {
+        Self { src: src.into(), ..Self::default() }
+    }
+
+    /// The same icon with its media type.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// The same icon with its sizes.
+    #[must_use]
+    pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.sizes = sizes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The same icon for one theme.
+    #[must_use]
+    pub fn with_theme(mut self, theme: IconTheme) -> Self {
+        self.theme = Some(theme);
+        self
+    }
+}
+
+/// The background that an icon is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum IconTheme {
+    /// For a light background.
+    Light,
+    /// For a dark background.
+    Dark,
+}

@@ -1,0 +1,152 @@
+//! Inputs: what a server asks for inside a result, and the answers inside the next request (2026-07-28, patterns/mrtr).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    CreateMessageParams, ElicitParams, Meta,
+    method::{self, Method},
+};
+
+/// The questions of a result or of a task, by keys that the server chose.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+#[expect(clippy::exhaustive_structs, reason = "the questions are its entries and nothing else")]
+pub struct InputRequests(pub BTreeMap<String, InputRequest>);
+
+impl InputRequests {
+    /// No questions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same questions and one more.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, request: InputRequest) -> Self {
+        self.0.insert(key.into(), request);
+        self
+    }
+}
+
+impl std::ops::Deref for InputRequests {
+    type Target = BTreeMap<String, InputRequest>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for InputRequests {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl FromIterator<(String, InputRequest)> for InputRequests {
+    fn from_iter<I: IntoIterator<Item = (String, InputRequest)>>(requests: I) -> Self {
+        Self(requests.into_iter().collect())
+    }
+}
+
+/// One question: a request without `jsonrpc` and `id`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct InputRequest {
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: String,
+    /// The parameters of that method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<Value>,
+}
+
+impl InputRequest {
+    /// A question by method name and raw parameters.
+    pub fn new(method: impl Into<String>, params: Option<Value>) -> Self {
+        Self { method: method.into(), params }
+    }
+
+    /// Asks the user.
+    ///
+    /// # Errors
+    /// Never for parameters that this library can build; the error of the JSON writer otherwise.
+    pub fn elicit(params: &ElicitParams) -> Result<Self, serde_json::Error> {
+        Ok(Self::new(method::Elicit::NAME, Some(serde_json::to_value(params)?)))
+    }
+
+    /// Asks the model.
+    ///
+    /// # Errors
+    /// As for [`InputRequest::elicit`].
+    pub fn create_message(params: &CreateMessageParams) -> Result<Self, serde_json::Error> {
+        Ok(Self::new(method::CreateMessage::NAME, Some(serde_json::to_value(params)?)))
+    }
+
+    /// Asks for the roots.
+    #[must_use]
+    pub fn list_roots() -> Self {
+        Self::new(method::ListRoots::NAME, None)
+    }
+}
+
+/// The result of a request that needs answers first; its `resultType` is `input_required`.
+///
+/// At least one of its members is there. Only a state and no questions means: ask again at once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct InputRequiredResult {
+    /// The questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_requests: Option<InputRequests>,
+    /// What the client must send back unchanged; opaque to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_state: Option<String>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl InputRequiredResult {
+    /// Asks these questions.
+    #[must_use]
+    pub fn new(input_requests: InputRequests) -> Self {
+        Self { input_requests: Some(input_requests), ..Self::default() }
+    }
+
+    /// The same result with a state.
+    #[must_use]
+    pub fn with_request_state(mut self, state: impl Into<String>) -> Self {
+        self.request_state = Some(state.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::JsonObject;
+
+    #[test]
+    fn questions_are_bare_requests() {
+        let questions = InputRequests::new()
+            .with("name", InputRequest::elicit(&ElicitParams::form("m", JsonObject::new())).unwrap())
+            .with("roots", InputRequest::list_roots())
+            .with("ask", InputRequest::create_message(&CreateMessageParams::new(vec![], 5)).unwrap());
+        let result = InputRequiredResult::new(questions).with_request_state("s");
+        let wire = json!({
+            "inputRequests": {
+                "ask": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}},
+                "name": {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": {}}},
+                "roots": {"method": "roots/list"}
+            },
+            "requestState": "s"
+        });
+        assert_eq!(serde_json::to_value(&result).unwrap(), wire);
+        assert_eq!(serde_json::from_value::<InputRequiredResult>(wire).unwrap(), result);
+    }
+}

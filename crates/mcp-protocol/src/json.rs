@@ -1,0 +1,233 @@
+//! The JSON object type of open shapes, and the lenient readers that the wire types share.
+
+use std::ops::{Deref, DerefMut};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value};
+
+/// A JSON object whose members are not fixed by the protocol.
+///
+/// It derefs to [`serde_json::Map`], so everything that a map does is at hand.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+#[expect(clippy::exhaustive_structs, reason = "a JSON object is its members and nothing else")]
+pub struct JsonObject(pub Map<String, Value>);
+
+impl JsonObject {
+    /// An object without members.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The members of a value that is an object; `None` for any other value.
+    #[must_use]
+    pub fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Object(map) => Some(Self(map)),
+            _ => None,
+        }
+    }
+
+    /// The same object with one more member.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.0.insert(key.into(), value.into());
+        self
+    }
+
+    /// The members.
+    #[must_use]
+    pub fn into_inner(self) -> Map<String, Value> {
+        self.0
+    }
+}
+
+impl Deref for JsonObject {
+    type Target = Map<String, Value>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for JsonObject {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl From<Map<String, Value>> for JsonObject {
+    fn from(map: Map<String, Value>) -> Self {
+        Self(map)
+    }
+}
+
+impl From<JsonObject> for Map<String, Value> {
+    fn from(object: JsonObject) -> Self {
+        object.0
+    }
+}
+
+impl From<JsonObject> for Value {
+    fn from(object: JsonObject) -> Self {
+        Self::Object(object.0)
+    }
+}
+
+impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for JsonObject {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
+        Self(members.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+}
+
+impl IntoIterator for JsonObject {
+    type Item = (String, Value);
+    type IntoIter = serde_json::map::IntoIter;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a JsonObject {
+    type Item = (&'a String, &'a Value);
+    type IntoIter = serde_json::map::Iter<'a>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// Reads `null` as the default: peers write `null` for what they leave out.
+pub(crate) fn null_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads a member that is there, `null` included, as `Some`. With `default`, an absent member stays `None`.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// Reads a size: an integer, or a float without a fraction (the schemas say `number` in places).
+pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    whole(&number).map(Some).ok_or_else(|| de::Error::custom("expected an integer of at least 0"))
+}
+
+/// Reads a duration in milliseconds: a negative one counts as 0, a fraction is cut off.
+pub(crate) fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<serde_json::Number>::deserialize(deserializer)?.map(|number| duration(&number)))
+}
+
+fn duration(number: &serde_json::Number) -> u64 {
+    // The cast saturates at both ends, which is what a duration out of range should do.
+    number.as_u64().unwrap_or_else(|| number.as_f64().unwrap_or(0.0) as u64)
+}
+
+fn whole(number: &serde_json::Number) -> Option<u64> {
+    if let Some(n) = number.as_u64() {
+        return Some(n);
+    }
+    // Floats are exact integers up to 2^53 only.
+    let float = number.as_f64()?;
+    (float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float)).then_some(float as u64)
+}
+
+/// Reads a member of a closed set of words, and drops a word that this library does not know.
+pub(crate) fn known<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: de::DeserializeOwned,
+{
+    Ok(Option::<Value>::deserialize(deserializer)?.and_then(|value| T::deserialize(value).ok()))
+}
+
+/// Reads a list of words of a closed set, without those that this library does not know.
+pub(crate) fn known_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: de::DeserializeOwned,
+{
+    let values = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(values.into_iter().filter_map(|value| T::deserialize(value).ok()).collect())
+}
+
+/// Writes a float without a fraction as an integer (`1`, not `1.0`), as every other implementation does.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+pub(crate) fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 {
+        serializer.serialize_i64(*value as i64)
+    } else {
+        serializer.serialize_f64(*value)
+    }
+}
+
+/// [`number`] for an optional member.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+pub(crate) fn optional_number<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => number(value, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Whether a flag keeps its default and is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Probe {
+        #[serde(default, deserialize_with = "size", skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+        #[serde(default, deserialize_with = "millis", skip_serializing_if = "Option::is_none")]
+        ttl: Option<u64>,
+        #[serde(default, serialize_with = "optional_number", skip_serializing_if = "Option::is_none")]
+        float: Option<f64>,
+        #[serde(default, deserialize_with = "null_default")]
+        list: Vec<u8>,
+        #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+        any: Option<Value>,
+    }
+
+    fn check(cases: &[(&str, &str)]) {
+        for (input, expected) in cases {
+            let got = match serde_json::from_str::<Probe>(input) {
+                Ok(probe) => serde_json::to_string(&probe).unwrap(),
+                Err(error) => error.to_string(),
+            };
+            assert!(got.starts_with(expected), "{input}\n  got      {got}\n  expected {expected}");
+        }
+    }
+
+    #[test]
+    fn reads_what_peers_write_and_writes_one_form() {
+        check(&[
+            ("{}", r#"{"list":[]}"#),
+            (r#"{"size":null,"ttl":null,"float":null,"list":null}"#, r#"{"list":[]}"#),
+            (r#"{"size":7,"list":[1]}"#, r#"{"size":7,"list":[1]}"#),
+            (r#"{"size":7.0}"#, r#"{"size":7,"#),
+            (r#"{"size":1e3}"#, r#"{"size":1000,"#),
+            (r#"{"size":18446744073709551615}"#, r#"{"size":18446744073709551615,"#),
+            (r#"{"size":7.5}"#, "expected an integer of at least 0"),
+            (r#"{"size":-1}"#, "expected an integer of at least 0"),
+            (r#"{"size":1e300}"#, "expected an integer of at least 0"),
+            (r#"{"size":"7"}"#, "invalid type: string"),
+            (r#"{"ttl":-5}"#, r#"{"ttl":0,"#),
+            (r#"{"ttl":5.9}"#, r#"{"ttl":5,"#),
+            (r#"{"ttl":1e300}"#, r#"{"ttl":18446744073709551615,"#),
+            (r#"{"float":1.0}"#, r#"{"float":1,"#),
+            (r#"{"float":-0.5}"#, r#"{"float":-0.5,"#),
+            (r#"{"float":1e300}"#, r#"{"float":1e300,"#),
+            (r#"{"any":null}"#, r#"{"list":[],"any":null}"#),
+            (r#"{"any":0}"#, r#"{"list":[],"any":0}"#),
+        ]);
+    }
+}

@@ -1,0 +1,363 @@
+//! Reads the metadata of a request out of raw parameters, in one scan and without building values.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::value::RawValue;
+
+use super::keys;
+use crate::{
+    ClientCapabilities, Implementation, LoggingLevel, Meta, ProgressToken, RpcError,
+    jsonrpc::{Key, describe, read_str},
+};
+
+/// What the `_meta` of a request says to whoever dispatches it. Everything else in it stays raw.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RequestMeta<'a> {
+    /// The whole `_meta` object.
+    pub raw: &'a RawValue,
+    /// The revision that the request is written in; any text.
+    pub protocol_version: Option<Cow<'a, str>>,
+    /// What the client can do: an object.
+    pub client_capabilities: Option<&'a RawValue>,
+    /// Who the client is: an object.
+    pub client_info: Option<&'a RawValue>,
+    /// From which level on the client wants log messages.
+    pub log_level: Option<LoggingLevel>,
+    /// The token that progress notices must carry.
+    pub progress_token: Option<ProgressToken>,
+    /// Whether a key is there that only requests of 2026-07-28 and later have.
+    pub is_modern: bool,
+}
+
+/// The metadata of a request is broken.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RequestMetaError {
+    /// Whether a key is there that only requests of 2026-07-28 and later have, so that the error can be answered in the
+    /// form of its era.
+    pub is_modern: bool,
+    /// What to answer: `-32602`, with the key at fault.
+    pub error: RpcError,
+}
+
+impl fmt::Display for RequestMetaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error.message)
+    }
+}
+
+impl std::error::Error for RequestMetaError {}
+
+impl From<RequestMetaError> for RpcError {
+    fn from(error: RequestMetaError) -> Self {
+        error.error
+    }
+}
+
+impl<'a> RequestMeta<'a> {
+    /// Reads the metadata of raw parameters; `None` when there is no `_meta` (or a `null` one).
+    ///
+    /// # Errors
+    /// When the parameters or `_meta` are not objects, when `_meta` or one of the keys read here is given twice, and
+    /// when a value has the wrong type.
+    pub fn from_params(params: Option<&'a RawValue>) -> Result<Option<Self>, RequestMetaError> {
+        let Some(params) = params else { return Ok(None) };
+        let refuse = |text: String| RequestMetaError { is_modern: false, error: RpcError::invalid_params(text) };
+        if !params.get().starts_with('{') {
+            return Err(refuse("`params` must be an object".into()));
+        }
+        let found: Params<'a> = serde_json::from_str(params.get()).map_err(|e| refuse(describe(&e)))?;
+        let Some(raw) = found.meta.filter(|raw| raw.get() != "null") else { return Ok(None) };
+        if !raw.get().starts_with('{') {
+            return Err(refuse("`_meta` must be an object".into()));
+        }
+        let members: Members<'a> = serde_json::from_str(raw.get()).map_err(|e| refuse(describe(&e)))?;
+        let is_modern = members.is_modern;
+        let refuse = |text: String| RequestMetaError { is_modern, error: RpcError::invalid_params(text) };
+        if found.is_duplicate {
+            return Err(refuse("`_meta` is given twice".into()));
+        }
+        members.read(raw).map_err(refuse)
+    }
+
+    /// The revision and the capabilities that every request of 2026-07-28 must carry.
+    ///
+    /// # Errors
+    /// `-32602` that names the key that is missing.
+    pub fn required(&self) -> Result<(&str, &'a RawValue), RpcError> {
+        let missing = |key: &str| RpcError::invalid_params(format!("`_meta` lacks the required `{key}`"));
+        let version = self.protocol_version.as_deref().ok_or_else(|| missing(keys::PROTOCOL_VERSION))?;
+        let capabilities = self.client_capabilities.ok_or_else(|| missing(keys::CLIENT_CAPABILITIES))?;
+        Ok((version, capabilities))
+    }
+
+    /// What the client can do; nothing when it did not say.
+    ///
+    /// # Errors
+    /// `-32602` when a capability has the wrong type.
+    pub fn capabilities(&self) -> Result<ClientCapabilities, RpcError> {
+        decode(keys::CLIENT_CAPABILITIES, self.client_capabilities).map(Option::unwrap_or_default)
+    }
+
+    /// Who the client is, when it says.
+    ///
+    /// # Errors
+    /// `-32602` when a member has the wrong type.
+    pub fn implementation(&self) -> Result<Option<Implementation>, RpcError> {
+        decode(keys::CLIENT_INFO, self.client_info)
+    }
+
+    /// The whole metadata as values.
+    #[must_use]
+    pub fn to_meta(&self) -> Meta {
+        // `raw` is known to be an object, and values of every JSON object can be built.
+        serde_json::from_str(self.raw.get()).unwrap_or_default()
+    }
+}
+
+fn decode<'a, T: Deserialize<'a>>(key: &str, raw: Option<&'a RawValue>) -> Result<Option<T>, RpcError> {
+    raw.map(|raw| serde_json::from_str(raw.get()))
+        .transpose()
+        .map_err(|error| RpcError::invalid_params(format!("`{key}`: {}", describe(&error))))
+}
+
+/// The one member of the parameters that is looked at here.
+#[derive(Default)]
+struct Params<'a> {
+    meta: Option<&'a RawValue>,
+    is_duplicate: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Params<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut params = Params::default();
+                while let Some(Key(key)) = map.next_key()? {
+                    if key == "_meta" {
+                        params.is_duplicate |= params.meta.is_some();
+                        params.meta = Some(map.next_value()?);
+                    } else {
+                        map.next_value::<de::IgnoredAny>()?;
+                    }
+                }
+                Ok(params)
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// The members of `_meta` that are looked at here, each raw.
+#[derive(Default)]
+struct Members<'a> {
+    protocol_version: Option<&'a RawValue>,
+    client_capabilities: Option<&'a RawValue>,
+    client_info: Option<&'a RawValue>,
+    log_level: Option<&'a RawValue>,
+    progress_token: Option<&'a RawValue>,
+    is_modern: bool,
+    duplicate: Option<&'static str>,
+}
+
+impl<'a> Members<'a> {
+    fn slot(&mut self, key: &str) -> Option<(&'static str, &mut Option<&'a RawValue>)> {
+        Some(match key {
+            keys::PROTOCOL_VERSION => (keys::PROTOCOL_VERSION, &mut self.protocol_version),
+            keys::CLIENT_CAPABILITIES => (keys::CLIENT_CAPABILITIES, &mut self.client_capabilities),
+            keys::CLIENT_INFO => (keys::CLIENT_INFO, &mut self.client_info),
+            keys::LOG_LEVEL => (keys::LOG_LEVEL, &mut self.log_level),
+            keys::PROGRESS_TOKEN => (keys::PROGRESS_TOKEN, &mut self.progress_token),
+            _ => return None,
+        })
+    }
+
+    fn read(self, raw: &'a RawValue) -> Result<Option<RequestMeta<'a>>, String> {
+        if let Some(key) = self.duplicate {
+            return Err(format!("`{key}` is given twice in `_meta`"));
+        }
+        let given = |slot: Option<&'a RawValue>| slot.filter(|raw| raw.get() != "null");
+        let object = |key: &str, slot| match given(slot) {
+            Some(raw) if !raw.get().starts_with('{') => Err(format!("`{key}` must be an object")),
+            raw => Ok(raw),
+        };
+        let text = |key: &str, slot| {
+            given(slot).map(|raw| read_str(raw).ok_or_else(|| format!("`{key}` must be a string"))).transpose()
+        };
+        let log_level = match text(keys::LOG_LEVEL, self.log_level)? {
+            Some(name) => Some(name.parse().map_err(|error| format!("`{}`: {error}", keys::LOG_LEVEL))?),
+            None => None,
+        };
+        let progress_token = match given(self.progress_token) {
+            Some(raw) => Some(
+                serde_json::from_str(raw.get())
+                    .map_err(|_| format!("`{}` must be a string or an integer", keys::PROGRESS_TOKEN))?,
+            ),
+            None => None,
+        };
+        Ok(Some(RequestMeta {
+            raw,
+            protocol_version: text(keys::PROTOCOL_VERSION, self.protocol_version)?,
+            client_capabilities: object(keys::CLIENT_CAPABILITIES, self.client_capabilities)?,
+            client_info: object(keys::CLIENT_INFO, self.client_info)?,
+            log_level,
+            progress_token,
+            is_modern: self.is_modern,
+        }))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Members::default();
+                while let Some(Key(key)) = map.next_key()? {
+                    members.is_modern |= keys::is_modern_request_key(&key);
+                    let Some((name, slot)) = members.slot(&key) else {
+                        map.next_value::<de::IgnoredAny>()?;
+                        continue;
+                    };
+                    if slot.replace(map.next_value()?).is_some() {
+                        members.duplicate.get_or_insert(name);
+                    }
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cases: &[(&str, &str)]) {
+        for (params, expected) in cases {
+            let raw: Box<RawValue> = serde_json::from_str(params).unwrap();
+            let got = match RequestMeta::from_params(Some(&raw)) {
+                Ok(None) => "none".into(),
+                Ok(Some(m)) => format!(
+                    "modern={} version={:?} capabilities={:?} info={:?} level={:?} token={:?}",
+                    m.is_modern,
+                    m.protocol_version,
+                    m.client_capabilities.map(RawValue::get),
+                    m.client_info.map(RawValue::get),
+                    m.log_level,
+                    m.progress_token
+                ),
+                Err(e) => format!("{} modern={} {e}", e.error.code, e.is_modern),
+            };
+            assert_eq!(got, *expected, "{params}");
+        }
+    }
+
+    #[test]
+    fn reads_both_eras() {
+        check(&[
+            ("{}", "none"),
+            (r#"{"_meta":null}"#, "none"),
+            (r#"{"a":{"_meta":{}}}"#, "none"),
+            (r#"{"_meta":{}}"#, "modern=false version=None capabilities=None info=None level=None token=None"),
+            (
+                r#"{"name":"x","_meta":{"progressToken":7,"other":[1,{"a":2}]}}"#,
+                "modern=false version=None capabilities=None info=None level=None token=Some(7)",
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities":{"roots":{}},"progressToken":"7",
+                    "io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/logLevel":"info"}}"#,
+                r#"modern=true version=Some("2026-07-28") capabilities=Some("{\"roots\":{}}") info=Some("{\"name\":\"c\"}") level=Some(Info) token=Some("7")"#,
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"v\u0031"}}"#,
+                r#"modern=true version=Some("v1") capabilities=None info=None level=None token=None"#,
+            ),
+            (
+                r#"{"\u005fmeta":{"io.modelcontextprotocol/logLevel":null,"progressToken":null}}"#,
+                "modern=true version=None capabilities=None info=None level=None token=None",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        check(&[
+            ("[]", "-32602 modern=false `params` must be an object"),
+            (r#"{"_meta":[]}"#, "-32602 modern=false `_meta` must be an object"),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/logLevel":"info"},"_meta":{}}"#,
+                "-32602 modern=false `_meta` is given twice",
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#,
+                "-32602 modern=true `io.modelcontextprotocol/protocolVersion` must be a string",
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":[]}}"#,
+                "-32602 modern=true `io.modelcontextprotocol/clientCapabilities` must be an object",
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/clientInfo":"me"}}"#,
+                "-32602 modern=true `io.modelcontextprotocol/clientInfo` must be an object",
+            ),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/logLevel":"loud"}}"#,
+                "-32602 modern=true `io.modelcontextprotocol/logLevel`: not a log level: one of debug, info, notice, \
+                 warning, error, critical, alert, emergency",
+            ),
+            (r#"{"_meta":{"progressToken":{}}}"#, "-32602 modern=false `progressToken` must be a string or an integer"),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"a","io.modelcontextprotocol/protocolVersion":"b"}}"#,
+                "-32602 modern=true `io.modelcontextprotocol/protocolVersion` is given twice in `_meta`",
+            ),
+        ]);
+        assert!(RequestMeta::from_params(None).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_modern_request_needs_version_and_capabilities() {
+        for (params, missing) in [
+            (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, Some(keys::PROTOCOL_VERSION)),
+            (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}"#, Some(keys::CLIENT_CAPABILITIES)),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/clientCapabilities":{}}}"#,
+                None,
+            ),
+        ] {
+            let raw: Box<RawValue> = serde_json::from_str(params).unwrap();
+            let meta = RequestMeta::from_params(Some(&raw)).unwrap().unwrap();
+            match (meta.required(), missing) {
+                (Ok((version, capabilities)), None) => assert_eq!((version, capabilities.get()), ("x", "{}")),
+                (Err(error), Some(key)) => assert!(error.message.contains(key), "{error}"),
+                (other, _) => panic!("{params}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn decodes_what_stayed_raw() {
+        let raw: Box<RawValue> = serde_json::from_str(
+            r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"sampling":{"tools":{}}},
+                "io.modelcontextprotocol/clientInfo":{"name":7},"a/b":1}}"#,
+        )
+        .unwrap();
+        let meta = RequestMeta::from_params(Some(&raw)).unwrap().unwrap();
+        assert!(meta.capabilities().unwrap().supports_sampling_tools());
+        assert!(meta.implementation().unwrap_err().message.starts_with("`io.modelcontextprotocol/clientInfo`: "));
+        assert_eq!(meta.to_meta().get("a/b"), Some(&1.into()));
+    }
+}

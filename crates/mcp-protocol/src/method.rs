@@ -1,0 +1,185 @@
+//! The requests and notifications of all revisions: a marker type for each, and who has which.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    CallToolParams, CallToolResult, CompleteParams, CompleteResult, CreateMessageParams, CreateMessageResult,
+    DiscoverResult, ElicitParams, ElicitResult, EmptyParams, EmptyResult, GetPromptParams, GetPromptResult,
+    InitializeParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListRootsResult, ListToolsResult, ListenParams, ListenResult, PaginatedParams, ProtocolVersion, ReadResourceParams,
+    ReadResourceResult, ResultPayload, SetLevelParams, SubscribeParams,
+    tasks::{self, TaskParams},
+};
+
+/// A request: its name, its parameters and its result.
+pub trait Method {
+    /// The method name on the wire.
+    const NAME: &'static str;
+    /// The parameters.
+    type Params: Serialize + DeserializeOwned + Send;
+    /// The result, when the request is done.
+    type Result: ResultPayload + DeserializeOwned + Send;
+}
+
+/// A notification: its name and its parameters.
+pub trait NotificationMethod {
+    /// The method name on the wire.
+    const NAME: &'static str;
+    /// The parameters.
+    type Params: Serialize + DeserializeOwned + Send;
+}
+
+/// Whether any revision, or the tasks extension, has a request of this name.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    REQUESTS.iter().any(|(known, _)| *known == name)
+}
+
+/// Whether a revision has a request of this name. Those of the tasks extension count for 2026-07-28; requests that
+/// 2026-07-28 knows as inputs only do not.
+#[must_use]
+pub fn exists_in(name: &str, version: ProtocolVersion) -> bool {
+    REQUESTS.iter().any(|(known, exists)| *known == name && exists(version))
+}
+
+/// The parameter that `Mcp-Name` mirrors over HTTP (2026-07-28, and the tasks extension); `None` when the method has
+/// none.
+#[must_use]
+pub fn mirrored_name_param(name: &str) -> Option<&'static str> {
+    match name {
+        CallTool::NAME | GetPrompt::NAME => Some("name"),
+        ReadResource::NAME => Some("uri"),
+        GetTask::NAME | UpdateTask::NAME | CancelTask::NAME => Some("taskId"),
+        _ => None,
+    }
+}
+
+macro_rules! requests {
+    ($($(#[$doc:meta])* $marker:ident $name:literal $params:ty => $result:ty, $exists:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy)]
+            #[non_exhaustive]
+            pub struct $marker;
+
+            impl Method for $marker {
+                const NAME: &'static str = $name;
+                type Params = $params;
+                type Result = $result;
+            }
+        )*
+
+        const REQUESTS: &[(&str, fn(ProtocolVersion) -> bool)] = &[$(($name, $exists)),*];
+    };
+}
+
+requests! {
+    /// Opens a session.
+    Initialize "initialize" InitializeParams => InitializeResult, ProtocolVersion::has_handshake;
+    /// Asks for a sign of life.
+    Ping "ping" EmptyParams => EmptyResult, ProtocolVersion::has_session_methods;
+    /// Asks what the server speaks and can do.
+    Discover "server/discover" EmptyParams => DiscoverResult, ProtocolVersion::is_stateless;
+    /// Asks for notices of change, for as long as the request is open.
+    Listen "subscriptions/listen" ListenParams => ListenResult, ProtocolVersion::has_listen;
+    /// Lists tools.
+    ListTools "tools/list" PaginatedParams => ListToolsResult, |_| true;
+    /// Calls a tool.
+    CallTool "tools/call" CallToolParams => CallToolResult, |_| true;
+    /// Lists resources.
+    ListResources "resources/list" PaginatedParams => ListResourcesResult, |_| true;
+    /// Lists families of resources.
+    ListResourceTemplates "resources/templates/list" PaginatedParams => ListResourceTemplatesResult, |_| true;
+    /// Reads a resource.
+    ReadResource "resources/read" ReadResourceParams => ReadResourceResult, |_| true;
+    /// Asks for notices of change of a resource.
+    Subscribe "resources/subscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;
+    /// Takes that back.
+    Unsubscribe "resources/unsubscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;
+    /// Lists prompts.
+    ListPrompts "prompts/list" PaginatedParams => ListPromptsResult, |_| true;
+    /// Fills in a prompt.
+    GetPrompt "prompts/get" GetPromptParams => GetPromptResult, |_| true;
+    /// Completes an argument.
+    Complete "completion/complete" CompleteParams => CompleteResult, |_| true;
+    /// Sets the log level of the session.
+    SetLevel "logging/setLevel" SetLevelParams => EmptyResult, ProtocolVersion::has_session_methods;
+    /// A server asks the model.
+    CreateMessage "sampling/createMessage" CreateMessageParams => CreateMessageResult, ProtocolVersion::has_handshake;
+    /// A server asks for the roots.
+    ListRoots "roots/list" EmptyParams => ListRootsResult, ProtocolVersion::has_handshake;
+    /// A server asks the user.
+    Elicit "elicitation/create" ElicitParams => ElicitResult, |v| v.has_elicitation() && v.has_handshake();
+    /// Asks where a task stands (2025-11-25).
+    GetTask "tasks/get" TaskParams => tasks::TaskState, ProtocolVersion::has_core_tasks;
+    /// Waits for the result of a task.
+    GetTaskPayload "tasks/result" TaskParams => tasks::TaskPayload, ProtocolVersion::has_core_tasks;
+    /// Lists tasks.
+    ListTasks "tasks/list" PaginatedParams => tasks::ListTasksResult, ProtocolVersion::has_core_tasks;
+    /// Cancels a task (2025-11-25).
+    CancelTask "tasks/cancel" TaskParams => tasks::TaskState, ProtocolVersion::has_core_tasks;
+    /// Asks where a task stands (tasks extension).
+    GetDetailedTask "tasks/get" TaskParams => tasks::ext::DetailedTask, ProtocolVersion::has_extensions;
+    /// Answers questions of a task (tasks extension).
+    UpdateTask "tasks/update" tasks::ext::UpdateTaskParams => EmptyResult, ProtocolVersion::has_extensions;
+    /// Cancels a task (tasks extension).
+    RequestTaskCancellation "tasks/cancel" TaskParams => EmptyResult, ProtocolVersion::has_extensions;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_which() {
+        // One column per revision, oldest first.
+        for (name, expected) in [
+            ("initialize", "++++-"),
+            ("ping", "++++-"),
+            ("server/discover", "----+"),
+            ("subscriptions/listen", "----+"),
+            ("tools/list", "+++++"),
+            ("tools/call", "+++++"),
+            ("resources/list", "+++++"),
+            ("resources/templates/list", "+++++"),
+            ("resources/read", "+++++"),
+            ("resources/subscribe", "++++-"),
+            ("resources/unsubscribe", "++++-"),
+            ("prompts/list", "+++++"),
+            ("prompts/get", "+++++"),
+            ("completion/complete", "+++++"),
+            ("logging/setLevel", "++++-"),
+            ("sampling/createMessage", "++++-"),
+            ("roots/list", "++++-"),
+            ("elicitation/create", "--++-"),
+            ("tasks/get", "---++"),
+            ("tasks/result", "---+-"),
+            ("tasks/list", "---+-"),
+            ("tasks/cancel", "---++"),
+            ("tasks/update", "----+"),
+        ] {
+            let got: String =
+                ProtocolVersion::ALL.iter().rev().map(|v| if exists_in(name, *v) { '+' } else { '-' }).collect();
+            assert_eq!(got, expected, "{name}");
+            assert!(is_known(name));
+        }
+        assert!(!is_known("tools/List"));
+        assert!(!exists_in("notifications/progress", ProtocolVersion::LATEST));
+    }
+
+    #[test]
+    fn what_is_mirrored() {
+        for (name, param) in [
+            ("tools/call", Some("name")),
+            ("prompts/get", Some("name")),
+            ("resources/read", Some("uri")),
+            ("tasks/get", Some("taskId")),
+            ("tasks/update", Some("taskId")),
+            ("tasks/cancel", Some("taskId")),
+            ("tools/list", None),
+            ("server/discover", None),
+        ] {
+            assert_eq!(mirrored_name_param(name), param, "{name}");
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Resources: definitions, contents, and the parameters and results of `resources/*` (server, resources).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Annotations, Icon, JsonObject, Meta,
+    content::{InvalidBase64, decode_base64, encode_base64},
+    json,
+};
+
+/// A resource that a server offers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Resource {
+    /// Where it is (RFC 3986).
+    pub uri: String,
+    /// The name for programs.
+    pub name: String,
+    /// The name for people (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The media type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// The size of the raw content, in bytes.
+    #[serde(default, deserialize_with = "json::size", skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Hints for whoever shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// Icons to show beside it (2025-11-25).
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<Icon>,
+    /// Metadata of the resource.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+    /// Members that this library does not know; they are passed on.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl Resource {
+    /// A resource at a URI.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { uri: uri.into(), name: name.into(), ..Self::default() }
+    }
+
+    /// The same resource with a name for people.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// The same resource with a description.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// The same resource with its media type.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// The same resource with its size in bytes.
+    #[must_use]
+    pub fn with_size(mut self, size: u64) -> Self {
+        self.size = Some(size);
+        self
+    }
+}
+
+/// A family of resources that a server offers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ResourceTemplate {
+    /// The template of their URIs (RFC 6570).
+    pub uri_template: String,
+    /// The name for programs.
+    pub name: String,
+    /// The name for people (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The media type, when all of them have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Hints for whoever shows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// Icons to show beside them (2025-11-25).
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<Icon>,
+    /// Metadata of the template.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+    /// Members that this library does not know; they are passed on.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl ResourceTemplate {
+    /// A family of resources.
+    pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { uri_template: uri_template.into(), name: name.into(), ..Self::default() }
+    }
+
+    /// The same template with a name for people.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// The same template with a description.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// The same template with the media type of its resources.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+}
+
+/// What a resource holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", try_from = "WireContents")]
+#[non_exhaustive]
+pub struct ResourceContents {
+    /// Where it is; may be a part of the resource that was read.
+    pub uri: String,
+    /// The media type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// The content itself.
+    #[serde(flatten)]
+    pub body: ResourceBody,
+    /// Metadata of the contents.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ResourceContents {
+    /// Contents that are text.
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { uri: uri.into(), mime_type: None, body: ResourceBody::Text(text.into()), meta: None }
+    }
+
+    /// Contents that are bytes; they are encoded in base64.
+    pub fn blob(uri: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
+        let body = ResourceBody::Blob(encode_base64(bytes.as_ref()));
+        Self { uri: uri.into(), mime_type: None, body, meta: None }
+    }
+
+    /// The same contents with their media type.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// The text; `None` when it is a blob.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.body {
+            ResourceBody::Text(text) => Some(text),
+            ResourceBody::Blob(_) => None,
+        }
+    }
+}
+
+/// The content of a resource: text, or bytes in base64.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::exhaustive_enums, reason = "the schema allows these two forms and no other")]
+pub enum ResourceBody {
+    /// Text.
+    Text(String),
+    /// Bytes, in base64.
+    Blob(String),
+}
+
+impl ResourceBody {
+    /// The bytes of either form.
+    ///
+    /// # Errors
+    /// When a blob is not base64.
+    pub fn bytes(&self) -> Result<Vec<u8>, InvalidBase64> {
+        match self {
+            Self::Text(text) => Ok(text.as_bytes().to_vec()),
+            Self::Blob(data) => decode_base64(data),
+        }
+    }
+}
+
+/// Contents as they are on the wire, before it is known that they have one body.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireContents {
+    uri: String,
+    #[serde(default)]
+    mime_type: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    blob: Option<String>,
+    #[serde(rename = "_meta", default)]
+    meta: Option<Meta>,
+}
+
+impl TryFrom<WireContents> for ResourceContents {
+    type Error = &'static str;
+    fn try_from(wire: WireContents) -> Result<Self, Self::Error> {
+        let body = match (wire.text, wire.blob) {
+            (Some(text), None) => ResourceBody::Text(text),
+            (None, Some(data)) => ResourceBody::Blob(data),
+            (None, None) => return Err("resource contents need `text` or `blob`"),
+            (Some(_), Some(_)) => return Err("resource contents have `text` or `blob`, not both"),
+        };
+        Ok(Self { uri: wire.uri, mime_type: wire.mime_type, body, meta: wire.meta })
+    }
+}
+
+/// Who may share a cached result (2026-07-28, utilities/caching).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CacheScope {
+    /// It is the same for everybody.
+    Public,
+    /// It is for this authorization context only.
+    #[default]
+    Private,
+}
+
+impl<'de> Deserialize<'de> for CacheScope {
+    /// A word that this library does not know is read as the narrower scope.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Ok(if word == "public" { Self::Public } else { Self::Private })
+    }
+}
+
+/// Parameters of `resources/read`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ReadResourceParams {
+    /// The resource.
+    pub uri: String,
+    /// Answers to the questions of an earlier `input_required` result, by their keys (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_responses: Option<JsonObject>,
+    /// The state of that result, unchanged (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_state: Option<String>,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ReadResourceParams {
+    /// Reads a resource.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), ..Self::default() }
+    }
+}
+
+/// The result of `resources/read`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ReadResourceResult {
+    /// What the resource holds; never empty for one that does not exist.
+    pub contents: Vec<ResourceContents>,
+    /// For how long it is fresh, in milliseconds (2026-07-28).
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Who may share it (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_scope: Option<CacheScope>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ReadResourceResult {
+    /// A result with these contents.
+    #[must_use]
+    pub fn new(contents: Vec<ResourceContents>) -> Self {
+        Self { contents, ..Self::default() }
+    }
+}
+
+/// The result of `resources/list`: one page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ListResourcesResult {
+    /// The resources of this page.
+    pub resources: Vec<Resource>,
+    /// Where the next page starts; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// For how long the page is fresh, in milliseconds (2026-07-28).
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Who may share it (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_scope: Option<CacheScope>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ListResourcesResult {
+    /// The last page, with these resources.
+    #[must_use]
+    pub fn new(resources: Vec<Resource>) -> Self {
+        Self { resources, ..Self::default() }
+    }
+}
+
+/// The result of `resources/templates/list`: one page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ListResourceTemplatesResult {
+    /// The templates of this page.
+    pub resource_templates: Vec<ResourceTemplate>,
+    /// Where the next page starts; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// For how long the page is fresh, in milliseconds (2026-07-28).
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Who may share it (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_scope: Option<CacheScope>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ListResourceTemplatesResult {
+    /// The last page, with these templates.
+    #[must_use]
+    pub fn new(resource_templates: Vec<ResourceTemplate>) -> Self {
+        Self { resource_templates, ..Self::default() }
+    }
+}
+
+/// Parameters of every `*/list` request that is paged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PaginatedParams {
+    /// Where the page starts; absent for the first one. It is opaque, and the empty string is a cursor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl PaginatedParams {
+    /// Asks for the first page.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for the page at a cursor.
+    pub fn at(cursor: impl Into<String>) -> Self {
+        Self { cursor: Some(cursor.into()), meta: None }
+    }
+}
+
+/// Parameters of `resources/subscribe` and `resources/unsubscribe` (up to 2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SubscribeParams {
+    /// The resource.
+    pub uri: String,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl SubscribeParams {
+    /// Names a resource.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), meta: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn contents_have_exactly_one_body() {
+        let text = ResourceContents::text("a:b", "c").with_mime_type("text/plain");
+        assert_eq!(serde_json::to_value(&text).unwrap(), json!({"uri": "a:b", "mimeType": "text/plain", "text": "c"}));
+        let blob = ResourceContents::blob("a:b", [0, 1]);
+        assert_eq!(serde_json::to_value(&blob).unwrap(), json!({"uri": "a:b", "blob": "AAE="}));
+        assert_eq!(blob.body.bytes().unwrap(), [0, 1]);
+        for (wire, expected) in [
+            (json!({"uri": "a:b", "blob": null, "mimeType": "text/plain", "text": "c"}), Ok(text)),
+            (json!({"uri": "a:b", "blob": "AAE=", "text": null}), Ok(blob)),
+            (json!({"uri": "a:b"}), Err("resource contents need `text` or `blob`")),
+            (json!({"uri": "a:b", "text": "", "blob": ""}), Err("resource contents have `text` or `blob`, not both")),
+        ] {
+            let read = serde_json::from_value::<ResourceContents>(wire).map_err(|e| e.to_string());
+            assert_eq!(read, expected.map_err(String::from));
+        }
+    }
+
+    #[test]
+    fn unknown_members_of_definitions_survive() {
+        let wire = json!({"uri": "a:b", "name": "n", "size": 1, "later": [1], "annotations": {"lastModified": "2025"}});
+        let resource: Resource = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&resource).unwrap(), wire);
+        let wire = json!({"uriTemplate": "a:{b}", "name": "n", "later": [1]});
+        let template: ResourceTemplate = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&template).unwrap(), wire);
+    }
+
+    #[test]
+    fn caching_hints_are_read_with_care() {
+        let wire = json!({"resources": [], "ttlMs": -1, "cacheScope": "galaxy"});
+        let page: ListResourcesResult = serde_json::from_value(wire).unwrap();
+        assert_eq!((page.ttl_ms, page.cache_scope), (Some(0), Some(CacheScope::Private)));
+        let page: ListResourcesResult =
+            serde_json::from_value(json!({"resources": [], "ttlMs": 2.0, "cacheScope": "public"})).unwrap();
+        assert_eq!((page.ttl_ms, page.cache_scope), (Some(2), Some(CacheScope::Public)));
+    }
+
+    #[test]
+    fn the_empty_cursor_is_a_cursor() {
+        let wire = json!({"cursor": ""});
+        let params: PaginatedParams = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(params, PaginatedParams::at(""));
+        assert_eq!(serde_json::to_value(&params).unwrap(), wire);
+        assert_eq!(serde_json::to_value(PaginatedParams::new()).unwrap(), json!({}));
+    }
+}

@@ -1,0 +1,177 @@
+//! What all results have in common: metadata, and the `resultType` of 2026-07-28.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use crate::{
+    CallToolResult, CompleteResult, CreateMessageResult, DiscoverResult, ElicitResult, EmptyResult, GetPromptResult,
+    InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListRootsResult, ListToolsResult, ListenResult, Meta, ReadResourceResult, RpcError, jsonrpc::describe, tasks,
+};
+
+/// The kinds of result that 2026-07-28 tells apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResultType {
+    /// The request is done. An absent `resultType` means this.
+    Complete,
+    /// The server needs answers first.
+    InputRequired,
+    /// The request became a task (tasks extension).
+    Task,
+    /// A kind that this library does not know: an invalid response, unless an extension says otherwise.
+    Other(String),
+}
+
+impl ResultType {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Complete => "complete",
+            Self::InputRequired => "input_required",
+            Self::Task => "task",
+            Self::Other(word) => word,
+        }
+    }
+
+    /// The kind of a raw result.
+    ///
+    /// # Errors
+    /// When the result is not an object, or its `resultType` is not a string.
+    pub fn of(result: &RawValue) -> Result<Self, RpcError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Peek<'a> {
+            #[serde(default, borrow)]
+            result_type: Option<Cow<'a, str>>,
+            #[serde(rename = "_meta", default)]
+            _meta: Option<IgnoredAny>,
+        }
+        let peek: Peek<'_> = serde_json::from_str(result.get())
+            .map_err(|error| RpcError::invalid_request(format!("the result is not valid: {}", describe(&error))))?;
+        Ok(match peek.result_type.as_deref() {
+            None | Some("complete") => Self::Complete,
+            Some("input_required") => Self::InputRequired,
+            Some("task") => Self::Task,
+            Some(word) => Self::Other(word.to_owned()),
+        })
+    }
+}
+
+/// A result of some method: a value that becomes a JSON object with room for metadata.
+pub trait ResultPayload: Serialize {
+    /// Its metadata.
+    fn meta_mut(&mut self) -> &mut Option<Meta>;
+
+    /// Its kind in 2026-07-28.
+    fn result_type(&self) -> ResultType {
+        ResultType::Complete
+    }
+}
+
+/// A result with its `resultType` as first member, as 2026-07-28 wants it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Typed<'a, R>(pub &'a R);
+
+impl<'a, R: ResultPayload> Typed<'a, R> {
+    /// A result with its kind.
+    pub fn new(result: &'a R) -> Self {
+        Self(result)
+    }
+}
+
+impl<R: ResultPayload> Serialize for Typed<'_, R> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Members<'a, R> {
+            result_type: &'a str,
+            #[serde(flatten)]
+            result: &'a R,
+        }
+        let kind = self.0.result_type();
+        Members { result_type: kind.as_str(), result: self.0 }.serialize(serializer)
+    }
+}
+
+macro_rules! result_payload {
+    ($($result:ty $(=> $kind:ident)?),* $(,)?) => {$(
+        impl ResultPayload for $result {
+            fn meta_mut(&mut self) -> &mut Option<Meta> {
+                &mut self.meta
+            }
+            $(fn result_type(&self) -> ResultType {
+                ResultType::$kind
+            })?
+        }
+    )*};
+}
+
+result_payload! {
+    CallToolResult,
+    CompleteResult,
+    CreateMessageResult,
+    DiscoverResult,
+    ElicitResult,
+    EmptyResult,
+    GetPromptResult,
+    InitializeResult,
+    InputRequiredResult => InputRequired,
+    ListPromptsResult,
+    ListResourceTemplatesResult,
+    ListResourcesResult,
+    ListRootsResult,
+    ListToolsResult,
+    ListenResult,
+    ReadResourceResult,
+    tasks::CreateTaskResult,
+    tasks::ListTasksResult,
+    tasks::TaskPayload,
+    tasks::TaskState,
+    tasks::ext::CreateTaskResult => Task,
+    tasks::ext::DetailedTask,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_is_the_first_member() {
+        let mut result = CallToolResult::text("a");
+        result.meta_mut().get_or_insert_default().insert("k".into(), 1.into());
+        assert_eq!(
+            serde_json::to_string(&Typed::new(&result)).unwrap(),
+            r#"{"resultType":"complete","content":[{"type":"text","text":"a"}],"_meta":{"k":1}}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&Typed::new(&InputRequiredResult::default().with_request_state("s"))).unwrap(),
+            r#"{"resultType":"input_required","requestState":"s"}"#
+        );
+        let task = tasks::ext::CreateTaskResult::new(tasks::ext::Task::new("t", "a"));
+        assert!(
+            serde_json::to_string(&Typed::new(&task)).unwrap().starts_with(r#"{"resultType":"task","taskId":"t","#)
+        );
+    }
+
+    #[test]
+    fn kinds_are_read() {
+        for (wire, expected) in [
+            ("{}", Ok(ResultType::Complete)),
+            (r#"{"content":[],"resultType":"complete"}"#, Ok(ResultType::Complete)),
+            (r#"{"resultType":null}"#, Ok(ResultType::Complete)),
+            (r#"{"resultType":"input_required"}"#, Ok(ResultType::InputRequired)),
+            (r#"{"resultType":"t\u0061sk"}"#, Ok(ResultType::Task)),
+            (r#"{"resultType":"later"}"#, Ok(ResultType::Other("later".into()))),
+            (r#"{"resultType":1}"#, Err(())),
+            ("[]", Err(())),
+        ] {
+            let raw: Box<RawValue> = serde_json::from_str(wire).unwrap();
+            assert_eq!(ResultType::of(&raw).map_err(|_| ()), expected, "{wire}");
+        }
+    }
+}

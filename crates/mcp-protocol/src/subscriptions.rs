@@ -1,0 +1,146 @@
+//! Subscriptions: `subscriptions/listen` (2026-07-28), and the notices that lists and resources changed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Meta, json};
+
+/// Which notices a client wants, or which of them a server sends. What is absent is not subscribed to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SubscriptionFilter {
+    /// The list of tools changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_list_changed: Option<bool>,
+    /// The list of prompts changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompts_list_changed: Option<bool>,
+    /// The list of resources changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources_list_changed: Option<bool>,
+    /// The URIs of resources whose changes are told.
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub resource_subscriptions: Vec<String>,
+    /// The tasks whose changes are told (tasks extension).
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub task_ids: Vec<String>,
+}
+
+impl SubscriptionFilter {
+    /// Nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let flags = [self.tools_list_changed, self.prompts_list_changed, self.resources_list_changed];
+        flags.iter().all(|flag| *flag != Some(true))
+            && self.resource_subscriptions.is_empty()
+            && self.task_ids.is_empty()
+    }
+}
+
+/// Parameters of `subscriptions/listen`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ListenParams {
+    /// Which notices the client wants.
+    pub notifications: SubscriptionFilter,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ListenParams {
+    /// Asks for these notices.
+    #[must_use]
+    pub fn new(notifications: SubscriptionFilter) -> Self {
+        Self { notifications, meta: None }
+    }
+}
+
+/// The result of `subscriptions/listen`, when the server ends it; its `_meta` names the subscription.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ListenResult {
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ListenResult {
+    /// The end of a subscription.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// Parameters of `notifications/subscriptions/acknowledged`: what the server will send of what was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SubscriptionsAcknowledgedParams {
+    /// The notices that will come.
+    pub notifications: SubscriptionFilter,
+    /// Metadata of the notification, which names the subscription.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl SubscriptionsAcknowledgedParams {
+    /// These notices will come.
+    #[must_use]
+    pub fn new(notifications: SubscriptionFilter) -> Self {
+        Self { notifications, meta: None }
+    }
+}
+
+/// Parameters of `notifications/resources/updated`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ResourceUpdatedParams {
+    /// The resource that changed; may be a part of the one that was subscribed to.
+    pub uri: String,
+    /// Metadata of the notification.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ResourceUpdatedParams {
+    /// A resource changed.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), meta: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_that_asks_for_nothing_is_empty() {
+        for (wire, is_empty) in [
+            (json!({}), true),
+            (json!({"toolsListChanged": false, "resourceSubscriptions": null}), true),
+            (json!({"resourceSubscriptions": []}), true),
+            (json!({"toolsListChanged": true}), false),
+            (json!({"promptsListChanged": true}), false),
+            (json!({"resourcesListChanged": true}), false),
+            (json!({"resourceSubscriptions": ["a:b"]}), false),
+            (json!({"taskIds": ["t"]}), false),
+        ] {
+            let params: ListenParams = serde_json::from_value(json!({"notifications": wire})).unwrap();
+            assert_eq!(params.notifications.is_empty(), is_empty, "{wire}");
+        }
+        assert!(serde_json::from_value::<ListenParams>(json!({})).is_err());
+    }
+}

@@ -1,0 +1,237 @@
+//! Tasks: requests that outlive their answer. Here the shapes of 2025-11-25, in [`ext`] those of the extension
+//! `io.modelcontextprotocol/tasks` for 2026-07-28.
+
+pub mod ext;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{JsonObject, Meta, json};
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TaskStatus {
+    /// It runs.
+    Working,
+    /// It waits for an input.
+    InputRequired,
+    /// It ended with a result.
+    Completed,
+    /// It ended with an error.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// Whether it has ended: nothing about it changes any more.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// The `task` parameter, which asks for a task (2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TaskMetadata {
+    /// For how long the task shall be kept after its creation, in milliseconds.
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u64>,
+}
+
+impl TaskMetadata {
+    /// A task that is kept as long as the other side likes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// A task (2025-11-25).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Task {
+    /// Its name, which nobody can guess.
+    pub task_id: String,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// The same in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_message: Option<String>,
+    /// When it was created, as an ISO 8601 date and time.
+    pub created_at: String,
+    /// When it last changed, as an ISO 8601 date and time.
+    pub last_updated_at: String,
+    /// For how long it is kept after its creation, in milliseconds; `None` for ever.
+    #[serde(default, deserialize_with = "json::millis")]
+    pub ttl: Option<u64>,
+    /// How long to wait between two polls, in milliseconds.
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub poll_interval: Option<u64>,
+}
+
+impl Task {
+    /// A task that was created now and runs.
+    pub fn new(task_id: impl Into<String>, created_at: impl Into<String>) -> Self {
+        let created_at = created_at.into();
+        Self {
+            task_id: task_id.into(),
+            status: TaskStatus::Working,
+            status_message: None,
+            last_updated_at: created_at.clone(),
+            created_at,
+            ttl: None,
+            poll_interval: None,
+        }
+    }
+}
+
+/// The result of a request that became a task (2025-11-25).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CreateTaskResult {
+    /// The task.
+    pub task: Task,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl CreateTaskResult {
+    /// The request became this task.
+    #[must_use]
+    pub fn new(task: Task) -> Self {
+        Self { task, meta: None }
+    }
+}
+
+/// Parameters of `tasks/get`, `tasks/result` and `tasks/cancel`, in both dialects.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TaskParams {
+    /// The task.
+    pub task_id: String,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl TaskParams {
+    /// Names a task.
+    pub fn new(task_id: impl Into<String>) -> Self {
+        Self { task_id: task_id.into(), meta: None }
+    }
+}
+
+/// The result of `tasks/get` and `tasks/cancel`, and the parameters of `notifications/tasks/status` (2025-11-25).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TaskState {
+    /// The task; its members stand beside `_meta`.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Metadata of the message.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl TaskState {
+    /// Shows a task.
+    #[must_use]
+    pub fn new(task: Task) -> Self {
+        Self { task, meta: None }
+    }
+}
+
+/// The result of `tasks/list`: one page (2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ListTasksResult {
+    /// The tasks of this page.
+    pub tasks: Vec<Task>,
+    /// Where the next page starts; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ListTasksResult {
+    /// The last page, with these tasks.
+    #[must_use]
+    pub fn new(tasks: Vec<Task>) -> Self {
+        Self { tasks, ..Self::default() }
+    }
+}
+
+/// The result of `tasks/result`: what the request would have returned without a task (2025-11-25).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TaskPayload {
+    /// Metadata of the result, which names the task.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+    /// All other members of the result.
+    #[serde(flatten)]
+    pub result: JsonObject,
+}
+
+impl TaskPayload {
+    /// A result with these members.
+    #[must_use]
+    pub fn new(result: JsonObject) -> Self {
+        Self { meta: None, result }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json as value;
+
+    use super::*;
+
+    #[test]
+    fn a_task_without_end_has_a_null_ttl() {
+        let wire =
+            value!({"taskId": "t", "status": "input_required", "createdAt": "a", "lastUpdatedAt": "b", "ttl": null});
+        let task: Task = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(task.ttl, None);
+        assert_eq!(serde_json::to_value(&task).unwrap(), wire);
+        let state: TaskState = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&state).unwrap(), wire);
+        let nested = serde_json::to_value(CreateTaskResult::new(task)).unwrap();
+        assert_eq!(nested, value!({"task": wire}));
+    }
+
+    #[test]
+    fn a_payload_keeps_every_member() {
+        let wire = value!({"content": [], "isError": false, "_meta": {"k": 1}});
+        let payload: TaskPayload = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(payload.result.len(), 2);
+        assert_eq!(serde_json::to_value(&payload).unwrap(), wire);
+    }
+
+    #[test]
+    fn three_states_are_final() {
+        for (status, name, is_terminal) in [
+            (TaskStatus::Working, "working", false),
+            (TaskStatus::InputRequired, "input_required", false),
+            (TaskStatus::Completed, "completed", true),
+            (TaskStatus::Failed, "failed", true),
+            (TaskStatus::Cancelled, "cancelled", true),
+        ] {
+            assert_eq!(serde_json::to_value(status).unwrap(), name);
+            assert_eq!(status.is_terminal(), is_terminal);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The shapes of the tasks extension (SEP-2663), for 2026-07-28: the server decides, results are flat.
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskStatus;
+use crate::{InputRequests, JsonObject, Meta, RpcError, json};
+
+/// The identifier of the extension in capabilities.
+pub const IDENTIFIER: &str = "io.modelcontextprotocol/tasks";
+
+/// A task. Its members stand flat in every message that shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Task {
+    /// Its name, which nobody can guess.
+    pub task_id: String,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// The same in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_message: Option<String>,
+    /// When it was created, as an ISO 8601 date and time.
+    pub created_at: String,
+    /// When it last changed, as an ISO 8601 date and time.
+    pub last_updated_at: String,
+    /// For how long it is kept after its creation, in milliseconds; `None` for ever.
+    #[serde(default, deserialize_with = "json::millis")]
+    pub ttl_ms: Option<u64>,
+    /// How long to wait between two polls, in milliseconds.
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub poll_interval_ms: Option<u64>,
+}
+
+impl Task {
+    /// A task that was created now and runs.
+    pub fn new(task_id: impl Into<String>, created_at: impl Into<String>) -> Self {
+        let created_at = created_at.into();
+        Self {
+            task_id: task_id.into(),
+            status: TaskStatus::Working,
+            status_message: None,
+            last_updated_at: created_at.clone(),
+            created_at,
+            ttl_ms: None,
+            poll_interval_ms: None,
+        }
+    }
+}
+
+impl From<super::Task> for Task {
+    fn from(task: super::Task) -> Self {
+        Self {
+            task_id: task.task_id,
+            status: task.status,
+            status_message: task.status_message,
+            created_at: task.created_at,
+            last_updated_at: task.last_updated_at,
+            ttl_ms: task.ttl,
+            poll_interval_ms: task.poll_interval,
+        }
+    }
+}
+
+impl From<Task> for super::Task {
+    fn from(task: Task) -> Self {
+        Self {
+            task_id: task.task_id,
+            status: task.status,
+            status_message: task.status_message,
+            created_at: task.created_at,
+            last_updated_at: task.last_updated_at,
+            ttl: task.ttl_ms,
+            poll_interval: task.poll_interval_ms,
+        }
+    }
+}
+
+/// The result of a request that became a task; its `resultType` is `task`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CreateTaskResult {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl CreateTaskResult {
+    /// The request became this task.
+    #[must_use]
+    pub fn new(task: Task) -> Self {
+        Self { task, meta: None }
+    }
+}
+
+/// A task with what its status brings along: the result of `tasks/get` and the parameters of `notifications/tasks`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct DetailedTask {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Every question that waits for an answer, when the status is `input_required`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_requests: Option<InputRequests>,
+    /// What the request would have returned, when the status is `completed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<JsonObject>,
+    /// The error that the request would have ended in, when the status is `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RpcError>,
+    /// Metadata of the message.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl DetailedTask {
+    /// A task whose status brings nothing along: `working` or `cancelled`.
+    #[must_use]
+    pub fn new(task: Task) -> Self {
+        Self { task, input_requests: None, result: None, error: None, meta: None }
+    }
+
+    /// A task that waits for answers.
+    #[must_use]
+    pub fn input_required(mut task: Task, questions: InputRequests) -> Self {
+        task.status = TaskStatus::InputRequired;
+        Self { input_requests: Some(questions), ..Self::new(task) }
+    }
+
+    /// A task that ended with a result.
+    #[must_use]
+    pub fn completed(mut task: Task, result: JsonObject) -> Self {
+        task.status = TaskStatus::Completed;
+        Self { result: Some(result), ..Self::new(task) }
+    }
+
+    /// A task that ended with an error.
+    #[must_use]
+    pub fn failed(mut task: Task, error: RpcError) -> Self {
+        task.status = TaskStatus::Failed;
+        Self { error: Some(error), ..Self::new(task) }
+    }
+}
+
+/// Parameters of `tasks/update`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UpdateTaskParams {
+    /// The task.
+    pub task_id: String,
+    /// Answers, by the keys of the questions; not all of them need to come at once.
+    pub input_responses: JsonObject,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl UpdateTaskParams {
+    /// Answers questions of a task.
+    pub fn new(task_id: impl Into<String>, input_responses: JsonObject) -> Self {
+        Self { task_id: task_id.into(), input_responses, meta: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json as value;
+
+    use super::*;
+
+    #[test]
+    fn each_status_brings_its_own_member() {
+        let task = Task::new("t", "2026-08-01T00:00:00Z");
+        let base = value!({
+            "taskId": "t", "createdAt": "2026-08-01T00:00:00Z", "lastUpdatedAt": "2026-08-01T00:00:00Z", "ttlMs": null
+        });
+        for (detailed, members) in [
+            (DetailedTask::new(task.clone()), value!({"status": "working"})),
+            (
+                DetailedTask::input_required(task.clone(), InputRequests::new()),
+                value!({"status": "input_required", "inputRequests": {}}),
+            ),
+            (
+                DetailedTask::completed(task.clone(), JsonObject::new().with("content", value!([]))),
+                value!({"status": "completed", "result": {"content": []}}),
+            ),
+            (
+                DetailedTask::failed(task.clone(), RpcError::internal("x")),
+                value!({"status": "failed", "error": {"code": -32603, "message": "x"}}),
+            ),
+        ] {
+            let mut wire = base.clone();
+            wire.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            assert_eq!(serde_json::to_value(&detailed).unwrap(), wire);
+            assert_eq!(serde_json::from_value::<DetailedTask>(wire).unwrap(), detailed);
+        }
+    }
+
+    #[test]
+    fn the_two_dialects_carry_the_same_task() {
+        let mut task = Task::new("t", "a");
+        task.ttl_ms = Some(5);
+        task.poll_interval_ms = Some(6);
+        let core = super::super::Task::from(task.clone());
+        assert_eq!((core.ttl, core.poll_interval), (Some(5), Some(6)));
+        assert_eq!(Task::from(core), task);
+    }
+}

@@ -1,0 +1,350 @@
+//! Tools: definitions, and the parameters and results of `tools/*` (server, tools).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{CacheScope, ContentBlock, Icon, JsonObject, Meta, json, tasks::TaskMetadata};
+
+/// A tool that a server offers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Tool {
+    /// The name for programs and models, unique in its server; see [`Tool::is_valid_name`].
+    pub name: String,
+    /// The name for people (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it does, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The JSON Schema of its arguments, with `"type": "object"` at the root.
+    pub input_schema: JsonObject,
+    /// The JSON Schema of its structured content (2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// Hints about what it does (2025-03-26). Nobody may rely on those of a server that is not trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<ToolAnnotations>,
+    /// Icons to show beside it (2025-11-25).
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<Icon>,
+    /// How it is run (2025-11-25 only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ToolExecution>,
+    /// Metadata of the tool.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+    /// Members that this library does not know; they are passed on.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+impl Tool {
+    /// The longest name, in bytes.
+    pub const MAX_NAME_LEN: usize = 128;
+
+    /// A tool with a name and a schema of its arguments.
+    pub fn new(name: impl Into<String>, input_schema: impl Into<JsonObject>) -> Self {
+        Self { name: name.into(), input_schema: input_schema.into(), ..Self::default() }
+    }
+
+    /// Whether a name is 1 to 128 of `A-Z a-z 0-9 _ - .` (2025-11-25, tools, §Tool Names).
+    #[must_use]
+    pub fn is_valid_name(name: &str) -> bool {
+        (1..=Self::MAX_NAME_LEN).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    }
+
+    /// What to show to people: the title, the title of the annotations, or the name.
+    #[must_use]
+    pub fn display_name(&self) -> &str {
+        let annotated = || self.annotations.as_ref().and_then(|a| a.title.as_deref());
+        self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
+    }
+
+    /// The same tool with a name for people.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// The same tool with a description.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// The same tool with a schema of its structured content.
+    #[must_use]
+    pub fn with_output_schema(mut self, schema: impl Into<Value>) -> Self {
+        self.output_schema = Some(schema.into());
+        self
+    }
+
+    /// The same tool with hints about what it does.
+    #[must_use]
+    pub fn with_annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.annotations = Some(annotations);
+        self
+    }
+}
+
+/// Whether a tool name is 1 to 128 of `A-Z a-z 0-9 _ - .`; the same as [`Tool::is_valid_name`].
+#[must_use]
+pub fn is_valid_tool_name(name: &str) -> bool {
+    Tool::is_valid_name(name)
+}
+
+/// Hints about what a tool does. An absent hint has the default that its field names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ToolAnnotations {
+    /// The name for people; [`Tool::title`] goes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// It changes nothing. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only_hint: Option<bool>,
+    /// It may destroy something, when it changes things at all. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive_hint: Option<bool>,
+    /// Calling it again with the same arguments changes nothing more. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent_hint: Option<bool>,
+    /// It reaches beyond a closed world. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_world_hint: Option<bool>,
+}
+
+impl ToolAnnotations {
+    /// No hints.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// How a tool is run (2025-11-25 only).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ToolExecution {
+    /// Whether it may, must or must not run as a task.
+    #[serde(default, deserialize_with = "json::known", skip_serializing_if = "Option::is_none")]
+    pub task_support: Option<TaskSupport>,
+}
+
+impl ToolExecution {
+    /// An execution with this task support.
+    #[must_use]
+    pub fn new(task_support: TaskSupport) -> Self {
+        Self { task_support: Some(task_support) }
+    }
+}
+
+/// Whether a tool may, must or must not run as a task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TaskSupport {
+    /// It never runs as a task.
+    #[default]
+    Forbidden,
+    /// It runs as a task when asked to.
+    Optional,
+    /// It runs as a task only.
+    Required,
+}
+
+/// Parameters of `tools/call`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CallToolParams {
+    /// The tool.
+    pub name: String,
+    /// Its arguments; absent and empty are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<JsonObject>,
+    /// Asks for a task (2025-11-25 only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskMetadata>,
+    /// Answers to the questions of an earlier `input_required` result, by their keys (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_responses: Option<JsonObject>,
+    /// The state of that result, unchanged (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_state: Option<String>,
+    /// Metadata of the request.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl CallToolParams {
+    /// A call without arguments.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The same call with arguments.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: impl Into<JsonObject>) -> Self {
+        self.arguments = Some(arguments.into());
+        self
+    }
+}
+
+/// The result of `tools/call`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CallToolResult {
+    /// What the model reads.
+    #[serde(default, deserialize_with = "json::null_default")]
+    pub content: Vec<ContentBlock>,
+    /// The result as data (2025-06-18; an object until 2026-07-28, then any value). `Some(Value::Null)` is the value
+    /// `null`, `None` is no structured content.
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
+    /// Whether the tool failed; the content then tells the model what went wrong. Left out when false.
+    #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "json::is_false")]
+    pub is_error: bool,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl CallToolResult {
+    /// A result with this content.
+    #[must_use]
+    pub fn new(content: Vec<ContentBlock>) -> Self {
+        Self { content, ..Self::default() }
+    }
+
+    /// A result of one text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(vec![ContentBlock::text(text)])
+    }
+
+    /// A failure, with a text for the model.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(text) }
+    }
+
+    /// A result as data, with the same as JSON text for clients that read text only (tools, §Structured Content).
+    pub fn structured(value: impl Into<Value>) -> Self {
+        let value = value.into();
+        Self { structured_content: Some(value.clone()), ..Self::text(value.to_string()) }
+    }
+}
+
+/// The result of `tools/list`: one page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ListToolsResult {
+    /// The tools of this page.
+    pub tools: Vec<Tool>,
+    /// Where the next page starts; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// For how long the page is fresh, in milliseconds (2026-07-28).
+    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Who may share it (2026-07-28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_scope: Option<CacheScope>,
+    /// Metadata of the result.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ListToolsResult {
+    /// The last page, with these tools.
+    #[must_use]
+    pub fn new(tools: Vec<Tool>) -> Self {
+        Self { tools, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names() {
+        let long = "a".repeat(128);
+        for good in ["a", "get_weather", "a.b-C_9", &long] {
+            assert!(is_valid_tool_name(good), "{good}");
+        }
+        let longer = "a".repeat(129);
+        for bad in ["", "a b", "a/b", "a:b", "é", "a\n", &longer] {
+            assert!(!is_valid_tool_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unknown_members_of_a_tool_survive() {
+        let wire = json!({
+            "name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"},
+            "annotations": {"readOnlyHint": true}, "execution": {"taskSupport": "optional"},
+            "icons": [{"src": "data:,", "sizes": ["any"], "theme": "dark"}], "_meta": {"a/b": 1}, "later": {"x": null}
+        });
+        let tool: Tool = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(tool.extra.len(), 1);
+        assert_eq!(serde_json::to_value(&tool).unwrap(), wire);
+    }
+
+    #[test]
+    fn null_and_unknown_words_in_a_definition_read_as_absent() {
+        let wire = json!({
+            "name": "t", "title": null, "inputSchema": {}, "icons": null, "annotations": {"title": null},
+            "execution": {"taskSupport": "sometimes"}, "outputSchema": null
+        });
+        let tool: Tool = serde_json::from_value(wire).unwrap();
+        let expected = json!({"name": "t", "inputSchema": {}, "annotations": {}, "execution": {}});
+        assert_eq!(serde_json::to_value(&tool).unwrap(), expected);
+    }
+
+    #[test]
+    fn structured_null_and_none_are_two_things() {
+        for (wire, expected) in [
+            (json!({"content": []}), None),
+            (json!({"content": [], "structuredContent": null}), Some(Value::Null)),
+            (json!({"content": [], "structuredContent": [1]}), Some(json!([1]))),
+        ] {
+            let result: CallToolResult = serde_json::from_value(wire.clone()).unwrap();
+            assert_eq!(result.structured_content, expected);
+            assert_eq!(serde_json::to_value(&result).unwrap(), wire);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_and_success_is_silent() {
+        assert_eq!(
+            serde_json::to_value(CallToolResult::error("no")).unwrap(),
+            json!({"content": [{"type": "text", "text": "no"}], "isError": true})
+        );
+        let read: CallToolResult = serde_json::from_value(json!({"content": [], "isError": null})).unwrap();
+        assert_eq!(read, CallToolResult::default());
+        assert_eq!(
+            serde_json::to_value(CallToolResult::structured(json!({"a": 1}))).unwrap(),
+            json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}})
+        );
+    }
+
+    #[test]
+    fn the_display_name_prefers_the_title() {
+        let mut tool = Tool::new("t", JsonObject::new());
+        assert_eq!(tool.display_name(), "t");
+        tool.annotations = Some(ToolAnnotations { title: Some("annotated".into()), ..ToolAnnotations::new() });
+        assert_eq!(tool.display_name(), "annotated");
+        assert_eq!(tool.with_title("titled").display_name(), "titled");
+    }
+}
