@@ -143,7 +143,10 @@ fn deny(root: &Path) -> Result<(), Error> {
     if installed {
         command.arg("deny");
     }
-    process::run(command.args(["--offline", "--all-features", "check", "bans", "licenses", "sources"]), LIMIT)
+    process::run(
+        command.args(["--offline", "check", "--allow", "unused-wrapper", "bans", "licenses", "sources"]),
+        LIMIT,
+    )
 }
 
 #[cfg(test)]
