@@ -165,7 +165,6 @@ pub(crate) fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok,
 }
 
 /// [`number`] for an optional member.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 pub(crate) fn optional_number<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => number(value, serializer),
@@ -225,7 +224,7 @@ mod tests {
             (r#"{"ttl":1e300}"#, r#"{"ttl":18446744073709551615,"#),
             (r#"{"float":1.0}"#, r#"{"float":1,"#),
             (r#"{"float":-0.5}"#, r#"{"float":-0.5,"#),
-            (r#"{"float":1e300}"#, r#"{"float":1e300,"#),
+            (r#"{"float":1e300}"#, r#"{"float":1e+300,"#),
             (r#"{"any":null}"#, r#"{"list":[],"any":null}"#),
             (r#"{"any":0}"#, r#"{"list":[],"any":0}"#),
         ]);

@@ -178,6 +178,10 @@ pub fn split_batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawVa
 /// An `invalid params` [`RpcError`] that names the method and what did not fit.
 pub fn decode_params<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a RawValue>) -> Result<T, RpcError> {
     let raw = params.map_or("{}", RawValue::get);
+    // A derived reader would take an array for the members in their order.
+    if !raw.starts_with('{') {
+        return Err(RpcError::invalid_params(format!("{method}: `params` must be an object")));
+    }
     serde_json::from_str(raw).map_err(|error| RpcError::invalid_params(format!("{method}: {}", describe(&error))))
 }
 
@@ -188,4 +192,29 @@ pub(crate) fn describe(error: &serde_json::Error) -> String {
         text.truncate(at);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PaginatedParams;
+
+    #[test]
+    fn parameters_are_an_object_or_absent() {
+        for (params, expected) in [
+            (None, "None"),
+            (Some("{}"), "None"),
+            (Some(r#"{"cursor":"c"}"#), r#"Some("c")"#),
+            (Some(r#"["c"]"#), "-32602 m: `params` must be an object"),
+            (Some("7"), "-32602 m: `params` must be an object"),
+            (Some(r#"{"cursor":7}"#), "-32602 m: invalid type: integer `7`, expected a string"),
+        ] {
+            let raw: Option<Box<RawValue>> = params.map(|text| serde_json::from_str(text).unwrap());
+            let got = match decode_params::<PaginatedParams>("m", raw.as_deref()) {
+                Ok(params) => format!("{:?}", params.cursor),
+                Err(error) => format!("{} {}", error.code, error.message),
+            };
+            assert_eq!(got, expected);
+        }
+    }
 }

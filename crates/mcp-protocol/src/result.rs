@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -47,8 +47,10 @@ impl ResultType {
         struct Peek<'a> {
             #[serde(default, borrow)]
             result_type: Option<Cow<'a, str>>,
-            #[serde(rename = "_meta", default)]
-            _meta: Option<IgnoredAny>,
+        }
+        // A derived reader would take an array for the members in their order.
+        if !result.get().starts_with('{') {
+            return Err(RpcError::invalid_request("the result is not an object"));
         }
         let peek: Peek<'_> = serde_json::from_str(result.get())
             .map_err(|error| RpcError::invalid_request(format!("the result is not valid: {}", describe(&error))))?;

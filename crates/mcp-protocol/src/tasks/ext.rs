@@ -192,7 +192,7 @@ mod tests {
                 value!({"status": "completed", "result": {"content": []}}),
             ),
             (
-                DetailedTask::failed(task.clone(), RpcError::internal("x")),
+                DetailedTask::failed(task, RpcError::internal("x")),
                 value!({"status": "failed", "error": {"code": -32603, "message": "x"}}),
             ),
         ] {
