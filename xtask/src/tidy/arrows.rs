@@ -56,8 +56,13 @@ const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http", "m
 const CLIENT: &[&str] = &["mcp-client", "mcp-client-http", "mcp-oauth"];
 
 /// Foreign crates that only these of ours may depend on directly.
-const RESERVED: &[(&str, &[&str])] =
-    &[("reqwest", &["mcp-fetch", "mcp-client-http"]), ("axum", &["mcp-server-http", "mcp-test"]), ("async-trait", &[])];
+const RESERVED: &[(&str, &[&str])] = &[
+    ("reqwest", &["mcp-fetch", "mcp-client-http"]),
+    ("axum", &["mcp-server-http", "mcp-test"]),
+    ("async-trait", &[]),
+    ("once_cell", &[]),
+    ("lazy_static", &[]),
+];
 
 /// Checks the crates under `crates/`; the examples and this tool may depend on what they like.
 pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) {
