@@ -1,6 +1,6 @@
 //! What was asked of `cargo xtask conformance`.
 
-use super::{Leg, Release};
+use super::{Leg, REVISIONS, Release};
 use crate::error::Error;
 
 const USAGE: &str =
@@ -41,6 +41,14 @@ impl Options {
             },
             _ => return Err(refuse("one selection at most, each with one value".to_owned())),
         };
+        if let Selection::Requirements(revision) = &selection
+            && !REVISIONS.contains(&revision.as_str())
+        {
+            return Err(refuse(format!(
+                "no requirement list of revision `{revision}`, there are {}",
+                REVISIONS.join(", ")
+            )));
+        }
         if let Selection::Suite(name) = &selection
             && !Release::ALL.into_iter().any(|release| has_suite(release, leg, name))
         {
@@ -87,6 +95,7 @@ mod tests {
         for line in [
             "",
             "browser",
+            "server --requirements 2024-11-05",
             "server --suite nope",
             "server --suite",
             "server --suite all --scenario ping",
