@@ -11,6 +11,7 @@
 
 mod dialect;
 mod effort;
+pub mod elicitation;
 mod error;
 mod graph;
 pub mod header;

@@ -9,7 +9,7 @@ use jsonschema::{
 use serde_json::Value;
 
 use crate::{
-    text::{list, quote, quote_str, shorten},
+    text::{list, plural, quote, quote_str, shorten},
     validation::ValidationErrorKind,
 };
 
@@ -216,14 +216,6 @@ fn size(value: &Value, bound: &str, limit: u64, noun: &str, suffix: &str) -> Str
     let verb = if suffix.is_empty() { "have" } else { "be" };
     let suffix = if suffix.is_empty() { String::new() } else { format!(" {suffix}") };
     format!("must {verb} {bound} {}{suffix}, got {got}", plural(limit, noun))
-}
-
-fn plural(count: u64, noun: &str) -> String {
-    match (count, noun.strip_suffix('y')) {
-        (1, _) => format!("1 {noun}"),
-        (_, Some(stem)) => format!("{count} {stem}ies"),
-        _ => format!("{count} {noun}s"),
-    }
 }
 
 fn with_article(kind: JsonType) -> &'static str {

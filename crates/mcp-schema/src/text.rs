@@ -52,6 +52,15 @@ pub(crate) fn list<'a>(items: impl ExactSizeIterator<Item = Cow<'a, str>>) -> St
     out
 }
 
+/// `1 item`, `2 items`, `2 properties`.
+pub(crate) fn plural(count: u64, noun: &str) -> String {
+    match (count, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 /// Takes the first bytes and fails on the next, so that the serializer stops there.
 struct Capped(Vec<u8>);
 

@@ -4,7 +4,7 @@ use mcp_schema::{Limits, Schema, SchemaErrorKind};
 use serde_json::{Map, Value, json};
 
 fn refused(schema: &Value) -> (SchemaErrorKind, String) {
-    let error = Schema::compile(schema).unwrap_err();
+    let error = Schema::compile(schema).expect_err("must be refused");
     (error.kind(), error.to_string())
 }
 

@@ -1,0 +1,181 @@
+//! What a form can ask for: the flat subset of JSON Schema of `elicitation/create` (form mode).
+//!
+//! A form is an object whose members are texts, numbers, booleans and choices. [`Form::parse`] reads a schema that is
+//! already in the subset, [`Form::from_schema`] brings the schema of a Rust type into it; both render the same
+//! canonical schema. [`Form::accept`] checks an answer.
+
+mod content;
+mod derive;
+mod field;
+mod render;
+
+use std::{collections::HashSet, fmt};
+
+use serde_json::{Map, Value};
+
+pub use self::field::{Choice, Field, FieldKind, TextFormat};
+use crate::{
+    dialect::Dialect,
+    text::{quote, quote_str, shorten},
+    validation::ValidationErrors,
+};
+
+/// A form: the fields that a user is asked to fill in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Form {
+    fields: Vec<Field>,
+}
+
+/// A schema that is not in the subset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormError {
+    field: Option<String>,
+    message: String,
+}
+
+/// Checks that a schema is in the subset; see [`Form::parse`].
+///
+/// # Errors
+///
+/// The first thing that is not in the subset.
+pub fn check(schema: &Value) -> Result<(), FormError> {
+    Form::parse(schema).map(drop)
+}
+
+impl Form {
+    /// Reads a schema that is in the subset. Annotations without effect (`examples`, `$comment`, `x-…`) and
+    /// `pattern` are tolerated and not kept; `enumNames` is read as titles.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not in the subset, with the name of its field.
+    pub fn parse(schema: &Value) -> Result<Self, FormError> {
+        let Value::Object(root) = schema else {
+            return Err(FormError::form(format!("the schema of a form must be a JSON object, not {}", quote(schema))));
+        };
+        if Dialect::of(schema).is_none() {
+            return Err(FormError::form("the schema of a form declares a dialect that is not supported"));
+        }
+        if root.get("type").is_none_or(|kind| kind != "object") {
+            return Err(FormError::form("the schema of a form must say \"type\": \"object\""));
+        }
+        for keyword in root.keys() {
+            let known =
+                matches!(keyword.as_str(), "type" | "properties" | "required" | "$schema" | "additionalProperties");
+            if !known && !field::is_annotation(keyword) {
+                return Err(FormError::form(format!("{} is not possible in a form", quote_str(keyword))));
+            }
+        }
+        let required = required(root)?;
+        let none = Map::new();
+        let properties = match root.get("properties") {
+            None => &none,
+            Some(Value::Object(properties)) => properties,
+            Some(other) => {
+                return Err(FormError::form(format!("\"properties\" must be an object, not {}", quote(other))));
+            }
+        };
+        if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
+            return Err(FormError::field(name, "is required, but is not among the properties"));
+        }
+        let fields = properties
+            .iter()
+            .map(|(name, schema)| {
+                Field::parse(name, schema, required.contains(name.as_str()))
+                    .map_err(|message| FormError::field(name, message))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { fields })
+    }
+
+    /// Brings the schema of a type (as `schemars` generates it) into the subset: follows references, turns nullable fields
+    /// into optional ones, enumerations into choices titled by their documentation, and drops
+    /// what only narrows the numbers and texts further (`pattern`, other formats).
+    ///
+    /// # Errors
+    ///
+    /// A field has no counterpart in a form: a nested object, a list of anything but choices, a union.
+    pub fn from_schema(schema: &Value) -> Result<Self, FormError> {
+        Self::parse(&derive::simplify(schema)?)
+    }
+
+    /// The fields, in the order of the schema.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The schema to send as `requestedSchema` from revision 2025-11-25 on.
+    pub fn schema(&self) -> Value {
+        render::schema(&self.fields)
+    }
+
+    /// The schema to send as `requestedSchema` in revision 2025-06-18, where choices are titled by `enumNames` and
+    /// only booleans have defaults.
+    ///
+    /// # Errors
+    ///
+    /// A field allows several choices, which that revision cannot ask for.
+    pub fn legacy_schema(&self) -> Result<Value, FormError> {
+        render::legacy_schema(&self.fields)
+    }
+
+    /// Checks the `content` of an answer.
+    ///
+    /// # Errors
+    ///
+    /// The fields that are missing or wrong.
+    pub fn validate(&self, content: &Value) -> Result<(), ValidationErrors> {
+        self.accept(content).map(drop)
+    }
+
+    /// Checks the `content` of an answer and returns what it says about the fields of the form: members that were not asked
+    /// for and `null`s are left out, and a whole number such as `3.0` in an integer field becomes `3`.
+    ///
+    /// # Errors
+    ///
+    /// The fields that are missing or wrong.
+    pub fn accept(&self, content: &Value) -> Result<Value, ValidationErrors> {
+        content::accept(&self.fields, content)
+    }
+
+    /// Fills in the defaults of fields that have no value yet, as a client does before it shows the form.
+    pub fn fill_defaults(&self, content: &mut Map<String, Value>) {
+        for field in &self.fields {
+            if let (None, Some(default)) = (content.get(&field.name), field.default_value()) {
+                content.insert(field.name.clone(), default);
+            }
+        }
+    }
+}
+
+impl FormError {
+    pub(crate) fn form(message: impl Into<String>) -> Self {
+        Self { field: None, message: message.into() }
+    }
+
+    pub(crate) fn field(name: &str, message: impl Into<String>) -> Self {
+        Self { field: Some(name.to_owned()), message: message.into() }
+    }
+
+    /// The name of the field that is not possible; `None` when it is the form itself.
+    pub fn field_name(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+}
+
+impl fmt::Display for FormError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(field) = &self.field {
+            write!(f, "the field `{}` ", shorten(field, 60))?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for FormError {}
+
+fn required(root: &Map<String, Value>) -> Result<HashSet<&str>, FormError> {
+    let Some(required) = root.get("required") else { return Ok(HashSet::new()) };
+    let names = required.as_array().and_then(|names| names.iter().map(Value::as_str).collect::<Option<_>>());
+    names.ok_or_else(|| FormError::form("\"required\" must be a list of names"))
+}
