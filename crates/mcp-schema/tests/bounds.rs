@@ -37,6 +37,13 @@ fn refusals_say_what_and_where() {
         (json!({"pattern": "("}), SchemaErrorKind::Pattern, "`/pattern`"),
         (json!({"pattern": "^(?=a)"}), SchemaErrorKind::Pattern, "look-around"),
         (json!({"pattern": r"(a)\1"}), SchemaErrorKind::Pattern, "back-references"),
+        (json!({"patternProperties": {"(": {}}}), SchemaErrorKind::Pattern, "`/patternProperties"),
+        (json!({"patternProperties": {"(?=a)": {}}}), SchemaErrorKind::Pattern, "look-around"),
+        (
+            json!({"$schema": "http://json-schema.org/draft-04/schema#", "pattern": "(?!a)"}),
+            SchemaErrorKind::Pattern,
+            "look-around",
+        ),
         (json!({"pattern": "((a{100}){100}){100}"}), SchemaErrorKind::Pattern, "too large"),
     ] {
         let (found, message) = refused(&schema);
@@ -173,13 +180,15 @@ fn recursion_is_bounded_on_a_small_stack() {
         "unevaluatedItems": false}),
     );
     let chained = json!({"$defs": defs, "$ref": "#/$defs/l0"});
+    let mut alternatives: Value = serde_json::from_str(&chained.to_string().replace("allOf", "anyOf")).unwrap();
+    alternatives["$defs"]["l100"] = json!({"items": {"$ref": "#/$defs/l0"}, "minItems": 1, "type": "array"});
     let plain = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}]});
     let dynamic =
         json!({"$dynamicAnchor": "n", "type": "array", "items": {"$dynamicRef": "#n"}, "unevaluatedItems": false});
     std::thread::Builder::new()
         .stack_size(2 << 20)
         .spawn(move || {
-            for schema in [chained, plain, dynamic] {
+            for schema in [chained, alternatives, plain, dynamic] {
                 let schema = Schema::compile(&schema).unwrap();
                 for depth in [1, 2, 3, 4, 5, 10, 50, 127, 300, 1_000] {
                     for leaf in [json!([]), json!(1)] {
@@ -204,4 +213,30 @@ fn an_ordinary_recursive_schema_takes_values_as_deep_as_messages_may_be() {
     .unwrap();
     let value = (0..62).fold(json!({}), |inner, _| json!({"children": [inner]}));
     schema.validate(&value).unwrap();
+}
+
+#[test]
+fn a_schema_as_deep_as_allowed_compiles_on_a_small_stack() {
+    // `properties` nests two levels per subschema.
+    let schema = (0..63).fold(json!({"type": "string"}), |inner, _| json!({"properties": {"p": inner}}));
+    let union = (0..63).fold(json!({"type": "string"}), |inner, _| json!({"anyOf": [inner]}));
+    std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(move || {
+            for schema in [schema, union] {
+                let compiled = Schema::compile(&schema).unwrap();
+                let value = (0..63).fold(json!(1), |inner, _| json!({"p": inner}));
+                assert!(compiled.validate(&value).is_err());
+                drop(compiled);
+            }
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+#[test]
+fn patterns_do_not_backtrack() {
+    let schema = Schema::compile(&json!({"pattern": "^(a|aa|a*)+$"})).unwrap();
+    assert!(!schema.is_valid(&json!(format!("{}b", "a".repeat(100_000)))));
 }

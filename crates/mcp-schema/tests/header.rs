@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 /// An input schema with one property `p`.
 fn with(property: Value) -> Value {
-    json!({"type": "object", "properties": {"p": property}})
+    let mut schema = json!({"type": "object", "properties": {}});
+    schema["properties"]["p"] = property;
+    schema
 }
 
 #[test]
