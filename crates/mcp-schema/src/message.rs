@@ -15,6 +15,8 @@ use crate::{
 
 /// Levels of alternatives within alternatives that a sentence goes into.
 const MAX_NESTED: usize = 2;
+/// Values that are checked for being listed twice.
+const MAX_LISTED: usize = 32;
 /// Alternatives whose reasons are told.
 const MAX_ALTERNATIVES: usize = 4;
 
@@ -158,7 +160,7 @@ fn only_types(error: &ValidationError<'_>, context: &[Vec<ValidationError<'stati
 fn only_values<'e>(
     context: &'e [Vec<ValidationError<'static>>],
 ) -> Option<(&'e ValidationError<'static>, Vec<&'e Value>)> {
-    let mut values = Vec::new();
+    let mut values: Vec<&Value> = Vec::new();
     let mut place: Option<&ValidationError<'static>> = None;
     for branch in context {
         let found = branch.iter().find(|found| matches!(found.kind(), Kind::Constant { .. } | Kind::Enum { .. }))?;
@@ -166,10 +168,16 @@ fn only_values<'e>(
             return None;
         }
         place = Some(found);
-        match found.kind() {
-            Kind::Constant { expected_value } => values.push(&**expected_value),
-            Kind::Enum { options } => values.extend(options.as_array()?),
-            _ => {}
+        let wanted = match found.kind() {
+            Kind::Constant { expected_value } => std::slice::from_ref(&**expected_value),
+            Kind::Enum { options } => options.as_array()?,
+            _ => &[],
+        };
+        for value in wanted {
+            // A list that is longer than what is shown needs no further care.
+            if values.len() > MAX_LISTED || !values.contains(&value) {
+                values.push(value);
+            }
         }
     }
     place.map(|place| (place, values))
