@@ -4,6 +4,7 @@
 //! Reading is lenient (`null` for absent, integral floats for sizes, unknown members kept where they must be passed on),
 //! writing is strict.
 
+mod auth;
 mod capabilities;
 mod completion;
 mod content;
@@ -24,12 +25,14 @@ mod resource;
 mod result;
 mod roots;
 mod sampling;
+mod shape;
 mod subscriptions;
 pub mod tasks;
 mod tool;
 mod version;
 
 pub use self::{
+    auth::{Challenge, Principal, ProtectedResourceMetadata},
     capabilities::{
         ClientCapabilities, ElicitationCapability, PromptsCapability, ResourcesCapability, RootsCapability,
         SamplingCapability, ServerCapabilities, TasksCapability, ToolsCapability,
@@ -64,6 +67,7 @@ pub use self::{
         CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlock,
         SamplingContent, SamplingMessage, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
     },
+    shape::Shape,
     subscriptions::{
         ListenParams, ListenResult, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,
     },
