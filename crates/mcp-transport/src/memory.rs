@@ -2,10 +2,11 @@
 
 use std::{
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use mcp_protocol::RequestId;
+use tokio::task::coop;
 
 use crate::{
     BoxFuture, Frame, FrameSender, Transport, TransportError, TrySendError,
@@ -40,7 +41,10 @@ impl MemoryTransport {
 
 impl Transport for MemoryTransport {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
-        self.inbound.poll_pop(1, cx).map(|frame| frame.map(Ok))
+        let budget = ready!(coop::poll_proceed(cx));
+        let frame = ready!(self.inbound.poll_pop(1, cx));
+        budget.made_progress();
+        Poll::Ready(frame.map(Ok))
     }
 
     fn sender(&self) -> Arc<dyn FrameSender> {

@@ -94,16 +94,16 @@ impl<T> Queue<T> {
         state.park(cx).map(|()| None)
     }
 
-    /// Swaps all queued items with the empty `items`; false when the queue is closed and empty. Their room stays taken
-    /// until [`Queue::release`].
-    pub(crate) fn poll_swap(&self, items: &mut VecDeque<T>, cx: &mut Context<'_>) -> Poll<bool> {
-        debug_assert!(items.is_empty(), "items would be queued again");
+    /// Ready when something is queued, or with false when the queue is closed and empty.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.lock();
-        if state.items.is_empty() {
-            return state.park(cx).map(|()| false);
-        }
-        mem::swap(items, &mut state.items);
-        Poll::Ready(true)
+        if state.items.is_empty() { state.park(cx).map(|()| false) } else { Poll::Ready(true) }
+    }
+
+    /// Swaps all queued items with the empty `items`. Their room stays taken until [`Queue::release`].
+    pub(crate) fn take_all(&self, items: &mut VecDeque<T>) {
+        debug_assert!(items.is_empty(), "items would be queued again");
+        mem::swap(items, &mut self.lock().items);
     }
 
     /// Gives the room of items that have left to the senders.
