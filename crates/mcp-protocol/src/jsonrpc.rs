@@ -126,6 +126,13 @@ pub struct Request<'a> {
     pub params: Option<&'a RawValue>,
 }
 
+impl<'a> Request<'a> {
+    /// A request that did not come over a wire.
+    pub fn new(id: RequestId, method: impl Into<Cow<'a, str>>, params: Option<&'a RawValue>) -> Self {
+        Self { id, method: method.into(), params }
+    }
+}
+
 /// A notification: a method and its raw parameters.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

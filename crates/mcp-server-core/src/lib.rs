@@ -1,1 +1,37 @@
 //! The server half of the Model Context Protocol without a network: registries, typed handlers, dispatch, eras.
+//!
+//! Handlers are plain async functions ([`tool`], [`resource`], [`template`], [`prompt`]); [`Server::builder`] collects
+//! them; a [`Server`] serves every revision of the protocol over stdio ([`Server::serve_stdio`]) or any
+//! [`Transport`](mcp_transport::Transport). HTTP is in `mcp-server-http`; applications depend on `mcp-server`, which
+//! re-exports both.
+
+mod builder;
+mod connection;
+mod context;
+pub mod engine;
+mod handler;
+mod hints;
+mod limits;
+mod local;
+mod registry;
+mod server;
+mod session;
+
+pub use self::{
+    builder::ServerBuilder,
+    connection::ServeError,
+    context::{Cancelled, Completing, Context, Extensions, Progress},
+    handler::{
+        Args, Arguments, Audio, Blob, Call, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
+        FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, State,
+        StringArgument, Structured, ToolError, ToolKind, Visible, WithMeta,
+    },
+    hints::CacheHint,
+    limits::Limits,
+    registry::{
+        MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,
+        ToolRoute, prompt, prompt_template, resource, template, tool,
+    },
+    server::{Prompts, ResourceTemplates, Resources, Server, Tools},
+    session::{Peer, Session},
+};

@@ -8,7 +8,7 @@ pub struct Vars {
 
 /// The value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "RFC 6570 has these two, and associative arrays, which are not supported")]
 pub enum VarValue {
     /// One text.
     Text(String),

@@ -1,0 +1,303 @@
+//! Builds a server out of routes: programmer's mistakes end the start-up, at the line that made them.
+
+use std::collections::HashSet;
+
+use mcp_protocol::{Icon, Implementation, ProtocolVersion};
+
+use crate::{
+    handler::{Erased, PromptKind, ResourceKind, ToolKind},
+    hints::CacheHint,
+    limits::Limits,
+    registry::{
+        PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, ResourceSpec, Sources,
+        TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute, ToolSpec,
+    },
+    server::Server,
+};
+
+/// Collects what a server offers. `S` is the state that its handlers still miss: give it by
+/// [`ServerBuilder::with_state`], then [`ServerBuilder::build`].
+#[must_use = "a builder does nothing until it is built"]
+pub struct ServerBuilder<S = ()> {
+    pub(crate) config: Config,
+    tools: Vec<(ToolSpec, Erased<S, ToolKind>)>,
+    resources: Vec<(ResourceSpec, Erased<S, ResourceKind>)>,
+    templates: Vec<(TemplateSpec, Erased<S, ResourceKind>, Sources<S>)>,
+    prompts: Vec<(mcp_protocol::Prompt, Erased<S, PromptKind>, Sources<S>)>,
+    names: HashSet<(&'static str, String)>,
+}
+
+/// What a server is told that is not a registration.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) info: Implementation,
+    pub(crate) instructions: Option<String>,
+    pub(crate) versions: Vec<ProtocolVersion>,
+    pub(crate) limits: Limits,
+    pub(crate) list_cache: CacheHint,
+    pub(crate) read_cache: CacheHint,
+    pub(crate) discover_cache: CacheHint,
+    pub(crate) required_scopes: Vec<String>,
+}
+
+impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
+    pub(crate) fn new(name: String, version: String) -> Self {
+        Self {
+            config: Config {
+                info: Implementation::new(name, version),
+                instructions: None,
+                versions: ProtocolVersion::ALL.to_vec(),
+                limits: Limits::default(),
+                list_cache: CacheHint::NONE,
+                read_cache: CacheHint::NONE,
+                discover_cache: CacheHint::NONE,
+                required_scopes: Vec::new(),
+            },
+            tools: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            prompts: Vec::new(),
+            names: HashSet::new(),
+        }
+    }
+
+    /// What people see instead of the name.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.config.info.title = Some(title.into());
+        self
+    }
+
+    /// What the server is, in a sentence.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.config.info.description = Some(text.into());
+        self
+    }
+
+    /// Where to read more.
+    pub fn website_url(mut self, url: impl Into<String>) -> Self {
+        self.config.info.website_url = Some(url.into());
+        self
+    }
+
+    /// Adds an icon.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.config.info.icons.push(icon);
+        self
+    }
+
+    /// How to use the server, for the model.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.config.instructions = Some(text.into());
+        self
+    }
+
+    /// The revisions that are spoken. All by default.
+    ///
+    /// # Panics
+    /// When the list is empty.
+    #[track_caller]
+    pub fn versions(mut self, versions: impl IntoIterator<Item = ProtocolVersion>) -> Self {
+        let mut versions: Vec<_> = versions.into_iter().collect();
+        assert!(!versions.is_empty(), "a server speaks at least one revision");
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        versions.dedup();
+        self.config.versions = versions;
+        self
+    }
+
+    /// Changes the bounds: `.limits(|limits| limits.tool_timeout = …)`.
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.config.limits);
+        self
+    }
+
+    /// The most entries on a page of a list.
+    pub fn page_size(mut self, entries: usize) -> Self {
+        self.config.limits.page_entries = entries.max(1);
+        self
+    }
+
+    /// How long lists may be kept by clients (2026-07-28). Not at all by default.
+    pub fn list_cache(mut self, hint: CacheHint) -> Self {
+        self.config.list_cache = hint;
+        self
+    }
+
+    /// How long contents of resources may be kept by clients (2026-07-28). Not at all by default.
+    pub fn read_cache(mut self, hint: CacheHint) -> Self {
+        self.config.read_cache = hint;
+        self
+    }
+
+    /// How long the answer to `server/discover` may be kept by clients (2026-07-28). Not at all by default.
+    pub fn discover_cache(mut self, hint: CacheHint) -> Self {
+        self.config.discover_cache = hint;
+        self
+    }
+
+    /// Every caller over a network must have been granted all of these scopes.
+    pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
+        self.config.required_scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Panics
+    /// When the name is taken or invalid, or a schema is not valid: see [`ServerBuilder::try_tool`].
+    #[track_caller]
+    pub fn tool(self, route: ToolRoute<S>) -> Self {
+        accept(self.try_tool(route))
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// When the name is taken or invalid, or a schema is not valid.
+    pub fn try_tool(mut self, route: ToolRoute<S>) -> Result<Self, RegistrationError> {
+        let (spec, handler) = route.check()?;
+        self.claim("tool", &spec.tool.name)?;
+        self.tools.push((spec, handler));
+        Ok(self)
+    }
+
+    /// Adds a resource.
+    ///
+    /// # Panics
+    /// When the URI is taken or not a URI: see [`ServerBuilder::try_resource`].
+    #[track_caller]
+    pub fn resource(self, route: ResourceRoute<S>) -> Self {
+        accept(self.try_resource(route))
+    }
+
+    /// Adds a resource.
+    ///
+    /// # Errors
+    /// When the URI is taken or not a URI.
+    pub fn try_resource(mut self, route: ResourceRoute<S>) -> Result<Self, RegistrationError> {
+        let (spec, handler) = route.check()?;
+        self.claim("resource", &spec.resource.uri)?;
+        self.resources.push((spec, handler));
+        Ok(self)
+    }
+
+    /// Adds a resource template. Where several match a URI, the first one added reads it; a resource at the exact URI
+    /// comes before them all.
+    ///
+    /// # Panics
+    /// When the template is taken or not valid: see [`ServerBuilder::try_resource_template`].
+    #[track_caller]
+    pub fn resource_template(self, route: TemplateRoute<S>) -> Self {
+        accept(self.try_resource_template(route))
+    }
+
+    /// Adds a resource template.
+    ///
+    /// # Errors
+    /// When the template is taken or not valid.
+    pub fn try_resource_template(mut self, route: TemplateRoute<S>) -> Result<Self, RegistrationError> {
+        let (spec, handler, completions) = route.check()?;
+        self.claim("resource template", &spec.template.uri_template)?;
+        self.templates.push((spec, handler, completions));
+        Ok(self)
+    }
+
+    /// Adds a prompt.
+    ///
+    /// # Panics
+    /// When the name is taken or an argument is given twice: see [`ServerBuilder::try_prompt`].
+    #[track_caller]
+    pub fn prompt(self, route: PromptRoute<S>) -> Self {
+        accept(self.try_prompt(route))
+    }
+
+    /// Adds a prompt.
+    ///
+    /// # Errors
+    /// When the name is taken or an argument is given twice.
+    pub fn try_prompt(mut self, route: PromptRoute<S>) -> Result<Self, RegistrationError> {
+        let (prompt, handler, completions) = route.check()?;
+        self.claim("prompt", &prompt.name)?;
+        self.prompts.push((prompt, handler, completions));
+        Ok(self)
+    }
+
+    /// Gives all handlers so far their state. Handlers that are added later may have another.
+    pub fn with_state<S2: Clone + Send + Sync + 'static>(self, state: S) -> ServerBuilder<S2> {
+        ServerBuilder {
+            config: self.config,
+            names: self.names,
+            tools: self
+                .tools
+                .into_iter()
+                .map(|(spec, handler)| (spec, Erased::ready(handler.with_state(state.clone()))))
+                .collect(),
+            resources: self
+                .resources
+                .into_iter()
+                .map(|(spec, handler)| (spec, Erased::ready(handler.with_state(state.clone()))))
+                .collect(),
+            templates: self
+                .templates
+                .into_iter()
+                .map(|(spec, handler, sources)| {
+                    (spec, Erased::ready(handler.with_state(state.clone())), sources.with_state(&state))
+                })
+                .collect(),
+            prompts: self
+                .prompts
+                .into_iter()
+                .map(|(prompt, handler, sources)| {
+                    (prompt, Erased::ready(handler.with_state(state.clone())), sources.with_state(&state))
+                })
+                .collect(),
+        }
+    }
+
+    fn claim(&mut self, noun: &'static str, name: &str) -> Result<(), RegistrationError> {
+        if self.names.insert((noun, name.to_owned())) {
+            return Ok(());
+        }
+        Err(RegistrationError::new(format!("the {noun} `{name}` is already registered")))
+    }
+}
+
+impl ServerBuilder<()> {
+    /// The server. It is cheap to clone and serves any number of connections.
+    #[must_use]
+    pub fn build(self) -> Server {
+        let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(()) });
+        let resources = self.resources.into_iter().map(|(spec, run)| ResourceEntry { spec, run: run.with_state(()) });
+        let templates = self.templates.into_iter().map(|(spec, run, completions)| TemplateEntry {
+            spec,
+            run: run.with_state(()),
+            completions: completions.ready(),
+        });
+        let prompts = self.prompts.into_iter().map(|(prompt, run, completions)| PromptEntry {
+            prompt,
+            run: run.with_state(()),
+            completions: completions.ready(),
+        });
+        Server::assemble(self.config, tools.collect(), resources.collect(), templates.collect(), prompts.collect())
+    }
+}
+
+impl<S> std::fmt::Debug for ServerBuilder<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerBuilder")
+            .field("name", &self.config.info.name)
+            .field("tools", &self.tools.len())
+            .field("resources", &self.resources.len())
+            .field("resource_templates", &self.templates.len())
+            .field("prompts", &self.prompts.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[track_caller]
+fn accept<T>(result: Result<T, RegistrationError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,225 @@
+//! Serves one connection that carries everything in one stream: stdio, pipes, memory. Both eras may speak on it at once.
+
+use std::{fmt, io, sync::Arc};
+
+use mcp_protocol::{
+    Message, Method, RpcError,
+    jsonrpc::{self, EnvelopeError, Request},
+    method,
+};
+use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, stdio::Stdio};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+};
+
+use crate::{
+    Peer, Server, Session,
+    engine::{Era, Prepared, Refusal, Reply, Scope, StatelessCall},
+};
+
+/// Why a connection ended that should not have.
+#[derive(Debug)]
+pub struct ServeError(TransportError);
+
+impl ServeError {
+    /// Whether the system failed, and not the other side.
+    #[must_use]
+    pub fn is_io(&self) -> bool {
+        self.0.is_io()
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection failed")
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl From<TransportError> for ServeError {
+    fn from(error: TransportError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self(error.into())
+    }
+}
+
+impl Server {
+    /// Serves the process's own stdin and stdout until the client closes them, or the process is asked to end
+    /// (SIGTERM, SIGINT). What handlers print goes to stderr.
+    ///
+    /// # Errors
+    /// When stdin or stdout cannot be used.
+    pub async fn serve_stdio(&self) -> Result<(), ServeError> {
+        let transport = Stdio::take()?.into_transport()?;
+        tokio::select! {
+            served = self.serve(transport) => served,
+            () = mcp_transport::stdio::terminated() => Ok(()),
+        }
+    }
+
+    /// Serves newline-delimited JSON over any reader and writer, until the reader ends.
+    ///
+    /// # Errors
+    /// When reading or writing fails.
+    pub async fn serve_io(
+        &self,
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<(), ServeError> {
+        self.serve(Ndjson::new(reader, writer)).await
+    }
+
+    /// Serves a transport until it ends or [`Server::shutdown`] is called. Calls that still run then have the drain
+    /// limit to answer. Dropping the future cancels everything that runs for this connection.
+    ///
+    /// # Errors
+    /// When the transport fails; what a client says wrong is answered and ends nothing.
+    pub async fn serve(&self, transport: impl Transport) -> Result<(), ServeError> {
+        let mut transport: Box<dyn Transport> = Box::new(transport);
+        let sender = transport.sender();
+        let mut connection = Connection {
+            server: self,
+            peer: Peer::new(sender.clone(), self.limits().handlers_per_session),
+            sender: sender.clone(),
+            session: None,
+            calls: JoinSet::new(),
+        };
+        let outcome = connection.read(&mut *transport).await;
+        let limit = self.limits().drain;
+        let drained = async {
+            while connection.calls.join_next().await.is_some() {}
+            // The last answers are queued; they are handed over before the transport goes.
+            let _ = sender.shutdown().await;
+        };
+        if tokio::time::timeout(limit, drained).await.is_err() {
+            tracing::debug!("calls that did not finish in time were cancelled");
+        }
+        outcome
+    }
+}
+
+struct Connection<'a> {
+    server: &'a Server,
+    peer: Peer,
+    sender: Arc<dyn FrameSender>,
+    session: Option<Arc<Session>>,
+    calls: JoinSet<()>,
+}
+
+impl Connection<'_> {
+    async fn read(&mut self, transport: &mut dyn Transport) -> Result<(), ServeError> {
+        let shutdown = self.server.shutdown_token();
+        loop {
+            let frame = tokio::select! {
+                biased;
+                frame = recv(transport) => frame,
+                Some(_) = self.calls.join_next(), if !self.calls.is_empty() => continue,
+                () = shutdown.cancelled() => return Ok(()),
+            };
+            let answered = match frame {
+                None => return Ok(()),
+                Some(Ok(frame)) => self.take(&frame).await,
+                Some(Err(error)) if error.is_too_large() => {
+                    self.send(Reply::error(None, &RpcError::invalid_request(error.to_string())), Route::Connection)
+                        .await
+                }
+                Some(Err(error)) if error.is_closed() => return Ok(()),
+                Some(Err(error)) => return Err(error.into()),
+            };
+            // The client left while it was answered: there is nobody to serve.
+            if answered.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes one message. An error means that the other side is gone.
+    async fn take(&mut self, frame: &Frame) -> Result<(), TransportError> {
+        let mut limits = jsonrpc::Limits::default();
+        limits.depth = self.server.limits().json_depth;
+        match Message::parse_with(&frame.message, &limits) {
+            Ok(Message::Request(request)) => {
+                let id = request.id.clone();
+                match self.request(&request) {
+                    Ok(Some(prepared)) if prepared.is_done() => match prepared.run().await {
+                        Some(reply) => self.send(reply, Route::Request(id)).await,
+                        None => Ok(()),
+                    },
+                    Ok(Some(prepared)) => {
+                        self.spawn(prepared, id);
+                        Ok(())
+                    }
+                    Ok(None) => Ok(()),
+                    Err(error) => self.send(Reply::error(Some(&id), &error), Route::Request(id)).await,
+                }
+            }
+            Ok(Message::Notification(notification)) => {
+                self.server.notified(self.session.as_deref(), &self.peer, &notification);
+                Ok(())
+            }
+            Ok(Message::Response(response)) => {
+                tracing::debug!(id = ?response.id, "a response that nobody waits for");
+                Ok(())
+            }
+            Err(EnvelopeError { id, error, .. }) => {
+                self.send(Reply::error(id.as_ref(), &error), Route::Connection).await
+            }
+        }
+    }
+
+    fn request(&mut self, request: &Request<'_>) -> Result<Option<Prepared>, RpcError> {
+        let scope = match Era::of(&request.method, request.params)? {
+            Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
+            Era::Initialize => {
+                let (session, reply) = self.server.initialize(request, None, &self.peer)?;
+                self.session = Some(session.clone());
+                return Ok(Some(Prepared::done(self.server, request, Scope::session(session), reply)));
+            }
+            Era::Session => match &self.session {
+                Some(session) => Scope::session(session.clone()),
+                None if request.method == method::Ping::NAME && self.server.has_legacy_versions() => {
+                    let scope = Scope::unopened(self.server);
+                    return self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error);
+                }
+                None => return Err(self.refuse_unopened()),
+            },
+        };
+        let scope = scope.local().peer(self.peer.clone()).sink(self.sender.clone());
+        self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error)
+    }
+
+    fn refuse_unopened(&self) -> RpcError {
+        let modern = format!("`_meta[\"{}\"]` is missing", mcp_protocol::meta::keys::PROTOCOL_VERSION);
+        if self.server.has_legacy_versions() {
+            RpcError::invalid_params(format!("{modern}, and no session was opened by `initialize`"))
+        } else {
+            RpcError::invalid_params(modern)
+        }
+    }
+
+    fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {
+        let sender = self.sender.clone();
+        self.calls.spawn(async move {
+            if let Some(reply) = prepared.run().await {
+                let frame = Frame::new(reply.payload.into_bytes()).with_route(Route::Request(id));
+                // Whoever asked may be gone; the read loop notices that.
+                let _ = sender.send(frame).await;
+            }
+        });
+    }
+
+    async fn send(&self, reply: Reply, route: Route) -> Result<(), TransportError> {
+        self.sender.send(Frame::new(reply.payload.into_bytes()).with_route(route)).await
+    }
+}

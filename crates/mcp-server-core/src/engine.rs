@@ -1,0 +1,128 @@
+//! What transports call: from a raw request to the answer, era by era.
+//!
+//! A transport that is not in this workspace is built on this module: parse a message with
+//! [`mcp_protocol::Message`], find its [`Era`], make a [`Scope`], [`Server::prepare`] the request and run it.
+
+mod era;
+mod prepare;
+mod reply;
+mod run;
+
+use std::sync::Arc;
+
+use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion};
+use mcp_transport::FrameSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Server,
+    context::{Client, Extensions, RequestClient},
+    session::{Peer, Session},
+};
+
+pub(crate) use self::run::Output;
+pub use self::{
+    era::{Era, StatelessCall},
+    prepare::{Prepared, Refusal},
+    reply::{Payload, Reply, Verdict},
+};
+
+/// What surrounds one request: who asks, in which era, and where its notifications go.
+#[derive(Clone)]
+pub struct Scope {
+    pub(crate) version: ProtocolVersion,
+    pub(crate) client: Client,
+    pub(crate) log_level: Option<LoggingLevel>,
+    pub(crate) principal: Option<Arc<Principal>>,
+    pub(crate) is_local: bool,
+    pub(crate) peer: Option<Peer>,
+    pub(crate) sink: Option<Arc<dyn FrameSender>>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) extensions: Extensions,
+}
+
+impl Scope {
+    /// A request of a legacy session.
+    #[must_use]
+    pub fn session(session: Arc<Session>) -> Self {
+        Self::new(session.version(), Client::Session(session), None)
+    }
+
+    /// A request that stands alone (2026-07-28).
+    #[must_use]
+    pub fn stateless(call: StatelessCall) -> Self {
+        let client = RequestClient { capabilities: call.capabilities, info: call.client_info };
+        Self::new(call.version, Client::Request(Arc::new(client)), call.log_level)
+    }
+
+    /// A request of a client that has opened nothing yet, in the newest revision that has a handshake.
+    pub(crate) fn unopened(server: &Server) -> Self {
+        let version = server.versions().iter().copied().find(|version| version.has_handshake());
+        Self::new(version.unwrap_or(ProtocolVersion::LATEST_LEGACY), Client::Request(Arc::default()), None)
+    }
+
+    pub(crate) fn new(version: ProtocolVersion, client: Client, log_level: Option<LoggingLevel>) -> Self {
+        Self {
+            version,
+            client,
+            log_level,
+            principal: None,
+            is_local: false,
+            peer: None,
+            sink: None,
+            cancel: CancellationToken::new(),
+            extensions: Extensions::default(),
+        }
+    }
+
+    /// Where notifications about this request go; without one they are dropped.
+    #[must_use]
+    pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Who was authenticated.
+    #[must_use]
+    pub fn principal(mut self, principal: Option<Arc<Principal>>) -> Self {
+        self.principal = principal;
+        self
+    }
+
+    /// The caller owns the process (stdio, in memory), so that scopes do not apply to it.
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.is_local = true;
+        self
+    }
+
+    /// The connection that the request came on, where several share one: its limit holds, and cancellations find the
+    /// request by its id.
+    #[must_use]
+    pub fn peer(mut self, peer: Peer) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    /// Values for the `Extension` extractor.
+    #[must_use]
+    pub fn extensions(mut self, extensions: Extensions) -> Self {
+        self.extensions = extensions;
+        self
+    }
+
+    /// The revision that the answer speaks.
+    #[must_use]
+    pub fn version(&self) -> ProtocolVersion {
+        self.version
+    }
+}
+
+impl std::fmt::Debug for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope")
+            .field("version", &self.version)
+            .field("is_local", &self.is_local)
+            .finish_non_exhaustive()
+    }
+}

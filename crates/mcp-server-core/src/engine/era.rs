@@ -1,0 +1,149 @@
+//! Which era a request belongs to: its own body says (2026-07-28 basic/versioning; both eras share one endpoint).
+
+use std::sync::Arc;
+
+use mcp_protocol::{
+    ClientCapabilities, Implementation, InitializeParams, InitializeResult, LoggingLevel, Method, ProtocolVersion,
+    RequestMeta, RequestMetaError, RpcError,
+    jsonrpc::{Notification, Request, decode_params},
+    method, notification,
+};
+use serde_json::value::RawValue;
+
+use super::Reply;
+use crate::{Peer, Server, Session};
+
+/// The era of a request.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Era<'a> {
+    /// It carries the metadata of a stateless revision.
+    Stateless(RequestMeta<'a>),
+    /// It opens a legacy session.
+    Initialize,
+    /// It belongs to a legacy session, or to none.
+    Session,
+}
+
+impl<'a> Era<'a> {
+    /// Reads the era off a request.
+    ///
+    /// # Errors
+    /// When `_meta` is not what it must be; the error tells the era as well.
+    pub fn of(method: &str, params: Option<&'a RawValue>) -> Result<Self, RequestMetaError> {
+        match RequestMeta::from_params(params)? {
+            Some(meta) if meta.is_modern => Ok(Self::Stateless(meta)),
+            _ if method == <method::Initialize as Method>::NAME => Ok(Self::Initialize),
+            _ => Ok(Self::Session),
+        }
+    }
+}
+
+/// The metadata of a stateless request, complete but not yet known to be spoken here.
+#[derive(Debug)]
+pub struct StatelessCall {
+    requested: String,
+    pub(super) version: ProtocolVersion,
+    pub(super) capabilities: ClientCapabilities,
+    pub(super) client_info: Option<Implementation>,
+    pub(super) log_level: Option<LoggingLevel>,
+}
+
+impl StatelessCall {
+    /// Reads the required metadata.
+    ///
+    /// # Errors
+    /// `-32602` that names the member that is missing or not what it must be.
+    pub fn read(meta: &RequestMeta<'_>) -> Result<Self, RpcError> {
+        let (requested, _) = meta.required()?;
+        Ok(Self {
+            // An unknown version is refused by `supported`; until then any value will do.
+            version: ProtocolVersion::parse(requested).unwrap_or(ProtocolVersion::LATEST),
+            requested: requested.to_owned(),
+            capabilities: meta.capabilities()?,
+            client_info: meta.implementation()?,
+            log_level: meta.log_level,
+        })
+    }
+
+    /// The revision that the request names, whatever it is.
+    #[must_use]
+    pub fn requested(&self) -> &str {
+        &self.requested
+    }
+
+    /// Checks that the revision is stateless and spoken by this server.
+    ///
+    /// # Errors
+    /// `-32022` with the revisions that are.
+    pub fn supported(self, server: &Server) -> Result<Self, RpcError> {
+        let known = ProtocolVersion::parse(&self.requested);
+        match known {
+            Some(version) if version.is_stateless() && server.versions().contains(&version) => Ok(self),
+            _ => Err(RpcError::unsupported_version(&self.requested, server.versions())),
+        }
+    }
+}
+
+impl Server {
+    /// Whether some revision with a handshake is spoken.
+    #[must_use]
+    pub fn has_legacy_versions(&self) -> bool {
+        self.versions().iter().any(|version| version.has_handshake())
+    }
+
+    /// Answers `initialize`: negotiates the revision and makes the session.
+    ///
+    /// # Errors
+    /// `-32602` when the parameters do not fit; `-32022` with the revisions when none has a handshake.
+    pub fn initialize(
+        &self,
+        request: &Request<'_>,
+        session_id: Option<Box<str>>,
+        peer: &Peer,
+    ) -> Result<(Arc<Session>, Reply), RpcError> {
+        let params: InitializeParams = decode_params(&request.method, request.params)?;
+        let mut legacy = self.versions().iter().copied().filter(|version| version.has_handshake());
+        let Some(newest) = legacy.next() else {
+            return Err(RpcError::unsupported_version(&params.protocol_version, self.versions()));
+        };
+        let version = ProtocolVersion::parse(&params.protocol_version)
+            .filter(|asked| *asked == newest || legacy.any(|version| version == *asked))
+            .unwrap_or(newest);
+        let session = Arc::new(Session::new(session_id, version, params.client_info, params.capabilities, peer));
+        self.inner.audience.join(&session);
+
+        let mut result = InitializeResult::new(version.as_str(), self.capabilities(version), self.info().clone());
+        result.instructions.clone_from(&self.inner.config.instructions);
+        Ok((session, Reply::result(self, &request.id, version, shaped(result, version), 512)))
+    }
+
+    /// Takes a notification of a client. Unknown ones are ignored, as are cancellations that come too late.
+    pub fn notified(&self, session: Option<&Session>, peer: &Peer, message: &Notification<'_>) {
+        use mcp_protocol::NotificationMethod as _;
+
+        match &*message.method {
+            notification::Initialized::NAME => {
+                if let Some(session) = session {
+                    session.mark_initialized();
+                }
+            }
+            notification::Cancelled::NAME => {
+                match decode_params::<mcp_protocol::CancelledParams>(&message.method, message.params) {
+                    Ok(params) => {
+                        if let Some(id) = params.request_id {
+                            peer.in_flight().cancel(&id);
+                        }
+                    }
+                    Err(error) => tracing::debug!(%error, "a cancellation cannot be read"),
+                }
+            }
+            other => tracing::trace!(method = other, "a notification that nobody waits for"),
+        }
+    }
+}
+
+fn shaped<T: mcp_protocol::Shape>(mut value: T, version: ProtocolVersion) -> T {
+    value.shape(version);
+    value
+}

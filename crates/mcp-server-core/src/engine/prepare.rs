@@ -1,0 +1,365 @@
+//! Finds out what a request asks for: which method, which tool or resource, with parameters that fit. Nothing runs yet.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mcp_protocol::{
+    ClientCapabilities, CompleteParams, CompletionReference, DiscoverResult, EmptyResult, ErrorCode, GetPromptParams,
+    Method, PaginatedParams, ProgressToken, ProtocolVersion, ReadResourceParams, RequestId, RequestMeta, RpcError,
+    SetLevelParams,
+    jsonrpc::{Request, decode_params},
+    method,
+};
+use mcp_schema::{VarValue, header::HeaderParam};
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::{Reply, Scope};
+use crate::{
+    Server,
+    context::{Client, Completing, Context},
+    handler::{CompletionKind, Ready, StringArgument},
+    registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
+};
+
+/// Why a request is refused before anything runs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A JSON-RPC error.
+    Error(RpcError),
+    /// The caller lacks scopes: all that the operation needs are listed.
+    Scopes(Vec<String>),
+}
+
+impl From<RpcError> for Refusal {
+    fn from(error: RpcError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Refusal {
+    /// The error for transports that have no other way to say it.
+    #[must_use]
+    pub fn into_error(self) -> RpcError {
+        match self {
+            Self::Error(error) => error,
+            Self::Scopes(scopes) => {
+                RpcError::invalid_request("insufficient scope").with_data(json!({ "requiredScopes": scopes }))
+            }
+        }
+    }
+}
+
+/// A request that is understood and may run.
+pub struct Prepared {
+    pub(super) server: Server,
+    pub(super) id: RequestId,
+    pub(super) scope: Scope,
+    pub(super) context: Context,
+    pub(super) work: Work,
+}
+
+/// What a request asks for.
+pub(super) enum Work {
+    /// Nothing that is not answered already.
+    Done(Reply),
+    /// A handler.
+    Handler(HandlerWork),
+}
+
+/// Which handler, and what it is given.
+pub(super) enum HandlerWork {
+    Tool { entry: Arc<ToolEntry>, arguments: Value },
+    Resource { entry: Arc<ResourceEntry>, uri: String },
+    Template { entry: Arc<TemplateEntry>, uri: String, variables: Vec<(String, StringArgument)> },
+    Prompt { entry: Arc<PromptEntry>, arguments: Vec<(String, StringArgument)> },
+    Complete { source: Ready<CompletionKind> },
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("id", &self.id).field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
+
+impl Prepared {
+    /// A request that was answered on the way.
+    pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
+        let context = bare_context(request, &scope, None, None);
+        Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply) }
+    }
+
+    /// Whether the answer is there already, so that running it takes no time.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.work, Work::Done(_))
+    }
+
+    /// The arguments of a tool call that HTTP mirrors in headers, and the arguments themselves.
+    #[must_use]
+    pub fn header_params(&self) -> Option<(&[HeaderParam], &Value)> {
+        match &self.work {
+            Work::Handler(HandlerWork::Tool { entry, arguments }) if !entry.spec.header_params.is_empty() => {
+                Some((&entry.spec.header_params, arguments))
+            }
+            _ => None,
+        }
+    }
+
+    /// The capabilities that the call needs and the client did not declare.
+    #[must_use]
+    pub fn missing_client_capabilities(&self) -> Option<ClientCapabilities> {
+        match &self.work {
+            Work::Handler(HandlerWork::Tool { entry, .. }) => {
+                entry.spec.required_client.as_ref()?.missing_from(self.context.client_capabilities())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Server {
+    /// Finds out what a request asks for. Scopes are checked here, between the method and its parameters.
+    ///
+    /// # Errors
+    /// A [`Refusal`]: the method does not exist in this revision or nothing stands behind it, the caller lacks scopes, or
+    /// the parameters do not fit.
+    pub fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
+        let version = scope.version;
+        let name = &*request.method;
+        if !method::exists_in(name, version) || !self.serves(name) {
+            return Err(RpcError::method_not_found(name).into());
+        }
+        self.check_scopes(&scope, &self.inner.config.required_scopes)?;
+        let mut completing = None;
+        let work = self.work(request, &scope, &mut completing)?;
+        let mut scope = scope;
+        if let Some(completing) = completing {
+            scope.extensions.insert(completing);
+        }
+        let context = context(request, &scope)?;
+        Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work })
+    }
+
+    /// Whether something stands behind a method: an undeclared capability has no methods.
+    fn serves(&self, name: &str) -> bool {
+        match name {
+            method::ListTools::NAME | method::CallTool::NAME => self.has_tools(),
+            method::ListResources::NAME | method::ListResourceTemplates::NAME | method::ReadResource::NAME => {
+                self.has_resources()
+            }
+            method::ListPrompts::NAME | method::GetPrompt::NAME => self.has_prompts(),
+            method::Complete::NAME => self.has_completions(),
+            method::Ping::NAME | method::Discover::NAME | method::SetLevel::NAME => true,
+            _ => false,
+        }
+    }
+
+    fn work(&self, request: &Request<'_>, scope: &Scope, completing: &mut Option<Completing>) -> Result<Work, Refusal> {
+        let (name, params, version) = (&*request.method, request.params, scope.version);
+        let done = |reply: Reply| Ok(Work::Done(reply));
+        match name {
+            method::CallTool::NAME => self.tool_call(name, params, scope).map(Work::Handler),
+            method::ReadResource::NAME => self.resource_read(name, params, version).map(Work::Handler),
+            method::GetPrompt::NAME => self.prompt_get(name, params).map(Work::Handler),
+            method::Complete::NAME => self.completion(name, params, completing).map(Work::Handler),
+            method::ListTools::NAME
+            | method::ListResources::NAME
+            | method::ListResourceTemplates::NAME
+            | method::ListPrompts::NAME => {
+                let params: PaginatedParams = decode_params(name, params)?;
+                let page = self.list(name, version, params.cursor.as_deref())?;
+                done(Reply::written(&request.id, page))
+            }
+            method::Ping::NAME => done(Reply::result(self, &request.id, version, EmptyResult::default(), 16)),
+            method::Discover::NAME => {
+                let names = self.versions().iter().map(|version| version.as_str().to_owned());
+                let mut result = DiscoverResult::new(names.collect(), self.capabilities(version));
+                result.instructions.clone_from(&self.inner.config.instructions);
+                let hint = self.inner.config.discover_cache;
+                result.ttl_ms = Some(hint.ttl_ms());
+                result.cache_scope = Some(hint.scope);
+                done(Reply::result(self, &request.id, version, result, 512))
+            }
+            method::SetLevel::NAME => {
+                let params: SetLevelParams = decode_params(name, params)?;
+                if let Client::Session(session) = &scope.client {
+                    session.set_log_level(params.level);
+                }
+                done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
+            }
+            _ => Err(RpcError::method_not_found(name).into()),
+        }
+    }
+
+    fn tool_call(&self, name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<HandlerWork, Refusal> {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            name: std::borrow::Cow<'a, str>,
+            #[serde(default)]
+            arguments: Option<Map<String, Value>>,
+        }
+        let params: Params<'_> = decode_params(name, params)?;
+        let tools = self.inner.tools.load();
+        let Some(entry) = tools.find(&params.name) else {
+            let shown: String = params.name.chars().take(128).collect();
+            return Err(RpcError::invalid_params(format!("Unknown tool: {shown}")).into());
+        };
+        self.check_scopes(scope, &entry.spec.required_scopes)?;
+        let mut arguments = params.arguments.unwrap_or_default();
+        for (name, value) in &entry.spec.defaults {
+            if !arguments.contains_key(name) {
+                arguments.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(HandlerWork::Tool { entry: entry.clone(), arguments: Value::Object(arguments) })
+    }
+
+    fn resource_read(
+        &self,
+        name: &str,
+        params: Option<&RawValue>,
+        version: ProtocolVersion,
+    ) -> Result<HandlerWork, Refusal> {
+        let params: ReadResourceParams = decode_params(name, params)?;
+        if let Some(entry) = self.inner.resources.load().find(&params.uri) {
+            return Ok(HandlerWork::Resource { entry: entry.clone(), uri: params.uri });
+        }
+        for entry in self.inner.templates.load().iter() {
+            if let Some(variables) = entry.spec.matcher.matches(&params.uri) {
+                let variables = variables.iter().map(|(name, value)| (name.to_owned(), captured(value))).collect();
+                return Ok(HandlerWork::Template { entry: entry.clone(), uri: params.uri, variables });
+            }
+        }
+        Err(RpcError::resource_not_found(version, &params.uri).into())
+    }
+
+    fn prompt_get(&self, name: &str, params: Option<&RawValue>) -> Result<HandlerWork, Refusal> {
+        let params: GetPromptParams = decode_params(name, params)?;
+        let prompts = self.inner.prompts.load();
+        let entry = prompts.find(&params.name).ok_or_else(|| unknown_prompt(&params.name))?;
+        let arguments = params.arguments.unwrap_or_default();
+        let missing: Vec<_> = entry
+            .prompt
+            .arguments
+            .iter()
+            .filter(|argument| argument.required == Some(true) && !arguments.contains_key(&argument.name))
+            .map(|argument| argument.name.as_str())
+            .collect();
+        if !missing.is_empty() {
+            let text = format!("the prompt `{}` needs the arguments: {}", entry.prompt.name, missing.join(", "));
+            return Err(RpcError::invalid_params(text).into());
+        }
+        let arguments = arguments.into_iter().map(|(name, value)| (name, StringArgument::One(value))).collect();
+        Ok(HandlerWork::Prompt { entry: entry.clone(), arguments })
+    }
+
+    fn completion(
+        &self,
+        name: &str,
+        params: Option<&RawValue>,
+        completing: &mut Option<Completing>,
+    ) -> Result<HandlerWork, Refusal> {
+        let params: CompleteParams = decode_params(name, params)?;
+        let source = match &params.reference {
+            CompletionReference::Prompt { name, .. } => {
+                let prompts = self.inner.prompts.load();
+                let entry = prompts.find(name).ok_or_else(|| unknown_prompt(name))?;
+                source_of(&entry.completions, &params.argument.name)
+            }
+            CompletionReference::ResourceTemplate { uri } => {
+                let templates = self.inner.templates.load();
+                match templates.find(uri) {
+                    Some(entry) => source_of(&entry.completions, &params.argument.name),
+                    // A URI of a plain resource has nothing to complete, but it is not unknown.
+                    None if self.inner.resources.load().find(uri).is_some() => None,
+                    None => {
+                        let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unknown resource template");
+                        return Err(error.with_data(json!({ "uri": uri })).into());
+                    }
+                }
+            }
+            _ => return Err(RpcError::invalid_params("unknown type of reference").into()),
+        };
+        *completing = Some(Completing {
+            argument: params.argument.name,
+            value: params.argument.value,
+            context: params.context.and_then(|context| context.arguments).unwrap_or_default(),
+        });
+        Ok(HandlerWork::Complete { source: source.unwrap_or_else(no_completions) })
+    }
+
+    fn list(&self, name: &str, version: ProtocolVersion, cursor: Option<&str>) -> Result<Bytes, RpcError> {
+        let (inner, style) = (&self.inner, &self.inner.list_style);
+        match name {
+            method::ListTools::NAME => inner.tools.load().page(version, cursor, style),
+            method::ListResources::NAME => inner.resources.load().page(version, cursor, style),
+            method::ListResourceTemplates::NAME => inner.templates.load().page(version, cursor, style),
+            _ => inner.prompts.load().page(version, cursor, style),
+        }
+        .map_err(|_| RpcError::invalid_params("invalid cursor"))
+    }
+
+    fn check_scopes(&self, scope: &Scope, required: &[String]) -> Result<(), Refusal> {
+        if required.is_empty() || scope.is_local {
+            return Ok(());
+        }
+        let granted = scope.principal.as_deref();
+        if granted.is_some_and(|principal| required.iter().all(|needed| principal.scopes.contains(needed))) {
+            return Ok(());
+        }
+        let mut all = self.inner.config.required_scopes.clone();
+        all.extend(required.iter().filter(|scope| !self.inner.config.required_scopes.contains(scope)).cloned());
+        Err(Refusal::Scopes(all))
+    }
+}
+
+fn captured(value: &VarValue) -> StringArgument {
+    match value {
+        VarValue::Text(text) => StringArgument::One(text.clone()),
+        VarValue::List(texts) => StringArgument::Many(texts.clone()),
+    }
+}
+
+fn unknown_prompt(name: &str) -> RpcError {
+    let shown: String = name.chars().take(128).collect();
+    RpcError::invalid_params(format!("Unknown prompt: {shown}"))
+}
+
+fn source_of(sources: &[(String, Ready<CompletionKind>)], argument: &str) -> Option<Ready<CompletionKind>> {
+    sources.iter().find(|(name, _)| name == argument).map(|(_, source)| source.clone())
+}
+
+fn no_completions() -> Ready<CompletionKind> {
+    Arc::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
+}
+
+fn context(request: &Request<'_>, scope: &Scope) -> Result<Context, RpcError> {
+    let meta = RequestMeta::from_params(request.params)?;
+    let progress_token = meta.as_ref().and_then(|meta| meta.progress_token.clone());
+    Ok(bare_context(request, scope, meta.map(|meta| meta.raw.get().into()), progress_token))
+}
+
+fn bare_context(
+    request: &Request<'_>,
+    scope: &Scope,
+    raw_meta: Option<Box<str>>,
+    progress_token: Option<ProgressToken>,
+) -> Context {
+    Context::new(crate::context::Inner {
+        version: scope.version,
+        request_id: Some(request.id.clone()),
+        client: scope.client.clone(),
+        principal: scope.principal.clone(),
+        progress_token,
+        raw_meta,
+        meta: std::sync::OnceLock::new(),
+        log_level: scope.log_level,
+        sink: scope.sink.clone(),
+        cancel: scope.cancel.clone(),
+        extensions: scope.extensions.clone(),
+        last_progress: std::sync::Mutex::new(None),
+        finished: std::sync::atomic::AtomicBool::new(false),
+    })
+}

@@ -1,0 +1,185 @@
+//! The answer to a request: bytes of a JSON-RPC response, and what a transport must know about them.
+
+use bytes::Bytes;
+use mcp_protocol::{ContentBlock, ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, RpcError, jsonrpc};
+use serde::Serialize;
+
+use crate::server::Server;
+
+/// The answer to one request.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The response message.
+    pub payload: Payload,
+    /// What kind of answer it is.
+    pub verdict: Verdict,
+}
+
+/// What kind of answer a reply is; HTTP maps it to a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// A result.
+    Result,
+    /// A JSON-RPC error with this code.
+    Error(ErrorCode),
+    /// Too much runs already: try again later.
+    Busy,
+}
+
+/// The bytes of a message, in up to three pieces so that a shared page is not copied.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    pieces: [Bytes; 3],
+}
+
+/// Below this a copy is cheaper than two more pieces.
+const COPY_BELOW: usize = 16 * 1024;
+
+impl Payload {
+    fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { pieces: [bytes.into(), Bytes::new(), Bytes::new()] }
+    }
+
+    /// The length of the message in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pieces, in order; some may be empty.
+    #[must_use]
+    pub fn into_pieces(self) -> [Bytes; 3] {
+        self.pieces
+    }
+
+    /// The message in one piece.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        let [head, body, tail] = self.pieces;
+        if body.is_empty() && tail.is_empty() {
+            return head;
+        }
+        let mut out = Vec::with_capacity(head.len() + body.len() + tail.len());
+        out.extend_from_slice(&head);
+        out.extend_from_slice(&body);
+        out.extend_from_slice(&tail);
+        out.into()
+    }
+}
+
+impl Reply {
+    /// An error; `id` is `None` when the id of the message could not be read.
+    #[must_use]
+    pub fn error(id: Option<&RequestId>, error: &RpcError) -> Self {
+        Self { payload: Payload::whole(jsonrpc::error_response(id, error)), verdict: Verdict::Error(error.code) }
+    }
+
+    pub(crate) fn busy(id: &RequestId) -> Self {
+        Self { verdict: Verdict::Busy, ..Self::error(Some(id), &busy()) }
+    }
+
+    /// A result that is written already.
+    pub(crate) fn written(id: &RequestId, result: Bytes) -> Self {
+        let mut head = opening(id, result.len().min(COPY_BELOW) + 8);
+        let payload = if result.len() < COPY_BELOW {
+            head.extend_from_slice(&result);
+            head.push(b'}');
+            Payload::whole(head)
+        } else {
+            Payload { pieces: [head.into(), result, Bytes::from_static(b"}")] }
+        };
+        Self { payload, verdict: Verdict::Result }
+    }
+
+    /// A result in the form of a revision.
+    pub(crate) fn result<R: ResultPayload>(
+        server: &Server,
+        id: &RequestId,
+        version: ProtocolVersion,
+        result: R,
+        size_hint: usize,
+    ) -> Self {
+        let mut out = opening(id, size_hint + 128);
+        match write_result(server, version, result, &mut out) {
+            Ok(()) => {
+                out.push(b'}');
+                Self { payload: Payload::whole(out), verdict: Verdict::Result }
+            }
+            Err(error) => {
+                tracing::error!(%error, "a result cannot be written as JSON");
+                Self::error(Some(id), &RpcError::internal("the result cannot be written as JSON"))
+            }
+        }
+    }
+}
+
+pub(crate) fn busy() -> RpcError {
+    RpcError::internal("busy: too many calls run already, try again later")
+}
+
+/// `{"jsonrpc":"2.0","id":…,"result":`
+fn opening(id: &RequestId, capacity: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(capacity + 64);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    // Writing an integer or a string into memory has no way to fail.
+    let _ = serde_json::to_writer(&mut out, id);
+    out.extend_from_slice(b",\"result\":");
+    out
+}
+
+/// Writes a result object. A stateless revision wants `resultType` and the server's identity in it: both are spliced in as
+/// bytes that were written once, unless the result has a `_meta` of its own.
+pub(crate) fn write_result<R: ResultPayload>(
+    server: &Server,
+    version: ProtocolVersion,
+    mut result: R,
+    out: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    if !version.has_result_type() {
+        return serde_json::to_writer(out, &result);
+    }
+    let opening = match result.meta_mut() {
+        None => server.inner.list_style.stateless_opening.as_bytes(),
+        Some(meta) => {
+            identify(server, meta);
+            b"\"resultType\":\"complete\","
+        }
+    };
+    out.push(b'{');
+    out.extend_from_slice(opening);
+    splice(&result, out)
+}
+
+fn identify(server: &Server, meta: &mut Meta) {
+    if !meta.contains_key(mcp_protocol::meta::keys::SERVER_INFO) {
+        let info = serde_json::to_value(server.info()).unwrap_or_default();
+        meta.insert(mcp_protocol::meta::keys::SERVER_INFO.to_owned(), info);
+    }
+}
+
+/// Appends the members of an object, and its closing brace, to an object that is open and ends with a comma.
+fn splice(object: &impl Serialize, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    // The comma takes the place of the brace that the object opens with, so that nothing has to be moved.
+    out.pop();
+    let brace = out.len();
+    serde_json::to_writer(&mut *out, object)?;
+    if out.len() == brace + 2 {
+        out.remove(brace);
+    } else {
+        out[brace] = b',';
+    }
+    Ok(())
+}
+
+/// About how many bytes content blocks take.
+pub(crate) fn size_of(content: &[ContentBlock]) -> usize {
+    content.iter().map(|block| 64 + block.as_text().map_or(256, |text| text.len() + text.len() / 32)).sum()
+}

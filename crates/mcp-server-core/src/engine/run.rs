@@ -1,0 +1,297 @@
+//! Runs what was prepared: within its limits, cancelled when the client says so, whatever the handler does.
+
+use std::{
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::Poll,
+};
+
+use mcp_protocol::{
+    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, ProtocolVersion, ReadResourceResult, RequestId,
+    RpcError, Shape,
+};
+use serde_json::Value;
+
+use super::{
+    Prepared, Reply, Scope,
+    prepare::{HandlerWork, Work},
+    reply::size_of,
+};
+use crate::{
+    Server,
+    context::Context,
+    handler::{
+        Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolError,
+        ToolKind, next_reference,
+    },
+    hints::CacheHint,
+    registry::{PromptEntry, ToolEntry, ToolSpec},
+};
+
+/// The most values that a completion may have (server/utilities/completion).
+const COMPLETIONS: usize = 100;
+
+/// What a handler brought forth, before it becomes bytes.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Tool(CallToolResult),
+    Resource(ReadResourceResult),
+    Prompt(GetPromptResult),
+    Completion(CompleteResult),
+}
+
+/// Why there is no output.
+enum Stop {
+    Cancelled,
+    Busy,
+    Error(RpcError),
+}
+
+impl From<RpcError> for Stop {
+    fn from(error: RpcError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Prepared {
+    /// Runs the request to its end. `None` when the client cancelled it: nothing is answered then.
+    ///
+    /// Dropping the future cancels the work.
+    pub async fn run(self) -> Option<Reply> {
+        let Self { server, id, scope, context, work } = self;
+        let work = match work {
+            Work::Done(reply) => return Some(reply),
+            Work::Handler(work) => work,
+        };
+        let version = scope.version;
+        Some(match execute(&server, &id, &scope, &context, work).await {
+            Ok(Output::Tool(result)) => {
+                let size = size_of(&result.content);
+                Reply::result(&server, &id, version, result, size)
+            }
+            Ok(Output::Resource(result)) => Reply::result(&server, &id, version, result, 512),
+            Ok(Output::Prompt(result)) => Reply::result(&server, &id, version, result, 512),
+            Ok(Output::Completion(result)) => Reply::result(&server, &id, version, result, 512),
+            Err(Stop::Cancelled) => return None,
+            Err(Stop::Busy) => Reply::busy(&id),
+            Err(Stop::Error(error)) => Reply::error(Some(&id), &error),
+        })
+    }
+
+    /// Runs the request for its typed output.
+    pub(crate) async fn run_for_output(self) -> Result<Output, RpcError> {
+        let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
+        execute(&self.server, &self.id, &self.scope, &self.context, work).await.map_err(|stop| match stop {
+            Stop::Cancelled => RpcError::internal("cancelled"),
+            Stop::Busy => super::reply::busy(),
+            Stop::Error(error) => error,
+        })
+    }
+}
+
+async fn execute(
+    server: &Server,
+    id: &RequestId,
+    scope: &Scope,
+    context: &Context,
+    work: HandlerWork,
+) -> Result<Output, Stop> {
+    let _pass = server.inner.gate.enter().ok_or(Stop::Busy)?;
+    let mut _place = None;
+    if let Some(peer) = &scope.peer {
+        let pass = peer.gate().enter().ok_or(Stop::Busy)?;
+        let guard = peer
+            .in_flight()
+            .enter(id, &scope.cancel)
+            .ok_or_else(|| RpcError::invalid_request("a request with this id is still being served"))?;
+        _place = Some((pass, guard));
+    }
+    // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
+    let drop_cancels = scope.cancel.clone().drop_guard();
+    let output = tokio::select! {
+        biased;
+        output = perform(server, scope.version, context, work) => output,
+        () = scope.cancel.cancelled() => return Err(Stop::Cancelled),
+    };
+    context.finish();
+    if scope.cancel.is_cancelled() {
+        return Err(Stop::Cancelled);
+    }
+    drop_cancels.disarm();
+    Ok(output?)
+}
+
+async fn perform(
+    server: &Server,
+    version: ProtocolVersion,
+    context: &Context,
+    work: HandlerWork,
+) -> Result<Output, RpcError> {
+    match work {
+        HandlerWork::Tool { entry, arguments } => {
+            call_tool(server, &entry, context, arguments, version).await.map(Output::Tool)
+        }
+        HandlerWork::Resource { entry, uri } => {
+            let definition = (entry.spec.resource.mime_type.as_deref(), entry.spec.cache);
+            let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(Vec::new()));
+            read(server, run, &uri, definition, version).await.map(Output::Resource)
+        }
+        HandlerWork::Template { entry, uri, variables } => {
+            let definition = (entry.spec.template.mime_type.as_deref(), entry.spec.cache);
+            let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(variables));
+            read(server, run, &uri, definition, version).await.map(Output::Resource)
+        }
+        HandlerWork::Prompt { entry, arguments } => {
+            get_prompt(server, &entry, context, arguments, version).await.map(Output::Prompt)
+        }
+        HandlerWork::Complete { source } => complete(server, &source, context).await.map(Output::Completion),
+    }
+}
+
+fn call_of<K: Kind>(
+    run: &Ready<K>,
+    context: &Context,
+    arguments: Arguments,
+) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
+    let call = Call { parts: CallParts { context: context.clone() }, arguments };
+    guarded::<K>(run.clone(), call)
+}
+
+/// A handler's future whose panics are errors, those before its first await included.
+async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolError> {
+    let mut future: Pin<Box<dyn Future<Output = _> + Send>> = match catch_unwind(AssertUnwindSafe(|| run(call))) {
+        Ok(future) => future,
+        Err(payload) => return Err(ToolError::panic(&*payload)),
+    };
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(payload) => Poll::Ready(Err(ToolError::panic(&*payload))),
+    })
+    .await
+}
+
+async fn call_tool(
+    server: &Server,
+    entry: &ToolEntry,
+    context: &Context,
+    arguments: Value,
+    version: ProtocolVersion,
+) -> Result<CallToolResult, RpcError> {
+    let spec = &entry.spec;
+    let limit = spec.timeout.unwrap_or(server.limits().tool_timeout);
+    if let Some(missing) =
+        spec.required_client.as_ref().and_then(|required| required.missing_from(context.client_capabilities()))
+    {
+        return Err(RpcError::missing_client_capability(&missing));
+    }
+    if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
+        return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result();
+    }
+    let outcome =
+        match tokio::time::timeout(limit, call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments))).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32()))),
+        };
+    let mut result = match outcome {
+        Ok(result) => checked(spec, result),
+        Err(error) => error.into_tool_result()?,
+    };
+    result.shape(version);
+    Ok(result)
+}
+
+/// Structured output that does not fit its schema is the server's fault, and never reaches the client.
+fn checked(spec: &ToolSpec, result: CallToolResult) -> CallToolResult {
+    let Some(schema) = &spec.output else { return result };
+    if result.is_error {
+        return result;
+    }
+    let problem = match &result.structured_content {
+        None => "there is no structured content".to_owned(),
+        Some(data) => match schema.validate(data) {
+            Ok(()) => return result,
+            Err(errors) => errors.to_string(),
+        },
+    };
+    let reference = next_reference();
+    tracing::error!(tool = spec.tool.name, reference, problem, "the output of a tool does not fit its schema");
+    let text = format!("the tool's output does not fit its own schema (reference {reference})");
+    let mut failure = CallToolResult::new(vec![ContentBlock::text(text)]);
+    failure.is_error = true;
+    failure
+}
+
+async fn read(
+    server: &Server,
+    run: impl Future<Output = Result<ReadResourceResult, ToolError>>,
+    uri: &str,
+    (mime_type, cache): (Option<&str>, Option<CacheHint>),
+    version: ProtocolVersion,
+) -> Result<ReadResourceResult, RpcError> {
+    let not_found = || RpcError::resource_not_found(version, uri);
+    let mut result = within(server, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    if result.contents.is_empty() && version.is_stateless() {
+        return Err(not_found());
+    }
+    for contents in &mut result.contents {
+        if contents.uri.is_empty() {
+            uri.clone_into(&mut contents.uri);
+        }
+        if contents.mime_type.is_none() {
+            contents.mime_type = mime_type.map(str::to_owned);
+        }
+    }
+    let hint = cache.unwrap_or(server.inner.config.read_cache);
+    result.ttl_ms.get_or_insert(hint.ttl_ms());
+    result.cache_scope.get_or_insert(hint.scope);
+    result.shape(version);
+    Ok(result)
+}
+
+async fn get_prompt(
+    server: &Server,
+    entry: &PromptEntry,
+    context: &Context,
+    arguments: Vec<(String, StringArgument)>,
+    version: ProtocolVersion,
+) -> Result<GetPromptResult, RpcError> {
+    let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
+    let not_found = || RpcError::invalid_params("not found");
+    let mut result = within(server, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    if result.description.is_none() {
+        result.description.clone_from(&entry.prompt.description);
+    }
+    result.shape(version);
+    Ok(result)
+}
+
+async fn complete(
+    server: &Server,
+    source: &Ready<CompletionKind>,
+    context: &Context,
+) -> Result<CompleteResult, RpcError> {
+    let run = call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new()));
+    let not_found = || RpcError::invalid_params("not found");
+    let mut completion = within(server, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let count = completion.values.len();
+    if count > COMPLETIONS {
+        completion.values.truncate(COMPLETIONS);
+        completion.total.get_or_insert(count as u64);
+        completion.has_more = Some(true);
+    } else {
+        completion.has_more.get_or_insert(false);
+        if completion.has_more == Some(false) {
+            completion.total.get_or_insert(count as u64);
+        }
+    }
+    Ok(CompleteResult::new(completion))
+}
+
+async fn within<T>(server: &Server, run: impl Future<Output = T>) -> Result<T, RpcError> {
+    let limit = server.limits().read_timeout;
+    tokio::time::timeout(limit, run).await.map_err(|_| {
+        tracing::warn!(?limit, "a handler did not finish in time");
+        RpcError::internal("the server did not finish in time")
+    })
+}

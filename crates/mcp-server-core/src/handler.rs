@@ -1,0 +1,265 @@
+//! Handlers are plain async functions: their arguments are extractors, their output turns into a result, and both
+//! describe themselves, so that a registration has nothing to repeat.
+
+mod args;
+mod error;
+mod extract;
+mod kind;
+mod output;
+mod strings;
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use serde_json::Value;
+
+use crate::context::Context;
+
+pub(crate) use self::error::next_reference;
+pub use self::{
+    args::{Args, RawArgs},
+    error::{ToolError, Visible},
+    extract::{Extension, FromRef, State},
+    kind::{CompletionKind, Kind, PromptKind, ResourceKind, ToolKind},
+    output::{Audio, Blob, Image, IntoContent, Json, Structured, WithMeta},
+};
+
+/// What a handler tells about itself at registration.
+#[derive(Debug, Default, Clone)]
+#[non_exhaustive]
+pub struct Description {
+    /// What it does, from the doc comment of its arguments.
+    pub text: Option<String>,
+    /// The JSON Schema of its arguments.
+    pub input: Option<Value>,
+    /// The JSON Schema of its structured output.
+    pub output: Option<Value>,
+    /// Whether it takes its arguments as they come, so that a schema must be given at registration.
+    pub takes_raw_arguments: bool,
+}
+
+/// One call of a handler: what extractors draw from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Call {
+    /// What every extractor may read.
+    pub parts: CallParts,
+    /// What the last extractor consumes.
+    pub arguments: Arguments,
+}
+
+/// The part of a call that every extractor may read.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CallParts {
+    /// The request behind the call.
+    pub context: Context,
+}
+
+/// The arguments of a call.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Arguments {
+    /// The arguments of a tool: a JSON object.
+    Json(Value),
+    /// The arguments of a prompt or the variables of a template: names and texts.
+    Strings(Vec<(String, StringArgument)>),
+}
+
+/// The value of a prompt argument or a template variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StringArgument {
+    /// One text.
+    One(String),
+    /// A list of texts, as `{/path*}` captures it.
+    Many(Vec<String>),
+}
+
+/// An extractor that may stand anywhere in a handler's arguments.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a handler argument in this place",
+    note = "extractors such as `State<_>`, `Context` or `Progress` come first, and `Args<_>` last"
+)]
+pub trait FromCallParts<S>: Sized {
+    /// Adds what it knows to the description of the handler.
+    fn describe(_description: &mut Description) {}
+
+    /// Draws the value from a call.
+    fn from_call_parts(parts: &mut CallParts, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
+}
+
+mod via {
+    /// Marks an extractor that reads the parts.
+    #[derive(Debug)]
+    #[expect(
+        clippy::empty_enums,
+        clippy::exhaustive_enums,
+        unnameable_types,
+        reason = "a marker that nobody has to write"
+    )]
+    pub enum Parts {}
+    /// Marks an extractor that consumes the call.
+    #[derive(Debug)]
+    #[expect(
+        clippy::empty_enums,
+        clippy::exhaustive_enums,
+        unnameable_types,
+        reason = "a marker that nobody has to write"
+    )]
+    pub enum Whole {}
+}
+
+/// An extractor that may stand last in a handler's arguments, and consumes the call.
+///
+/// `M` only keeps the two kinds of implementations apart; it never has to be written.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the last argument of a handler",
+    note = "use `Args<T>` where `T: serde::Deserialize + schemars::JsonSchema`, or any extractor"
+)]
+pub trait FromCall<S, M = via::Whole>: Sized {
+    /// Adds what it knows to the description of the handler.
+    fn describe(_description: &mut Description) {}
+
+    /// Draws the value from a call.
+    fn from_call(call: Call, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
+}
+
+impl<S: Send + Sync, T: FromCallParts<S>> FromCall<S, via::Parts> for T {
+    fn describe(description: &mut Description) {
+        <T as FromCallParts<S>>::describe(description);
+    }
+
+    async fn from_call(mut call: Call, state: &S) -> Result<Self, ToolError> {
+        T::from_call_parts(&mut call.parts, state).await
+    }
+}
+
+/// What a handler of kind `K` may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be returned from this handler",
+    note = "tools return text, `Json<T>`, `Structured<T>`, content blocks, `Image`, lists of those, `CallToolResult`, or a `Result` of one of them with an error",
+    note = "resources return text, `Json<T>`, `Blob`, `ResourceContents` or a list; prompts return text, `PromptMessage`s or `GetPromptResult`"
+)]
+pub trait IntoOutput<K: Kind> {
+    /// Adds what it knows to the description of the handler.
+    fn describe(_description: &mut Description) {}
+
+    /// Turns the value into the output of a handler of this kind.
+    ///
+    /// # Errors
+    /// The [`ToolError`] that the handler meant, or one that says why the value cannot be sent.
+    fn into_output(self) -> Result<K::Output, ToolError>;
+}
+
+impl<K: Kind, T: IntoOutput<K>, E: Into<ToolError>> IntoOutput<K> for Result<T, E> {
+    fn describe(description: &mut Description) {
+        T::describe(description);
+    }
+
+    fn into_output(self) -> Result<K::Output, ToolError> {
+        self.map_err(Into::into)?.into_output()
+    }
+}
+
+pub(crate) type HandlerFuture<K> = Pin<Box<dyn Future<Output = Result<<K as Kind>::Output, ToolError>> + Send>>;
+
+/// An async function that serves a tool, a resource, a prompt or a completion.
+///
+/// # About the type parameters
+/// `M` is the list of argument types; it exists so that the implementations for functions of different arity do not
+/// overlap, and never has to be written. `S` is the state that the server is given, `K` what the handler serves.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is an `async fn` of at most 8 arguments that are extractors (the last may be `Args<T>`), whose output can be returned from this kind of handler, and whose future is `Send`"
+)]
+pub trait Handler<M, S, K: Kind>: Clone + Send + Sync + 'static {
+    /// Collects what the arguments and the output tell.
+    fn describe(description: &mut Description);
+
+    /// Runs the handler.
+    fn call(self, call: Call, state: S) -> Pin<Box<dyn Future<Output = Result<K::Output, ToolError>> + Send>>;
+}
+
+impl<F, Fut, R, S, K> Handler<((),), S, K> for F
+where
+    F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = R> + Send,
+    R: IntoOutput<K>,
+    K: Kind,
+{
+    fn describe(description: &mut Description) {
+        R::describe(description);
+    }
+
+    fn call(self, _call: Call, _state: S) -> HandlerFuture<K> {
+        Box::pin(async move { self().await.into_output() })
+    }
+}
+
+macro_rules! impl_handler {
+    ([$($part:ident),*], $last:ident) => {
+        #[diagnostic::do_not_recommend]
+        #[expect(non_snake_case, reason = "the type parameters name the arguments as well")]
+        impl<F, Fut, R, S, K, M, $($part,)* $last> Handler<(M, $($part,)* $last,), S, K> for F
+        where
+            F: FnOnce($($part,)* $last) -> Fut + Clone + Send + Sync + 'static,
+            Fut: Future<Output = R> + Send,
+            R: IntoOutput<K>,
+            K: Kind,
+            S: Send + Sync + 'static,
+            $($part: FromCallParts<S> + Send,)*
+            $last: FromCall<S, M> + Send,
+        {
+            fn describe(description: &mut Description) {
+                $(<$part as FromCallParts<S>>::describe(description);)*
+                <$last as FromCall<S, M>>::describe(description);
+                R::describe(description);
+            }
+
+            #[allow(unused_mut, reason = "a handler of one argument has no parts to draw from")]
+            fn call(self, mut call: Call, state: S) -> HandlerFuture<K> {
+                Box::pin(async move {
+                    $(let $part = $part::from_call_parts(&mut call.parts, &state).await?;)*
+                    let $last = $last::from_call(call, &state).await?;
+                    self($($part,)* $last).await.into_output()
+                })
+            }
+        }
+    };
+}
+
+impl_handler!([], T1);
+impl_handler!([T1], T2);
+impl_handler!([T1, T2], T3);
+impl_handler!([T1, T2, T3], T4);
+impl_handler!([T1, T2, T3, T4], T5);
+impl_handler!([T1, T2, T3, T4, T5], T6);
+impl_handler!([T1, T2, T3, T4, T5, T6], T7);
+impl_handler!([T1, T2, T3, T4, T5, T6, T7], T8);
+
+/// A handler whose type is forgotten; it still misses its state `S`.
+pub(crate) struct Erased<S, K: Kind>(Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>);
+
+impl<S, K: Kind> Clone for Erased<S, K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// A handler that has everything it needs.
+pub(crate) type Ready<K> = Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>;
+
+impl<S: Clone + Send + Sync + 'static, K: Kind> Erased<S, K> {
+    pub(crate) fn new<M, H: Handler<M, S, K>>(handler: H) -> Self {
+        Self(Arc::new(move |call, state| handler.clone().call(call, state)))
+    }
+
+    /// A handler that misses nothing any more, in the form of one that misses `S`.
+    pub(crate) fn ready(ready: Ready<K>) -> Self {
+        Self(Arc::new(move |call, _state| ready(call)))
+    }
+
+    pub(crate) fn with_state(self, state: S) -> Ready<K> {
+        Arc::new(move |call| (self.0)(call, state.clone()))
+    }
+}

@@ -1,0 +1,81 @@
+//! The arguments of a call, typed or as they came.
+
+use mcp_protocol::{JsonObject, RpcError};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Arguments, Call, Description, FromCall, StringArgument, ToolError, strings};
+
+/// The arguments as a Rust type, whose JSON Schema becomes the tool's input schema and whose doc comment becomes its
+/// description. In a prompt its fields become the prompt's arguments, in a resource template they take the variables;
+/// there every value is a text, and numbers and booleans are read out of it.
+///
+/// Arguments that do not fit are a tool error that names the place, so that the model can mend its call.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
+pub struct Args<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
+    fn describe(description: &mut Description) {
+        let (schema, text) = schema_of::<T>();
+        description.input = Some(schema);
+        if description.text.is_none() {
+            description.text = text;
+        }
+    }
+
+    async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
+        match call.arguments {
+            Arguments::Json(value) => {
+                T::deserialize(value).map(Args).map_err(|e| ToolError::new(format!("Invalid arguments: {e}")))
+            }
+            Arguments::Strings(list) => strings::from_strings(list)
+                .map(Args)
+                .map_err(|e| ToolError::protocol(RpcError::invalid_params(format!("invalid arguments: {e}")))),
+        }
+    }
+}
+
+/// The arguments as they came: a JSON object. The tool brings its schema itself (`input_schema` or `parameters`).
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
+pub struct RawArgs(pub JsonObject);
+
+impl<S: Send + Sync> FromCall<S> for RawArgs {
+    fn describe(description: &mut Description) {
+        description.takes_raw_arguments = true;
+    }
+
+    async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
+        Ok(Self(match call.arguments {
+            Arguments::Json(Value::Object(object)) => object.into(),
+            Arguments::Json(_) => JsonObject::default(),
+            Arguments::Strings(list) => list
+                .into_iter()
+                .map(|(name, value)| {
+                    let value = match value {
+                        StringArgument::One(text) => Value::String(text),
+                        StringArgument::Many(texts) => Value::from(texts),
+                    };
+                    (name, value)
+                })
+                .collect(),
+        }))
+    }
+}
+
+/// The schema of a type without the members that repeat what a definition says elsewhere, and its doc comment.
+pub(crate) fn schema_of<T: JsonSchema>() -> (Value, Option<String>) {
+    let mut schema = schemars::schema_for!(T).to_value();
+    let mut text = None;
+    if let Some(object) = schema.as_object_mut() {
+        // 2020-12 is the default dialect, and the title is the name of a Rust type.
+        object.remove("$schema");
+        object.remove("title");
+        if let Some(Value::String(description)) = object.remove("description") {
+            text = Some(description);
+        }
+    }
+    (schema, text)
+}

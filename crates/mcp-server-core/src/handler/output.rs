@@ -1,0 +1,342 @@
+//! What handlers may return, and what it becomes on the wire.
+
+use std::borrow::Cow;
+
+use mcp_protocol::{
+    CallToolResult, Completion, ContentBlock, EmbeddedResource, GetPromptResult, Meta, PromptMessage,
+    ReadResourceResult, Resource, ResourceContents, Role,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{CompletionKind, Description, IntoOutput, PromptKind, ResourceKind, ToolError, ToolKind, args::schema_of};
+
+/// A typed value: structured content, and the same as JSON text for clients that read text only. Its JSON Schema becomes
+/// the tool's output schema. From a resource it is JSON text.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
+pub struct Json<T>(pub T);
+
+/// A typed value as structured content, with content blocks of one's own beside it.
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
+pub struct Structured<T> {
+    /// The structured content.
+    pub data: T,
+    /// What a client shows that does not read structured content.
+    pub content: Vec<ContentBlock>,
+}
+
+/// Any tool output with `_meta` beside it.
+#[derive(Debug, Clone)]
+#[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
+pub struct WithMeta<T>(pub T, pub Meta);
+
+/// Bytes of an image; base64 is done on the way out.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Image {
+    /// The bytes as they are in a file.
+    pub bytes: Vec<u8>,
+    /// Such as `image/png`.
+    pub mime_type: String,
+}
+
+impl Image {
+    /// An image of the given type.
+    pub fn new(bytes: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
+        Self { bytes: bytes.into(), mime_type: mime_type.into() }
+    }
+
+    /// A PNG image.
+    pub fn png(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::new(bytes, "image/png")
+    }
+}
+
+/// Bytes of a sound; base64 is done on the way out.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Audio {
+    /// The bytes as they are in a file.
+    pub bytes: Vec<u8>,
+    /// Such as `audio/wav`.
+    pub mime_type: String,
+}
+
+impl Audio {
+    /// A sound of the given type.
+    pub fn new(bytes: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
+        Self { bytes: bytes.into(), mime_type: mime_type.into() }
+    }
+}
+
+/// Binary contents of a resource; base64 is done on the way out.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Blob {
+    /// The bytes as they are in a file.
+    pub bytes: Vec<u8>,
+    /// Such as `application/pdf`; the type of the registered resource when `None`.
+    pub mime_type: Option<String>,
+}
+
+impl Blob {
+    /// Binary contents whose type is the one that the resource was registered with.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), mime_type: None }
+    }
+
+    /// The same contents with a type of their own.
+    #[must_use]
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+}
+
+/// What becomes one content block.
+pub trait IntoContent {
+    /// The block.
+    fn into_content(self) -> ContentBlock;
+}
+
+impl IntoContent for ContentBlock {
+    fn into_content(self) -> ContentBlock {
+        self
+    }
+}
+
+impl IntoContent for String {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::text(self)
+    }
+}
+
+impl IntoContent for &str {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::text(self)
+    }
+}
+
+impl IntoContent for Cow<'_, str> {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::text(self)
+    }
+}
+
+impl IntoContent for Image {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::image(&self.bytes, self.mime_type)
+    }
+}
+
+impl IntoContent for Audio {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::audio(&self.bytes, self.mime_type)
+    }
+}
+
+/// Contents of a resource, embedded.
+impl IntoContent for ResourceContents {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::Resource(EmbeddedResource::new(self))
+    }
+}
+
+/// A link to a resource.
+impl IntoContent for Resource {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::ResourceLink(Box::new(self))
+    }
+}
+
+/// A JSON value, as its text.
+impl IntoContent for Value {
+    fn into_content(self) -> ContentBlock {
+        ContentBlock::text(self.to_string())
+    }
+}
+
+macro_rules! one_block {
+    ($($type:ty),*) => {$(
+        impl IntoOutput<ToolKind> for $type {
+            fn into_output(self) -> Result<CallToolResult, ToolError> {
+                Ok(CallToolResult::new(vec![self.into_content()]))
+            }
+        }
+    )*};
+}
+
+one_block!(ContentBlock, String, &'static str, Cow<'static, str>, Image, Audio, ResourceContents, Resource, Value);
+
+impl IntoOutput<ToolKind> for () {
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        Ok(CallToolResult::new(vec![]))
+    }
+}
+
+impl<T: IntoContent> IntoOutput<ToolKind> for Vec<T> {
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        Ok(CallToolResult::new(self.into_iter().map(IntoContent::into_content).collect()))
+    }
+}
+
+macro_rules! several_blocks {
+    ($($name:ident),*) => {
+        impl<$($name: IntoContent),*> IntoOutput<ToolKind> for ($($name,)*) {
+            #[expect(non_snake_case, reason = "the type parameters name the values as well")]
+            fn into_output(self) -> Result<CallToolResult, ToolError> {
+                let ($($name,)*) = self;
+                Ok(CallToolResult::new(vec![$($name.into_content()),*]))
+            }
+        }
+    };
+}
+
+several_blocks!(A, B);
+several_blocks!(A, B, C);
+several_blocks!(A, B, C, D);
+
+impl IntoOutput<ToolKind> for CallToolResult {
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        Ok(self)
+    }
+}
+
+impl<T: Serialize + JsonSchema> IntoOutput<ToolKind> for Json<T> {
+    fn describe(description: &mut Description) {
+        description.output = Some(schema_of::<T>().0);
+    }
+
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        let data = serde_json::to_value(self.0)?;
+        let mut result = CallToolResult::new(vec![ContentBlock::text(data.to_string())]);
+        result.structured_content = Some(data);
+        Ok(result)
+    }
+}
+
+impl<T: Serialize + JsonSchema> IntoOutput<ToolKind> for Structured<T> {
+    fn describe(description: &mut Description) {
+        description.output = Some(schema_of::<T>().0);
+    }
+
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        let mut result = CallToolResult::new(self.content);
+        result.structured_content = Some(serde_json::to_value(self.data)?);
+        Ok(result)
+    }
+}
+
+impl<T: IntoOutput<ToolKind>> IntoOutput<ToolKind> for WithMeta<T> {
+    fn describe(description: &mut Description) {
+        T::describe(description);
+    }
+
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        let mut result = self.0.into_output()?;
+        if !self.1.is_empty() {
+            result.meta = Some(self.1);
+        }
+        Ok(result)
+    }
+}
+
+/// Contents whose URI is left empty take the URI that was read.
+impl IntoOutput<ResourceKind> for ResourceContents {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        Ok(ReadResourceResult::new(vec![self]))
+    }
+}
+
+impl IntoOutput<ResourceKind> for Vec<ResourceContents> {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        Ok(ReadResourceResult::new(self))
+    }
+}
+
+impl IntoOutput<ResourceKind> for ReadResourceResult {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        Ok(self)
+    }
+}
+
+impl IntoOutput<ResourceKind> for String {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        Ok(ReadResourceResult::new(vec![ResourceContents::text("", self)]))
+    }
+}
+
+impl IntoOutput<ResourceKind> for &'static str {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        Ok(ReadResourceResult::new(vec![ResourceContents::text("", self)]))
+    }
+}
+
+impl IntoOutput<ResourceKind> for Blob {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        let mut contents = ResourceContents::blob("", &self.bytes);
+        contents.mime_type = self.mime_type;
+        Ok(ReadResourceResult::new(vec![contents]))
+    }
+}
+
+impl IntoOutput<ResourceKind> for Value {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        IntoOutput::<ResourceKind>::into_output(Json(self))
+    }
+}
+
+impl<T: Serialize> IntoOutput<ResourceKind> for Json<T> {
+    fn into_output(self) -> Result<ReadResourceResult, ToolError> {
+        let mut contents = ResourceContents::text("", serde_json::to_string(&self.0)?);
+        contents.mime_type = Some("application/json".into());
+        Ok(ReadResourceResult::new(vec![contents]))
+    }
+}
+
+/// One message of the user.
+impl IntoOutput<PromptKind> for String {
+    fn into_output(self) -> Result<GetPromptResult, ToolError> {
+        Ok(GetPromptResult::new(vec![PromptMessage::new(Role::User, ContentBlock::text(self))]))
+    }
+}
+
+/// One message of the user.
+impl IntoOutput<PromptKind> for &'static str {
+    fn into_output(self) -> Result<GetPromptResult, ToolError> {
+        IntoOutput::<PromptKind>::into_output(self.to_owned())
+    }
+}
+
+impl IntoOutput<PromptKind> for PromptMessage {
+    fn into_output(self) -> Result<GetPromptResult, ToolError> {
+        Ok(GetPromptResult::new(vec![self]))
+    }
+}
+
+impl IntoOutput<PromptKind> for Vec<PromptMessage> {
+    fn into_output(self) -> Result<GetPromptResult, ToolError> {
+        Ok(GetPromptResult::new(self))
+    }
+}
+
+impl IntoOutput<PromptKind> for GetPromptResult {
+    fn into_output(self) -> Result<GetPromptResult, ToolError> {
+        Ok(self)
+    }
+}
+
+impl<T: Into<String>> IntoOutput<CompletionKind> for Vec<T> {
+    fn into_output(self) -> Result<Completion, ToolError> {
+        Ok(Completion::new(self.into_iter().map(Into::into)))
+    }
+}
+
+impl IntoOutput<CompletionKind> for Completion {
+    fn into_output(self) -> Result<Completion, ToolError> {
+        Ok(self)
+    }
+}

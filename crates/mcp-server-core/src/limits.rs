@@ -1,0 +1,40 @@
+//! What a server bounds, and by how much unless it is told otherwise.
+
+use std::time::Duration;
+
+/// The bounds of a server. Every one is meant to be changed where the defaults do not fit.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Handlers that run at once for one session or connection. Default 64.
+    pub handlers_per_session: usize,
+    /// Handlers that run at once for the whole server. Default 4,096.
+    pub handlers: usize,
+    /// How long a tool call may take. Default 60 seconds.
+    pub tool_timeout: Duration,
+    /// How long reading a resource, getting a prompt or completing an argument may take. Default 60 seconds.
+    pub read_timeout: Duration,
+    /// Entries on a page of a list. Default 1,000.
+    pub page_entries: usize,
+    /// Bytes of definitions on a page of a list; one entry always fits. Default 1 MiB.
+    pub page_bytes: usize,
+    /// Nesting of a message. Default 128.
+    pub json_depth: usize,
+    /// After the other side closed its end: how long calls that still run may take to answer. Default 2 seconds.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handlers_per_session: 64,
+            handlers: 4096,
+            tool_timeout: Duration::from_secs(60),
+            read_timeout: Duration::from_secs(60),
+            page_entries: 1000,
+            page_bytes: 1 << 20,
+            json_depth: 128,
+            drain: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Calls without a transport: the same requests, checks and limits as over one, without the wire around them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mcp_protocol::{
+    CallToolResult, GetPromptResult, JsonObject, Method, ProtocolVersion, ReadResourceResult, RequestId, RpcError,
+    jsonrpc::Request, method,
+};
+use serde::Serialize;
+use serde_json::{Value, json, value::to_raw_value};
+
+use crate::{
+    Server,
+    context::{Client, RequestClient},
+    engine::{Output, Prepared, Scope},
+};
+
+pub(crate) async fn call_tool(server: &Server, name: &str, arguments: Value) -> Result<CallToolResult, RpcError> {
+    let arguments = match arguments {
+        Value::Null => JsonObject::default(),
+        Value::Object(object) => object.into(),
+        _ => return Err(RpcError::invalid_params("the arguments of a tool are a JSON object")),
+    };
+    let params = json!({ "name": name, "arguments": arguments });
+    match prepare::<method::CallTool>(server, &params)?.run_for_output().await? {
+        Output::Tool(result) => Ok(result),
+        _ => Err(RpcError::internal("not a tool result")),
+    }
+}
+
+pub(crate) async fn read_resource(server: &Server, uri: &str) -> Result<ReadResourceResult, RpcError> {
+    match prepare::<method::ReadResource>(server, &json!({ "uri": uri }))?.run_for_output().await? {
+        Output::Resource(result) => Ok(result),
+        _ => Err(RpcError::internal("not a resource result")),
+    }
+}
+
+pub(crate) async fn get_prompt(
+    server: &Server,
+    name: &str,
+    arguments: BTreeMap<String, String>,
+) -> Result<GetPromptResult, RpcError> {
+    let params = json!({ "name": name, "arguments": arguments });
+    match prepare::<method::GetPrompt>(server, &params)?.run_for_output().await? {
+        Output::Prompt(result) => Ok(result),
+        _ => Err(RpcError::internal("not a prompt result")),
+    }
+}
+
+fn prepare<M: Method>(server: &Server, params: &impl Serialize) -> Result<Prepared, RpcError> {
+    let params = to_raw_value(params).map_err(|_| RpcError::internal("the parameters cannot be written as JSON"))?;
+    let request = Request::new(RequestId::Integer(0), M::NAME, Some(&params));
+    let version = server.versions().first().copied().unwrap_or(ProtocolVersion::LATEST);
+    let client = Client::Request(Arc::new(RequestClient::default()));
+    let scope = Scope::new(version, client, None).local();
+    server.prepare(&request, scope).map_err(crate::engine::Refusal::into_error)
+}

@@ -1,0 +1,203 @@
+//! The registries: what a server offers, in stable order, readable without a lock while it changes.
+
+mod completion;
+mod cursor;
+mod declarative;
+mod pages;
+mod parameter;
+mod prompt;
+mod resource;
+mod tool;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::{ArcSwap, Guard};
+use mcp_protocol::{ProtocolVersion, Shape};
+use serde::Serialize;
+
+pub(crate) use self::{
+    completion::{CompletionSource, Sources},
+    pages::{ListStyle, PageError, Pages},
+    prompt::PromptEntry,
+    resource::{ResourceEntry, ResourceSpec, TemplateEntry, TemplateSpec},
+    tool::{ToolEntry, ToolSpec},
+};
+pub use self::{
+    declarative::{MessageTemplate, prompt_template},
+    parameter::{Parameter, ParameterType},
+    prompt::{PromptRoute, prompt},
+    resource::{ResourceRoute, TemplateRoute, resource, template},
+    tool::{ToolRoute, tool},
+};
+
+/// What stands in a registry.
+pub(crate) trait Entry: Send + Sync + 'static {
+    /// The list that it belongs to.
+    const LIST: List;
+
+    /// What it is found by.
+    fn key(&self) -> &str;
+
+    /// Its definition as JSON, in the form of a revision.
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8>;
+}
+
+/// The four lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    Tools,
+    Resources,
+    ResourceTemplates,
+    Prompts,
+}
+
+impl List {
+    /// The member of the list result.
+    pub(crate) fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::ResourceTemplates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Resources => "resource",
+            Self::ResourceTemplates => "resource template",
+            Self::Prompts => "prompt",
+        }
+    }
+}
+
+/// A definition in the form of a revision.
+fn definition<T: Shape + Serialize + Clone>(value: &T, version: ProtocolVersion) -> Vec<u8> {
+    let mut value = value.clone();
+    value.shape(version);
+    // Definitions hold JSON values, texts and numbers: writing those into memory has no way to fail.
+    serde_json::to_vec(&value).unwrap_or_default()
+}
+
+/// Why something could not be registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistrationError {
+    message: String,
+}
+
+impl RegistrationError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+impl fmt::Display for RegistrationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RegistrationError {}
+
+/// One list of a server. Readers take a snapshot; writers make the next one.
+pub(crate) struct Registry<E> {
+    snapshot: ArcSwap<Snapshot<E>>,
+    write: Mutex<()>,
+}
+
+/// The list at one moment.
+pub(crate) struct Snapshot<E> {
+    by_key: HashMap<Box<str>, Arc<E>>,
+    /// In the order of registration; the number never repeats, so a cursor keeps its place when the list changes.
+    ordered: Vec<(u64, Arc<E>)>,
+    next: u64,
+    pages: Pages,
+}
+
+impl<E> Default for Snapshot<E> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), ordered: Vec::new(), next: 1, pages: Pages::default() }
+    }
+}
+
+impl<E: Entry> Default for Registry<E> {
+    fn default() -> Self {
+        Self { snapshot: ArcSwap::from_pointee(Snapshot::default()), write: Mutex::new(()) }
+    }
+}
+
+impl<E: Entry> Registry<E> {
+    pub(crate) fn load(&self) -> Guard<Arc<Snapshot<E>>> {
+        self.snapshot.load()
+    }
+
+    /// Adds all entries or none.
+    pub(crate) fn add(&self, entries: impl IntoIterator<Item = E>) -> Result<usize, RegistrationError> {
+        let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.snapshot.load_full();
+        let mut by_key = current.by_key.clone();
+        let mut ordered = current.ordered.clone();
+        let mut next = current.next;
+        for entry in entries {
+            let entry = Arc::new(entry);
+            if by_key.insert(entry.key().into(), entry.clone()).is_some() {
+                return Err(RegistrationError::new(format!(
+                    "the {} `{}` is already registered",
+                    E::LIST.noun(),
+                    entry.key()
+                )));
+            }
+            ordered.push((next, entry));
+            next += 1;
+        }
+        let added = ordered.len() - current.ordered.len();
+        if added > 0 {
+            self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, pages: Pages::default() }));
+        }
+        Ok(added)
+    }
+
+    /// Takes an entry out; false when there is none.
+    pub(crate) fn remove(&self, key: &str) -> bool {
+        let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.snapshot.load_full();
+        if !current.by_key.contains_key(key) {
+            return false;
+        }
+        let mut by_key = current.by_key.clone();
+        by_key.remove(key);
+        let ordered = current.ordered.iter().filter(|(_, entry)| entry.key() != key).cloned().collect();
+        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next: current.next, pages: Pages::default() }));
+        true
+    }
+}
+
+impl<E: Entry> Snapshot<E> {
+    pub(crate) fn find(&self, key: &str) -> Option<&Arc<E>> {
+        self.by_key.get(key)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ordered.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<E>> {
+        self.ordered.iter().map(|(_, entry)| entry)
+    }
+
+    /// The result of a list request, written once per revision and page.
+    pub(crate) fn page(
+        &self,
+        version: ProtocolVersion,
+        cursor: Option<&str>,
+        style: &ListStyle,
+    ) -> Result<bytes::Bytes, PageError> {
+        self.pages.page(E::LIST, &self.ordered, version, cursor, style)
+    }
+}

@@ -1,0 +1,83 @@
+//! Where the completions of an argument come from: a fixed list, or a handler.
+
+use std::sync::Arc;
+
+use mcp_protocol::Completion;
+
+use crate::{
+    context::Completing,
+    handler::{CompletionKind, Erased, Handler, Ready},
+};
+
+/// A source of completions whose handler may still miss its state.
+pub(crate) enum CompletionSource<S> {
+    Handler(Erased<S, CompletionKind>),
+    List(Arc<[String]>),
+}
+
+impl<S: Clone + Send + Sync + 'static> CompletionSource<S> {
+    pub(crate) fn handler<M, H: Handler<M, S, CompletionKind>>(handler: H) -> Self {
+        Self::Handler(Erased::new(handler))
+    }
+
+    fn with_state<S2: Clone + Send + Sync + 'static>(self, state: S) -> CompletionSource<S2> {
+        match self {
+            Self::Handler(handler) => CompletionSource::Handler(Erased::ready(handler.with_state(state))),
+            Self::List(list) => CompletionSource::List(list),
+        }
+    }
+}
+
+impl<S> CompletionSource<S> {
+    pub(crate) fn list<T: Into<String>>(values: impl IntoIterator<Item = T>) -> Self {
+        Self::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+impl CompletionSource<()> {
+    fn ready(self) -> Ready<CompletionKind> {
+        match self {
+            Self::Handler(handler) => handler.with_state(()),
+            Self::List(list) => Arc::new(move |call| {
+                let list = list.clone();
+                Box::pin(async move {
+                    let typed = call.parts.context.extension::<Completing>().map_or("", |c| c.value.as_str());
+                    Ok(Completion::new(list.iter().filter(|value| value.starts_with(typed)).cloned()))
+                })
+            }),
+        }
+    }
+}
+
+/// The sources of a prompt or template, by argument.
+pub(crate) struct Sources<S>(Vec<(String, CompletionSource<S>)>);
+
+impl<S> Default for Sources<S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<S> Sources<S> {
+    /// The last source of an argument is the one that counts.
+    pub(crate) fn add(&mut self, argument: String, source: CompletionSource<S>) {
+        self.0.retain(|(known, _)| *known != argument);
+        self.0.push((argument, source));
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Sources<S> {
+    pub(crate) fn with_state<S2: Clone + Send + Sync + 'static>(self, state: &S) -> Sources<S2> {
+        Sources(self.0.into_iter().map(|(name, source)| (name, source.with_state(state.clone()))).collect())
+    }
+}
+
+impl Sources<()> {
+    pub(crate) fn ready(self) -> Vec<(String, Ready<CompletionKind>)> {
+        self.0.into_iter().map(|(name, source)| (name, source.ready())).collect()
+    }
+}

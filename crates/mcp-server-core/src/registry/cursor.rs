@@ -1,0 +1,49 @@
+//! Opaque cursors: the list and the number of the last entry seen, so that a page keeps its place when the list changes.
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+
+use super::List;
+
+/// Longer texts are refused unread.
+const MAX_LEN: usize = 1024;
+const FORM: u8 = 1;
+
+pub(super) fn encode(list: List, last_seen: u64) -> String {
+    let mut bytes = [0; 11];
+    bytes[0] = FORM;
+    bytes[1] = list as u8;
+    bytes[2..10].copy_from_slice(&last_seen.to_be_bytes());
+    bytes[10] = check(&bytes[..10]);
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The number of the last entry seen; `None` for a text that did not come from here, or from another list.
+pub(super) fn decode(list: List, cursor: &str) -> Option<u64> {
+    if cursor.len() > MAX_LEN {
+        return None;
+    }
+    let bytes: [u8; 11] = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?.try_into().ok()?;
+    let number = u64::from_be_bytes(bytes[2..10].try_into().ok()?);
+    (bytes[0] == FORM && bytes[1] == list as u8 && bytes[10] == check(&bytes[..10])).then_some(number)
+}
+
+/// Tells a typing mistake from a cursor; a client may make up cursors, which gives it nothing that it could not list.
+fn check(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0x5a, |sum, byte| sum.rotate_left(3) ^ byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_round_trip_and_others_are_refused() {
+        for number in [0, 1, 1000, u64::MAX] {
+            assert_eq!(decode(List::Tools, &encode(List::Tools, number)), Some(number));
+            assert_eq!(decode(List::Prompts, &encode(List::Tools, number)), None);
+        }
+        for bad in ["", "x", "%%%", "AAAAAAAAAAAAAAA", &"A".repeat(2000)] {
+            assert_eq!(decode(List::Tools, bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Pages of a list, written once per revision: answering a list request copies bytes and computes nothing.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use mcp_protocol::ProtocolVersion;
+
+use super::{Entry, List, cursor};
+use crate::hints::CacheHint;
+
+/// How the lists of a server are cut and marked.
+#[derive(Debug, Clone)]
+pub(crate) struct ListStyle {
+    /// The most entries on a page.
+    pub(crate) entries: usize,
+    /// The most bytes of definitions on a page; one entry always fits.
+    pub(crate) bytes: usize,
+    pub(crate) cache: CacheHint,
+    /// `"resultType":"complete","_meta":{…},`: what opens every result of a stateless revision.
+    pub(crate) stateless_opening: Arc<str>,
+}
+
+/// The cursor came from somewhere else.
+#[derive(Debug)]
+pub(crate) struct PageError;
+
+/// The pages of one snapshot, by revision.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    by_version: [OnceLock<Vec<Page>>; ProtocolVersion::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Page {
+    /// The number of the last entry before this page.
+    after: u64,
+    result: Bytes,
+}
+
+impl Pages {
+    pub(super) fn page<E: Entry>(
+        &self,
+        list: List,
+        entries: &[(u64, Arc<E>)],
+        version: ProtocolVersion,
+        cursor: Option<&str>,
+        style: &ListStyle,
+    ) -> Result<Bytes, PageError> {
+        let after = match cursor {
+            None => 0,
+            Some(cursor) => cursor::decode(list, cursor).ok_or(PageError)?,
+        };
+        let slot = ProtocolVersion::ALL.iter().position(|v| *v == version).unwrap_or_default();
+        let pages = self.by_version[slot].get_or_init(|| cut(list, entries, 0, version, style, usize::MAX));
+        if let Ok(at) = pages.binary_search_by_key(&after, |page| page.after) {
+            return Ok(pages[at].result.clone());
+        }
+        // The list changed since the cursor was made: the page starts where no page of this snapshot does.
+        let page = cut(list, entries, after, version, style, 1).pop();
+        Ok(page.map(|page| page.result).unwrap_or_default())
+    }
+}
+
+/// Cuts what comes after an entry into at most `limit` pages; there is always one, if only an empty one.
+fn cut<E: Entry>(
+    list: List,
+    entries: &[(u64, Arc<E>)],
+    mut after: u64,
+    version: ProtocolVersion,
+    style: &ListStyle,
+    limit: usize,
+) -> Vec<Page> {
+    let start = entries.partition_point(|(number, _)| *number <= after);
+    let mut rest = &entries[start..];
+    let mut pages = Vec::new();
+    loop {
+        let mut definitions = Vec::new();
+        let mut bytes = 0;
+        for (_, entry) in rest.iter().take(style.entries.max(1)) {
+            let definition = entry.definition(version);
+            if !definitions.is_empty() && bytes + definition.len() > style.bytes {
+                break;
+            }
+            bytes += definition.len();
+            definitions.push(definition);
+        }
+        let last = definitions.len().checked_sub(1).map(|at| rest[at].0);
+        rest = &rest[definitions.len()..];
+        let next = last.filter(|_| !rest.is_empty());
+        pages.push(Page { after, result: write(list, &definitions, bytes, next, version, style) });
+        match next {
+            Some(next) if pages.len() < limit => after = next,
+            _ => return pages,
+        }
+    }
+}
+
+fn write(
+    list: List,
+    definitions: &[Vec<u8>],
+    bytes: usize,
+    next: Option<u64>,
+    version: ProtocolVersion,
+    style: &ListStyle,
+) -> Bytes {
+    let mut out = Vec::with_capacity(bytes + definitions.len() + 256);
+    out.push(b'{');
+    if version.has_result_type() {
+        out.extend_from_slice(style.stateless_opening.as_bytes());
+    }
+    out.extend_from_slice(format!("\"{}\":[", list.member()).as_bytes());
+    for (at, definition) in definitions.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(definition);
+    }
+    out.push(b']');
+    if let Some(next) = next {
+        out.extend_from_slice(format!(",\"nextCursor\":\"{}\"", cursor::encode(list, next)).as_bytes());
+    }
+    if version.has_cache_hints() {
+        out.push(b',');
+        out.extend_from_slice(style.cache.members().as_bytes());
+    }
+    out.push(b'}');
+    out.into()
+}

@@ -1,0 +1,114 @@
+//! Tool arguments as a list of parameters, for tools whose shape is known at run time only.
+
+use serde_json::{Map, Value, json};
+
+/// The JSON type of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParameterType {
+    /// A text.
+    String,
+    /// A whole number.
+    Integer,
+    /// Any number.
+    Number,
+    /// True or false.
+    Boolean,
+    /// A list of anything.
+    Array,
+    /// An object of any shape.
+    Object,
+}
+
+impl ParameterType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+}
+
+/// One parameter of a tool.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Parameter {
+    name: String,
+    kind: ParameterType,
+    description: Option<String>,
+    required: bool,
+    default: Option<Value>,
+    header: Option<String>,
+}
+
+impl Parameter {
+    /// An optional parameter.
+    pub fn new(name: impl Into<String>, kind: ParameterType) -> Self {
+        Self { name: name.into(), kind, description: None, required: false, default: None, header: None }
+    }
+
+    /// What it means.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// It must be given.
+    #[must_use]
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// What is filled in before the handler runs when it is not given.
+    #[must_use]
+    pub fn default_value(mut self, value: impl Into<Value>) -> Self {
+        self.default = Some(value.into());
+        self
+    }
+
+    /// The header `Mcp-Param-{suffix}` mirrors it, so that what stands between client and server can route by it
+    /// (2026-07-28, server/tools). Never for secrets: headers are seen by others.
+    #[must_use]
+    pub fn header(mut self, suffix: impl Into<String>) -> Self {
+        self.header = Some(suffix.into());
+        self
+    }
+}
+
+/// The input schema of a list of parameters, and the values that are filled in.
+pub(super) fn schema_of(parameters: Vec<Parameter>) -> Result<(Value, Map<String, Value>), String> {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    let mut defaults = Map::new();
+    for parameter in parameters {
+        let mut property = Map::from_iter([("type".to_owned(), json!(parameter.kind.as_str()))]);
+        if let Some(text) = parameter.description {
+            property.insert("description".into(), text.into());
+        }
+        if let Some(value) = parameter.default {
+            property.insert("default".into(), value.clone());
+            defaults.insert(parameter.name.clone(), value);
+        }
+        if let Some(suffix) = parameter.header {
+            property.insert("x-mcp-header".into(), suffix.into());
+        }
+        if parameter.required {
+            required.push(Value::String(parameter.name.clone()));
+        }
+        let name = parameter.name;
+        if properties.insert(name.clone(), property.into()).is_some() {
+            return Err(format!("the parameter `{name}` is given twice"));
+        }
+    }
+    let mut schema = Map::from_iter([("type".to_owned(), json!("object")), ("properties".into(), properties.into())]);
+    if !required.is_empty() {
+        schema.insert("required".into(), required.into());
+    }
+    Ok((schema.into(), defaults))
+}

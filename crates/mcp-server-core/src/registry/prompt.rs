@@ -1,0 +1,158 @@
+//! Prompts: a handler, its definition, and the completions of its arguments.
+
+use std::collections::HashSet;
+
+use mcp_protocol::{Icon, Meta, Prompt, PromptArgument, ProtocolVersion};
+use serde_json::Value;
+
+use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
+use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready};
+
+/// A prompt on its way into a server. `S` is the state that its handler still misses.
+#[must_use = "a route does nothing until a server is given it"]
+pub struct PromptRoute<S = ()> {
+    prompt: Prompt,
+    pub(super) handler: Erased<S, PromptKind>,
+    completions: Sources<S>,
+}
+
+/// A prompt with the given name whose messages `handler` writes. The fields of the handler's `Args<T>` are the prompt's
+/// arguments: a field that is not an `Option` is required, its doc comment is the description.
+pub fn prompt<M, S, H>(name: impl Into<String>, handler: H) -> PromptRoute<S>
+where
+    S: Clone + Send + Sync + 'static,
+    H: Handler<M, S, PromptKind>,
+{
+    let mut description = Description::default();
+    H::describe(&mut description);
+    let mut prompt = Prompt::new(name);
+    prompt.arguments = description.input.as_ref().map(arguments_of).unwrap_or_default();
+    prompt.description = description.text;
+    PromptRoute { prompt, handler: Erased::new(handler), completions: Sources::default() }
+}
+
+/// The properties of an object schema as prompt arguments.
+fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .map(|(name, property)| {
+            let mut argument = PromptArgument::new(name.as_str());
+            argument.required = Some(required.contains(&name.as_str()));
+            argument.description = property["description"].as_str().map(str::to_owned);
+            argument.title = property["title"].as_str().map(str::to_owned);
+            argument
+        })
+        .collect()
+}
+
+impl<S> PromptRoute<S> {
+    pub(super) fn from_parts(prompt: Prompt, handler: Erased<S, PromptKind>) -> Self {
+        Self { prompt, handler, completions: Sources::default() }
+    }
+
+    /// What it is for. Replaces the doc comment of the arguments.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.prompt.description = Some(text.into());
+        self
+    }
+
+    /// What people see.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.prompt.title = Some(title.into());
+        self
+    }
+
+    /// The arguments, instead of those that the handler describes.
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = PromptArgument>) -> Self {
+        self.prompt.arguments = arguments.into_iter().collect();
+        self
+    }
+
+    /// Adds an icon.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.prompt.icons.push(icon);
+        self
+    }
+
+    /// `_meta` of the definition.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.prompt.meta = Some(meta);
+        self
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
+    /// Completes an argument: a handler that takes [`Completing`](crate::Completing) and returns a list of texts.
+    pub fn complete<M, H: Handler<M, S, CompletionKind>>(mut self, argument: impl Into<String>, handler: H) -> Self {
+        self.completions.add(argument.into(), CompletionSource::handler(handler));
+        self
+    }
+
+    /// Completes an argument out of a fixed list: what starts with the typed text.
+    pub fn complete_from<T: Into<String>>(
+        mut self,
+        argument: impl Into<String>,
+        values: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.completions.add(argument.into(), CompletionSource::list(values));
+        self
+    }
+
+    /// Gives the handlers their state, so that the prompt can be added to a running server.
+    pub fn with_state(self, state: S) -> PromptRoute<()> {
+        PromptRoute {
+            prompt: self.prompt,
+            completions: self.completions.with_state(&state),
+            handler: Erased::ready(self.handler.with_state(state)),
+        }
+    }
+}
+
+impl<S> PromptRoute<S> {
+    /// Checks the definition and takes it apart into what needs no state and what does.
+    #[expect(clippy::type_complexity, reason = "three parts that travel together once")]
+    pub(crate) fn check(self) -> Result<(Prompt, Erased<S, PromptKind>, Sources<S>), RegistrationError> {
+        let refuse = |what: String| RegistrationError::new(format!("the prompt `{}`: {what}", self.prompt.name));
+        if self.prompt.name.is_empty() {
+            return Err(refuse("a name has at least one character".into()));
+        }
+        let mut seen = HashSet::new();
+        for argument in &self.prompt.arguments {
+            if !seen.insert(argument.name.as_str()) {
+                return Err(refuse(format!("the argument `{}` is given twice", argument.name)));
+            }
+        }
+        for argument in self.completions.names() {
+            if !seen.contains(argument) {
+                return Err(refuse(format!("there is no argument `{argument}` to complete")));
+            }
+        }
+        Ok((self.prompt, self.handler, self.completions))
+    }
+}
+
+impl<S> std::fmt::Debug for PromptRoute<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PromptRoute").field("prompt", &self.prompt).finish_non_exhaustive()
+    }
+}
+
+/// A registered prompt.
+pub(crate) struct PromptEntry {
+    pub(crate) prompt: Prompt,
+    pub(crate) completions: Vec<(String, Ready<CompletionKind>)>,
+    pub(crate) run: Ready<PromptKind>,
+}
+
+impl Entry for PromptEntry {
+    const LIST: List = List::Prompts;
+
+    fn key(&self) -> &str {
+        &self.prompt.name
+    }
+
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.prompt, version)
+    }
+}

@@ -1,0 +1,249 @@
+//! Resources at fixed URIs, and resource templates that serve every URI of a form.
+
+use mcp_protocol::{Annotations, Icon, Meta, ProtocolVersion, Resource, ResourceTemplate};
+use mcp_schema::UriTemplate;
+
+use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
+use crate::{
+    handler::{CompletionKind, Erased, Handler, Ready, ResourceKind},
+    hints::CacheHint,
+};
+
+/// A resource on its way into a server. `S` is the state that its handler still misses.
+#[must_use = "a route does nothing until a server is given it"]
+pub struct ResourceRoute<S = ()> {
+    resource: Resource,
+    cache: Option<CacheHint>,
+    handler: Erased<S, ResourceKind>,
+}
+
+/// A resource at the given URI that `handler` reads. Its name is the last segment of the URI until [`ResourceRoute::name`]
+/// gives another.
+pub fn resource<M, S, H>(uri: impl Into<String>, handler: H) -> ResourceRoute<S>
+where
+    S: Clone + Send + Sync + 'static,
+    H: Handler<M, S, ResourceKind>,
+{
+    let uri = uri.into();
+    let name = uri.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&uri).to_owned();
+    ResourceRoute { resource: Resource::new(uri, name), cache: None, handler: Erased::new(handler) }
+}
+
+/// A resource template on its way into a server. `S` is the state that its handler still misses.
+#[must_use = "a route does nothing until a server is given it"]
+pub struct TemplateRoute<S = ()> {
+    template: ResourceTemplate,
+    cache: Option<CacheHint>,
+    handler: Erased<S, ResourceKind>,
+    completions: Sources<S>,
+}
+
+/// A resource template (RFC 6570) whose matching URIs `handler` reads. The variables are the handler's [`Args`], decoded:
+/// `{name}` is one path segment, `{+path}` may span several, `{?a,b}` are query parameters.
+///
+/// [`Args`]: crate::Args
+pub fn template<M, S, H>(uri_template: impl Into<String>, handler: H) -> TemplateRoute<S>
+where
+    S: Clone + Send + Sync + 'static,
+    H: Handler<M, S, ResourceKind>,
+{
+    let uri_template = uri_template.into();
+    let name = uri_template.clone();
+    TemplateRoute {
+        template: ResourceTemplate::new(uri_template, name),
+        cache: None,
+        handler: Erased::new(handler),
+        completions: Sources::default(),
+    }
+}
+
+macro_rules! definition_setters {
+    ($route:ident, $field:ident) => {
+        impl<S> $route<S> {
+            /// The name that programs use.
+            pub fn name(mut self, name: impl Into<String>) -> Self {
+                self.$field.name = name.into();
+                self
+            }
+
+            /// What people see.
+            pub fn title(mut self, title: impl Into<String>) -> Self {
+                self.$field.title = Some(title.into());
+                self
+            }
+
+            /// What it holds, for the model.
+            pub fn description(mut self, text: impl Into<String>) -> Self {
+                self.$field.description = Some(text.into());
+                self
+            }
+
+            /// The media type of its contents, where they do not name one themselves.
+            pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+                self.$field.mime_type = Some(mime_type.into());
+                self
+            }
+
+            /// For whom it is, how much it matters, when it changed.
+            pub fn annotations(mut self, annotations: Annotations) -> Self {
+                self.$field.annotations = Some(annotations);
+                self
+            }
+
+            /// Adds an icon.
+            pub fn icon(mut self, icon: Icon) -> Self {
+                self.$field.icons.push(icon);
+                self
+            }
+
+            /// `_meta` of the definition.
+            pub fn meta(mut self, meta: Meta) -> Self {
+                self.$field.meta = Some(meta);
+                self
+            }
+
+            /// How long what was read may be kept, instead of the server's hint.
+            pub fn cache(mut self, hint: CacheHint) -> Self {
+                self.cache = Some(hint);
+                self
+            }
+        }
+
+        impl<S> std::fmt::Debug for $route<S> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($route)).field("definition", &self.$field).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+definition_setters!(ResourceRoute, resource);
+definition_setters!(TemplateRoute, template);
+
+impl<S> ResourceRoute<S> {
+    /// The size of the contents in bytes, before base64.
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.resource.size = Some(bytes);
+        self
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
+    /// Gives the handler its state, so that the resource can be added to a running server.
+    pub fn with_state(self, state: S) -> ResourceRoute<()> {
+        ResourceRoute {
+            resource: self.resource,
+            cache: self.cache,
+            handler: Erased::ready(self.handler.with_state(state)),
+        }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
+    /// Completes a variable: a handler that takes [`Completing`](crate::Completing) and returns a list of texts.
+    pub fn complete<M, H: Handler<M, S, CompletionKind>>(mut self, variable: impl Into<String>, handler: H) -> Self {
+        self.completions.add(variable.into(), CompletionSource::handler(handler));
+        self
+    }
+
+    /// Completes a variable out of a fixed list: what starts with the typed text.
+    pub fn complete_from<T: Into<String>>(
+        mut self,
+        variable: impl Into<String>,
+        values: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.completions.add(variable.into(), CompletionSource::list(values));
+        self
+    }
+
+    /// Gives the handlers their state, so that the template can be added to a running server.
+    pub fn with_state(self, state: S) -> TemplateRoute<()> {
+        TemplateRoute {
+            template: self.template,
+            cache: self.cache,
+            completions: self.completions.with_state(&state),
+            handler: Erased::ready(self.handler.with_state(state)),
+        }
+    }
+}
+
+impl<S> ResourceRoute<S> {
+    /// Checks the definition and takes it apart into what needs no state and what does.
+    pub(crate) fn check(self) -> Result<(ResourceSpec, Erased<S, ResourceKind>), RegistrationError> {
+        let uri = &self.resource.uri;
+        let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        if !is_scheme || uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(RegistrationError::new(format!("the resource `{uri}`: not a URI (RFC 3986)")));
+        }
+        Ok((ResourceSpec { resource: self.resource, cache: self.cache }, self.handler))
+    }
+}
+
+impl<S> TemplateRoute<S> {
+    /// Checks the definition and takes it apart into what needs no state and what does.
+    #[expect(clippy::type_complexity, reason = "three parts that travel together once")]
+    pub(crate) fn check(self) -> Result<(TemplateSpec, Erased<S, ResourceKind>, Sources<S>), RegistrationError> {
+        let text = &self.template.uri_template;
+        let refuse = |what: String| RegistrationError::new(format!("the resource template `{text}`: {what}"));
+        let matcher = UriTemplate::parse(text).map_err(|e| refuse(e.to_string()))?;
+        for variable in self.completions.names() {
+            if !matcher.variables().any(|known| known == variable) {
+                return Err(refuse(format!("there is no variable `{variable}` to complete")));
+            }
+        }
+        let spec = TemplateSpec { template: self.template, matcher, cache: self.cache };
+        Ok((spec, self.handler, self.completions))
+    }
+}
+
+/// What a registered resource is, apart from its handler.
+pub(crate) struct ResourceSpec {
+    pub(crate) resource: Resource,
+    pub(crate) cache: Option<CacheHint>,
+}
+
+/// A registered resource.
+pub(crate) struct ResourceEntry {
+    pub(crate) spec: ResourceSpec,
+    pub(crate) run: Ready<ResourceKind>,
+}
+
+impl Entry for ResourceEntry {
+    const LIST: List = List::Resources;
+
+    fn key(&self) -> &str {
+        &self.spec.resource.uri
+    }
+
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.spec.resource, version)
+    }
+}
+
+/// What a registered resource template is, apart from its handlers.
+pub(crate) struct TemplateSpec {
+    pub(crate) template: ResourceTemplate,
+    pub(crate) matcher: UriTemplate,
+    pub(crate) cache: Option<CacheHint>,
+}
+
+/// A registered resource template.
+pub(crate) struct TemplateEntry {
+    pub(crate) spec: TemplateSpec,
+    pub(crate) completions: Vec<(String, Ready<CompletionKind>)>,
+    pub(crate) run: Ready<ResourceKind>,
+}
+
+impl Entry for TemplateEntry {
+    const LIST: List = List::ResourceTemplates;
+
+    fn key(&self) -> &str {
+        &self.spec.template.uri_template
+    }
+
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.spec.template, version)
+    }
+}

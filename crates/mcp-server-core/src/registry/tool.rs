@@ -1,0 +1,295 @@
+//! Tools: a handler, its definition, and what holds for its calls.
+
+use std::time::Duration;
+
+use mcp_protocol::{
+    ClientCapabilities, Icon, JsonObject, Meta, ProtocolVersion, Tool, ToolAnnotations, is_valid_tool_name,
+};
+use mcp_schema::{
+    Schema,
+    header::{HeaderParam, header_params},
+};
+use serde_json::{Map, Value, json};
+
+use super::{Entry, List, Parameter, RegistrationError, parameter};
+use crate::handler::{Description, Erased, Handler, Ready, ToolKind};
+
+/// A tool on its way into a server. `S` is the state that its handler still misses.
+#[must_use = "a route does nothing until a server is given it"]
+pub struct ToolRoute<S = ()> {
+    tool: Tool,
+    description: Description,
+    input_schema: Option<Value>,
+    parameters: Option<Vec<Parameter>>,
+    output_schema: Option<Value>,
+    validate_input: bool,
+    validate_output: bool,
+    required_scopes: Vec<String>,
+    required_client: Option<ClientCapabilities>,
+    timeout: Option<Duration>,
+    handler: Erased<S, ToolKind>,
+}
+
+/// A tool with the given name that `handler` serves. The handler's arguments describe its input, its output type the
+/// structured output.
+///
+/// ```
+/// use mcp_server_core::{Args, tool};
+///
+/// /// Say hello.
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Hello { name: String }
+///
+/// async fn hello(Args(hello): Args<Hello>) -> String {
+///     format!("Hello, {}!", hello.name)
+/// }
+///
+/// let route = tool("hello", hello).read_only();
+/// # let _: mcp_server_core::ToolRoute<()> = route;
+/// ```
+pub fn tool<M, S, H>(name: impl Into<String>, handler: H) -> ToolRoute<S>
+where
+    S: Clone + Send + Sync + 'static,
+    H: Handler<M, S, ToolKind>,
+{
+    let mut description = Description::default();
+    H::describe(&mut description);
+    let mut tool = Tool::new(name, JsonObject::new());
+    tool.description = description.text.take();
+    ToolRoute {
+        tool,
+        description,
+        input_schema: None,
+        parameters: None,
+        output_schema: None,
+        validate_input: true,
+        validate_output: true,
+        required_scopes: Vec::new(),
+        required_client: None,
+        timeout: None,
+        handler: Erased::new(handler),
+    }
+}
+
+impl<S> ToolRoute<S> {
+    /// What it does, for the model. Replaces the doc comment of the arguments.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.tool.description = Some(text.into());
+        self
+    }
+
+    /// What people see.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.tool.title = Some(title.into());
+        self
+    }
+
+    /// Adds an icon.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.tool.icons.push(icon);
+        self
+    }
+
+    /// `_meta` of the definition.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.tool.meta = Some(meta);
+        self
+    }
+
+    /// It changes nothing.
+    pub fn read_only(mut self) -> Self {
+        self.annotations_mut().read_only_hint = Some(true);
+        self
+    }
+
+    /// It may destroy something.
+    pub fn destructive(mut self) -> Self {
+        let annotations = self.annotations_mut();
+        annotations.read_only_hint = Some(false);
+        annotations.destructive_hint = Some(true);
+        self
+    }
+
+    /// It changes something, but only adds to it.
+    pub fn additive(mut self) -> Self {
+        let annotations = self.annotations_mut();
+        annotations.read_only_hint = Some(false);
+        annotations.destructive_hint = Some(false);
+        self
+    }
+
+    /// Calling it twice with the same arguments does no more than calling it once.
+    pub fn idempotent(mut self) -> Self {
+        self.annotations_mut().idempotent_hint = Some(true);
+        self
+    }
+
+    /// Whether it reaches things outside: the web does, a calculator does not.
+    pub fn open_world(mut self, open: bool) -> Self {
+        self.annotations_mut().open_world_hint = Some(open);
+        self
+    }
+
+    /// All annotations at once.
+    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.tool.annotations = Some(annotations);
+        self
+    }
+
+    /// A JSON Schema of one's own for the arguments, passed on verbatim. It wins over what the handler describes.
+    pub fn input_schema(mut self, schema: impl Into<Value>) -> Self {
+        self.input_schema = Some(schema.into());
+        self
+    }
+
+    /// The arguments as a list of parameters; defaults are filled in before the handler runs.
+    pub fn parameters(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
+        self.parameters = Some(parameters.into_iter().collect());
+        self
+    }
+
+    /// A JSON Schema of one's own for the structured output.
+    pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
+        self.output_schema = Some(schema.into());
+        self
+    }
+
+    /// Whether arguments are checked against the input schema before the handler runs. On by default.
+    pub fn validate_input(mut self, on: bool) -> Self {
+        self.validate_input = on;
+        self
+    }
+
+    /// Whether structured output is checked against the output schema. On by default.
+    pub fn validate_output(mut self, on: bool) -> Self {
+        self.validate_output = on;
+        self
+    }
+
+    /// The caller must have been granted all of these scopes.
+    pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
+        self.required_scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// The client must have declared these capabilities, else the call is refused before the handler runs (`-32021`).
+    pub fn requires_client(mut self, capabilities: ClientCapabilities) -> Self {
+        self.required_client = Some(capabilities);
+        self
+    }
+
+    /// How long a call may take, instead of the server's limit.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    fn annotations_mut(&mut self) -> &mut ToolAnnotations {
+        self.tool.annotations.get_or_insert_default()
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
+    /// Gives the handler its state, so that the tool can be added to a running server.
+    pub fn with_state(self, state: S) -> ToolRoute<()> {
+        let ready = self.handler.with_state(state);
+        ToolRoute {
+            tool: self.tool,
+            description: self.description,
+            input_schema: self.input_schema,
+            parameters: self.parameters,
+            output_schema: self.output_schema,
+            validate_input: self.validate_input,
+            validate_output: self.validate_output,
+            required_scopes: self.required_scopes,
+            required_client: self.required_client,
+            timeout: self.timeout,
+            handler: Erased::ready(ready),
+        }
+    }
+}
+
+impl<S> ToolRoute<S> {
+    /// Checks the definition and takes it apart into what needs no state and what does.
+    pub(crate) fn check(mut self) -> Result<(ToolSpec, Erased<S, ToolKind>), RegistrationError> {
+        let name = self.tool.name.clone();
+        let refuse = |what: String| RegistrationError::new(format!("the tool `{name}`: {what}"));
+        if !is_valid_tool_name(&name) {
+            return Err(refuse("a name has 1 to 128 characters out of A-Z a-z 0-9 _ - .".into()));
+        }
+        let mut defaults = Map::new();
+        let input = if let Some(schema) = self.input_schema.take() {
+            schema
+        } else if let Some(parameters) = self.parameters.take() {
+            let (schema, filled_in) = parameter::schema_of(parameters).map_err(refuse)?;
+            defaults = filled_in;
+            schema
+        } else if let Some(schema) = self.description.input.take() {
+            schema
+        } else if self.description.takes_raw_arguments {
+            return Err(refuse("`RawArgs` needs `input_schema(…)` or `parameters(…)`".into()));
+        } else {
+            json!({ "type": "object", "additionalProperties": false })
+        };
+        mcp_schema::check_tool_input_schema(&input).map_err(|e| refuse(format!("input schema: {e}")))?;
+        let header_params = header_params(&input).map_err(|e| refuse(e.to_string()))?;
+        let compiled = Schema::compile(&input).map_err(|e| refuse(format!("input schema: {e}")))?;
+        let output = self.output_schema.take().or(self.description.output.take());
+        let output_schema = match &output {
+            Some(schema) => Some(Schema::compile(schema).map_err(|e| refuse(format!("output schema: {e}")))?),
+            None => None,
+        };
+        let Value::Object(input) = input else { return Err(refuse("the input schema is not an object".into())) };
+        self.tool.input_schema = input.into();
+        self.tool.output_schema = output;
+        let spec = ToolSpec {
+            tool: self.tool,
+            input: self.validate_input.then_some(compiled),
+            output: output_schema.filter(|_| self.validate_output),
+            defaults,
+            header_params,
+            required_scopes: self.required_scopes,
+            required_client: self.required_client,
+            timeout: self.timeout,
+        };
+        Ok((spec, self.handler))
+    }
+}
+
+impl<S> std::fmt::Debug for ToolRoute<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolRoute").field("tool", &self.tool).finish_non_exhaustive()
+    }
+}
+
+/// What a registered tool is, apart from its handler.
+pub(crate) struct ToolSpec {
+    pub(crate) tool: Tool,
+    /// Present when arguments are to be checked.
+    pub(crate) input: Option<Schema>,
+    /// Present when structured output is to be checked.
+    pub(crate) output: Option<Schema>,
+    pub(crate) defaults: Map<String, Value>,
+    pub(crate) header_params: Vec<HeaderParam>,
+    pub(crate) required_scopes: Vec<String>,
+    pub(crate) required_client: Option<ClientCapabilities>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// A registered tool.
+pub(crate) struct ToolEntry {
+    pub(crate) spec: ToolSpec,
+    pub(crate) run: Ready<ToolKind>,
+}
+
+impl Entry for ToolEntry {
+    const LIST: List = List::Tools;
+
+    fn key(&self) -> &str {
+        &self.spec.tool.name
+    }
+
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.spec.tool, version)
+    }
+}

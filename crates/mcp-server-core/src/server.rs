@@ -1,0 +1,307 @@
+//! The server: its registries, its configuration, and the ways to it.
+
+use std::sync::Arc;
+
+use mcp_protocol::{
+    CallToolResult, GetPromptResult, Implementation, JsonObject, ProtocolVersion, ReadResourceResult, RpcError,
+    jsonrpc, method::NotificationMethod, notification,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    builder::{Config, ServerBuilder},
+    limits::Limits,
+    registry::{
+        Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
+        TemplateEntry, TemplateRoute, ToolEntry, ToolRoute,
+    },
+    session::{Audience, Gate},
+};
+
+/// An MCP server: what it offers, ready to be served over any transport. Cheap to clone; all clones are one server.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) tools: Registry<ToolEntry>,
+    pub(crate) resources: Registry<ResourceEntry>,
+    pub(crate) templates: Registry<TemplateEntry>,
+    pub(crate) prompts: Registry<PromptEntry>,
+    pub(crate) list_style: ListStyle,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) audience: Audience,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl Server {
+    /// Starts to build a server with the given name and version.
+    pub fn builder<S: Clone + Send + Sync + 'static>(
+        name: impl Into<String>,
+        version: impl Into<String>,
+    ) -> ServerBuilder<S> {
+        ServerBuilder::new(name.into(), version.into())
+    }
+
+    pub(crate) fn assemble(
+        config: Config,
+        tools: Vec<ToolEntry>,
+        resources: Vec<ResourceEntry>,
+        templates: Vec<TemplateEntry>,
+        prompts: Vec<PromptEntry>,
+    ) -> Self {
+        let server_info = json!({ mcp_protocol::meta::keys::SERVER_INFO: config.info });
+        let list_style = ListStyle {
+            entries: config.limits.page_entries,
+            bytes: config.limits.page_bytes,
+            cache: config.list_cache,
+            stateless_opening: format!("\"resultType\":\"complete\",\"_meta\":{server_info},").into(),
+        };
+        let inner = Inner {
+            gate: Gate::new(config.limits.handlers),
+            config,
+            tools: filled(tools),
+            resources: filled(resources),
+            templates: filled(templates),
+            prompts: filled(prompts),
+            list_style,
+            audience: Audience::default(),
+            shutdown: CancellationToken::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What the server is called.
+    #[must_use]
+    pub fn info(&self) -> &Implementation {
+        &self.inner.config.info
+    }
+
+    /// The revisions that are spoken, newest first.
+    #[must_use]
+    pub fn versions(&self) -> &[ProtocolVersion] {
+        &self.inner.config.versions
+    }
+
+    /// The bounds that hold.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.inner.config.limits
+    }
+
+    /// The scopes that every caller over a network must have been granted.
+    #[must_use]
+    pub fn required_scopes(&self) -> &[String] {
+        &self.inner.config.required_scopes
+    }
+
+    /// The tools, to add and remove while the server runs.
+    #[must_use]
+    pub fn tools(&self) -> Tools<'_> {
+        Tools { server: self }
+    }
+
+    /// The resources, to add and remove while the server runs.
+    #[must_use]
+    pub fn resources(&self) -> Resources<'_> {
+        Resources { server: self }
+    }
+
+    /// The resource templates, to add and remove while the server runs.
+    #[must_use]
+    pub fn resource_templates(&self) -> ResourceTemplates<'_> {
+        ResourceTemplates { server: self }
+    }
+
+    /// The prompts, to add and remove while the server runs.
+    #[must_use]
+    pub fn prompts(&self) -> Prompts<'_> {
+        Prompts { server: self }
+    }
+
+    /// Asks everything that serves this server to end: what runs may finish within the drain limit. Returns at once.
+    pub fn shutdown(&self) {
+        self.inner.shutdown.cancel();
+    }
+
+    /// Fires when [`Server::shutdown`] was called. For transports.
+    #[must_use]
+    pub fn shutdown_token(&self) -> CancellationToken {
+        self.inner.shutdown.clone()
+    }
+
+    /// Calls a tool without a transport, as the newest revision does it: arguments are checked, limits hold.
+    ///
+    /// # Errors
+    /// The [`RpcError`] that a client would get. A failure of the tool itself is a result with `is_error`.
+    pub async fn call_tool(&self, name: &str, arguments: impl Into<Value>) -> Result<CallToolResult, RpcError> {
+        crate::local::call_tool(self, name, arguments.into()).await
+    }
+
+    /// Reads a resource without a transport.
+    ///
+    /// # Errors
+    /// The [`RpcError`] that a client would get.
+    pub async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, RpcError> {
+        crate::local::read_resource(self, uri).await
+    }
+
+    /// Gets a prompt without a transport.
+    ///
+    /// # Errors
+    /// The [`RpcError`] that a client would get.
+    pub async fn get_prompt<K: Into<String>, V: Into<String>>(
+        &self,
+        name: &str,
+        arguments: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<GetPromptResult, RpcError> {
+        let arguments = arguments.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        crate::local::get_prompt(self, name, arguments).await
+    }
+
+    pub(crate) fn capabilities(&self, version: ProtocolVersion) -> mcp_protocol::ServerCapabilities {
+        use mcp_protocol::{PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability};
+
+        // Where change notices flow on `subscriptions/listen` only, none are promised until that method exists.
+        let list_changed = (!version.has_listen()).then_some(true);
+        let inner = &self.inner;
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.logging = Some(JsonObject::default());
+        if self.has_tools() {
+            let mut tools = ToolsCapability::default();
+            tools.list_changed = list_changed;
+            capabilities.tools = Some(tools);
+        }
+        if self.has_resources() {
+            let mut resources = ResourcesCapability::default();
+            resources.list_changed = list_changed;
+            capabilities.resources = Some(resources);
+        }
+        if !inner.prompts.load().is_empty() {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = list_changed;
+            capabilities.prompts = Some(prompts);
+        }
+        if self.has_completions() && version.has_completions_capability() {
+            capabilities.completions = Some(JsonObject::default());
+        }
+        capabilities
+    }
+
+    pub(crate) fn has_tools(&self) -> bool {
+        !self.inner.tools.load().is_empty()
+    }
+
+    pub(crate) fn has_resources(&self) -> bool {
+        !self.inner.resources.load().is_empty() || !self.inner.templates.load().is_empty()
+    }
+
+    pub(crate) fn has_prompts(&self) -> bool {
+        !self.inner.prompts.load().is_empty()
+    }
+
+    pub(crate) fn has_completions(&self) -> bool {
+        self.inner.prompts.load().iter().any(|prompt| !prompt.completions.is_empty())
+            || self.inner.templates.load().iter().any(|template| !template.completions.is_empty())
+    }
+
+    fn announce<N: NotificationMethod>(&self) {
+        if let Ok(message) = jsonrpc::notification(N::NAME, &json!({})) {
+            self.inner.audience.tell(&message);
+        }
+    }
+}
+
+fn filled<E: Entry>(entries: Vec<E>) -> Registry<E> {
+    let registry = Registry::default();
+    // The builder claimed every name, so none can be taken here.
+    if let Err(error) = registry.add(entries) {
+        tracing::error!(%error, "an entry was lost");
+    }
+    registry
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("info", &self.inner.config.info).finish_non_exhaustive()
+    }
+}
+
+macro_rules! live_list {
+    ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $notice:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<'a> {
+            server: &'a Server,
+        }
+
+        impl $name<'_> {
+            /// Adds one while the server runs. Every session that listens is told once.
+            ///
+            /// # Errors
+            /// When the definition is not valid, or its name is taken.
+            pub fn add(&self, route: $route<()>) -> Result<(), RegistrationError> {
+                self.extend([route])
+            }
+
+            /// Adds several at once, or none. Every session that listens is told once.
+            ///
+            /// # Errors
+            /// When a definition is not valid, or a name is taken.
+            pub fn extend(&self, routes: impl IntoIterator<Item = $route<()>>) -> Result<(), RegistrationError> {
+                let entries: Vec<_> = routes.into_iter().map($convert).collect::<Result<_, RegistrationError>>()?;
+                if self.server.inner.$registry.add(entries)? > 0 {
+                    self.server.announce::<$notice>();
+                }
+                Ok(())
+            }
+
+            /// Removes one; false when there is none of that name. Calls that run go on.
+            pub fn remove(&self, name: &str) -> bool {
+                let removed = self.server.inner.$registry.remove(name);
+                if removed {
+                    self.server.announce::<$notice>();
+                }
+                removed
+            }
+
+            /// The names, in the order of registration.
+            #[must_use]
+            pub fn names(&self) -> Vec<String> {
+                self.server.inner.$registry.load().iter().map(|entry| entry.key().to_owned()).collect()
+            }
+        }
+    };
+}
+
+live_list!(
+    /// The tools of a running server, by name.
+    Tools, tools, ToolRoute => |route| {
+        let (spec, run) = route.check()?;
+        Ok(ToolEntry { spec, run: run.with_state(()) })
+    }, notification::ToolListChanged
+);
+live_list!(
+    /// The resources of a running server, by URI.
+    Resources, resources, ResourceRoute => |route| {
+        let (spec, run) = route.check()?;
+        Ok(ResourceEntry { spec, run: run.with_state(()) })
+    }, notification::ResourceListChanged
+);
+live_list!(
+    /// The resource templates of a running server, by template.
+    ResourceTemplates, templates, TemplateRoute => |route| {
+        let (spec, run, completions) = route.check()?;
+        Ok(TemplateEntry { spec, run: run.with_state(()), completions: completions.ready() })
+    }, notification::ResourceListChanged
+);
+live_list!(
+    /// The prompts of a running server, by name.
+    Prompts, prompts, PromptRoute => |route| {
+        let (prompt, run, completions) = route.check()?;
+        Ok(PromptEntry { prompt, run: run.with_state(()), completions: completions.ready() })
+    }, notification::PromptListChanged
+);

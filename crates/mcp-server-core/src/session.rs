@@ -1,0 +1,281 @@
+//! What a legacy client said at `initialize`, and what of it changes while the session lasts.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use mcp_protocol::{ClientCapabilities, Implementation, LoggingLevel, ProtocolVersion, RequestId};
+use mcp_transport::{Frame, FrameSender};
+use tokio_util::sync::CancellationToken;
+
+/// A legacy session: one stdio process after `initialize`, or one HTTP session.
+pub struct Session {
+    id: Option<Box<str>>,
+    version: ProtocolVersion,
+    client_info: Implementation,
+    client_capabilities: ClientCapabilities,
+    initialized: AtomicBool,
+    log_level: Mutex<LoggingLevel>,
+    outbox: Arc<dyn FrameSender>,
+    in_flight: Arc<InFlight>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        id: Option<Box<str>>,
+        version: ProtocolVersion,
+        client_info: Implementation,
+        client_capabilities: ClientCapabilities,
+        peer: &Peer,
+    ) -> Self {
+        Self {
+            id,
+            version,
+            client_info,
+            client_capabilities,
+            initialized: AtomicBool::new(false),
+            log_level: Mutex::new(LoggingLevel::Info),
+            outbox: peer.outbox.clone(),
+            in_flight: peer.in_flight.clone(),
+        }
+    }
+
+    /// The id that HTTP gave it; `None` on stdio.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The negotiated revision.
+    #[must_use]
+    pub fn version(&self) -> ProtocolVersion {
+        self.version
+    }
+
+    /// What the client is called.
+    #[must_use]
+    pub fn client_info(&self) -> &Implementation {
+        &self.client_info
+    }
+
+    /// What the client can do.
+    #[must_use]
+    pub fn client_capabilities(&self) -> &ClientCapabilities {
+        &self.client_capabilities
+    }
+
+    /// Whether `notifications/initialized` arrived. Before that, nothing unasked is sent.
+    #[must_use]
+    pub fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_initialized(&self) {
+        self.initialized.store(true, Ordering::Release);
+    }
+
+    /// The lowest level of log records that the client wants. `info` until it says otherwise.
+    #[must_use]
+    pub fn log_level(&self) -> LoggingLevel {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_log_level(&self, level: LoggingLevel) {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+    }
+
+    /// Cancels everything that still runs: the session is over.
+    pub fn close(&self) {
+        self.in_flight.cancel_all();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The id lets its holder speak for the session, so it is not printed.
+        f.debug_struct("Session").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// The other end of one connection or HTTP session: where unasked messages go, what runs for it, how much may.
+#[derive(Clone)]
+pub struct Peer {
+    outbox: Arc<dyn FrameSender>,
+    in_flight: Arc<InFlight>,
+    gate: Arc<Gate>,
+}
+
+impl Peer {
+    /// A peer whose unasked messages go to `outbox`, and for which at most `handlers` handlers run at once.
+    #[must_use]
+    pub fn new(outbox: Arc<dyn FrameSender>, handlers: usize) -> Self {
+        Self { outbox, in_flight: Arc::default(), gate: Gate::new(handlers) }
+    }
+
+    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").finish_non_exhaustive()
+    }
+}
+
+/// The requests of a peer that are being served, so that a cancellation finds them.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    requests: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+impl InFlight {
+    /// Enters a request; `None` when one with the same id is still being served.
+    pub(crate) fn enter(self: &Arc<Self>, id: &RequestId, token: &CancellationToken) -> Option<InFlightGuard> {
+        match self.lock().entry(id.clone()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(slot) => {
+                slot.insert(token.clone());
+                Some(InFlightGuard { table: self.clone(), id: id.clone() })
+            }
+        }
+    }
+
+    /// Fires the token of a request; an unknown id is a race that the peer lost, and nothing else.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        let token = self.lock().get(id).cloned();
+        if let Some(token) = token {
+            token.cancel();
+        }
+    }
+
+    pub(crate) fn cancel_all(&self) {
+        let tokens: Vec<_> = self.lock().values().cloned().collect();
+        for token in tokens {
+            token.cancel();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes its request out of the table when dropped.
+#[derive(Debug)]
+pub(crate) struct InFlightGuard {
+    table: Arc<InFlight>,
+    id: RequestId,
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.table.lock().remove(&self.id);
+    }
+}
+
+/// Counts what runs at once, and refuses above its cap instead of queueing.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    used: AtomicUsize,
+    cap: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(cap: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), cap })
+    }
+
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Pass> {
+        let entered = self
+            .used
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| (used < self.cap).then_some(used + 1))
+            .is_ok();
+        entered.then(|| Pass { gate: self.clone() })
+    }
+}
+
+/// A place at a [`Gate`], given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    gate: Arc<Gate>,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.gate.used.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The sessions that are told when a list changes.
+#[derive(Debug, Default)]
+pub(crate) struct Audience {
+    sessions: Mutex<Vec<Weak<Session>>>,
+}
+
+impl Audience {
+    pub(crate) fn join(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // Dead entries are dropped when the vector would grow, so that it stays as large as the living need.
+        if sessions.len() == sessions.capacity() {
+            sessions.retain(|weak| weak.strong_count() > 0);
+        }
+        sessions.push(Arc::downgrade(session));
+    }
+
+    /// Queues the message for every initialized session; one whose queue is full misses it.
+    pub(crate) fn tell(&self, message: &[u8]) {
+        let sessions: Vec<_> = {
+            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.iter().filter_map(Weak::upgrade).collect()
+        };
+        let message = bytes::Bytes::copy_from_slice(message);
+        for session in sessions.iter().filter(|session| session.is_initialized()) {
+            if session.outbox.try_send(Frame::new(message.clone())).is_err() {
+                tracing::warn!("a session does not read: a notification was dropped");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_refuses_above_its_cap_and_takes_places_back() {
+        let gate = Gate::new(2);
+        let first = gate.enter().unwrap();
+        let second = gate.enter().unwrap();
+        assert!(gate.enter().is_none());
+        drop(first);
+        let third = gate.enter();
+        assert!(third.is_some());
+        assert!(gate.enter().is_none());
+        drop((second, third));
+        assert_eq!(gate.used.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn requests_leave_the_table_and_ids_keep_their_type() {
+        let table = Arc::new(InFlight::default());
+        let (a, b) = (CancellationToken::new(), CancellationToken::new());
+        let guard = table.enter(&RequestId::from(1), &a).unwrap();
+        assert!(table.enter(&RequestId::from(1), &b).is_none());
+        let other = table.enter(&RequestId::from("1"), &b).unwrap();
+        table.cancel(&RequestId::from("1"));
+        table.cancel(&RequestId::from("2"));
+        assert!(b.is_cancelled() && !a.is_cancelled());
+        drop((guard, other));
+        assert!(table.lock().is_empty());
+    }
+}
