@@ -181,25 +181,19 @@ impl ContentBlock {
             return Err(E::custom("content needs a `type`, a string"));
         };
         let result = match kind.as_str() {
-            "text" => TextContent::deserialize(members.into_value()).map(Self::Text),
-            "image" => ImageContent::deserialize(members.into_value()).map(Self::Image),
-            "audio" => AudioContent::deserialize(members.into_value()).map(Self::Audio),
+            "text" => TextContent::deserialize(Value::from(members)).map(Self::Text),
+            "image" => ImageContent::deserialize(Value::from(members)).map(Self::Image),
+            "audio" => AudioContent::deserialize(Value::from(members)).map(Self::Audio),
             "resource_link" => {
-                Resource::deserialize(members.into_value()).map(|resource| Self::ResourceLink(Box::new(resource)))
+                Resource::deserialize(Value::from(members)).map(|resource| Self::ResourceLink(Box::new(resource)))
             }
-            "resource" => EmbeddedResource::deserialize(members.into_value()).map(Self::Resource),
+            "resource" => EmbeddedResource::deserialize(Value::from(members)).map(Self::Resource),
             _ => {
                 members.insert("type".into(), Value::String(kind));
                 return Ok(Self::Unknown(members));
             }
         };
         result.map_err(|error| E::custom(format_args!("{kind} content: {error}")))
-    }
-}
-
-impl JsonObject {
-    fn into_value(self) -> Value {
-        Value::Object(self.0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Map, Value};
 
 /// A JSON object whose members are not fixed by the protocol.
@@ -154,9 +154,13 @@ where
     Ok(values.into_iter().filter_map(|value| T::deserialize(value).ok()).collect())
 }
 
-/// Writes a float without a fraction as an integer (`1`, not `1.0`), as every other implementation does.
+/// Writes a float without a fraction as an integer (`1`, not `1.0`), as every other implementation does. One that JSON has
+/// no form for is an error: `null` would be another message.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 pub(crate) fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if !value.is_finite() {
+        return Err(ser::Error::custom("a number that is not finite has no JSON form"));
+    }
     if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 {
         serializer.serialize_i64(*value as i64)
     } else {
@@ -228,5 +232,13 @@ mod tests {
             (r#"{"any":null}"#, r#"{"list":[],"any":null}"#),
             (r#"{"any":0}"#, r#"{"list":[],"any":0}"#),
         ]);
+    }
+
+    #[test]
+    fn numbers_without_a_json_form_are_errors() {
+        for float in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let probe = Probe { size: None, ttl: None, float: Some(float), list: vec![], any: None };
+            assert!(serde_json::to_string(&probe).is_err(), "{float}");
+        }
     }
 }

@@ -2,7 +2,24 @@
 //!
 //! One superset of types serves all five revisions (2024-11-05 … 2026-07-28); [`ProtocolVersion`] names what differs.
 //! Reading is lenient (`null` for absent, integral floats for sizes, unknown members kept where they must be passed on),
-//! writing is strict.
+//! writing is strict. Values are built in the form of the newest revision; [`Shape`] gives them that of an older one:
+//!
+//! ```
+//! use mcp_protocol::{CallToolParams, CallToolResult, Message, ProtocolVersion, Shape, jsonrpc};
+//!
+//! let bytes = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}"#;
+//! let Message::Request(request) = Message::parse(bytes)? else { panic!("a request") };
+//! let params: CallToolParams = jsonrpc::decode_params(&request.method, request.params)?;
+//! assert_eq!(params.name, "add");
+//!
+//! let mut result = CallToolResult::structured(serde_json::json!({ "sum": 3 }));
+//! result.shape(ProtocolVersion::V2024_11_05);
+//! assert_eq!(
+//!     jsonrpc::response(&request.id, &result)?,
+//!     br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"sum\":3}"}]}}"#
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod auth;
 mod capabilities;

@@ -111,7 +111,8 @@ impl Shape for ProgressParams {
 }
 
 impl Shape for ElicitParams {
-    /// The name of a URL elicitation exists in 2025-11-25 only; there whoever asks must have set it.
+    /// The name of a URL elicitation exists in 2025-11-25 only; there whoever asks must have set it. Earlier revisions
+    /// have no URL elicitation at all, so their clients do not declare it and must not be asked.
     fn shape(&mut self, version: ProtocolVersion) {
         let task = match self {
             Self::Form(params) => &mut params.task,

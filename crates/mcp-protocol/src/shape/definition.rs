@@ -10,7 +10,9 @@ impl Shape for Tool {
         if !version.has_core_tasks() {
             self.execution = None;
         }
-        // Since schemas may be of any kind nothing else changed.
+        // No revision has room for the schemas `true` and `false` here.
+        self.output_schema = self.output_schema.take().filter(Value::is_object);
+        // Since output may be of any type nothing else changed.
         if version.has_structured_content_of_any_type() {
             return;
         }
@@ -121,11 +123,14 @@ mod tests {
 
     #[test]
     fn output_schemas_of_other_types_are_for_the_newest_only() {
-        for schema in [json!({"type": "array"}), json!({"oneOf": []}), json!(true), json!({"type": ["object"]})] {
+        for schema in [json!({"type": "array"}), json!({"oneOf": []}), json!({"type": ["object"]})] {
             let full = json!({"name": "t", "inputSchema": {}, "outputSchema": schema});
             let bare = json!({"name": "t", "inputSchema": {}});
             check::<Tool>(&full, [bare.clone(), bare.clone(), bare.clone(), bare, full.clone()]);
         }
+        let bare = json!({"name": "t", "inputSchema": {}});
+        let full = json!({"name": "t", "inputSchema": {}, "outputSchema": true});
+        check::<Tool>(&full, std::array::from_fn(|_| bare.clone()));
     }
 
     #[test]
