@@ -52,8 +52,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         for transport in Transport::ALL.into_iter().filter(|transport| options.over(*transport)) {
             for era in peer.eras {
                 println!("{title}, {transport}, {era}");
-                let target = Target::new(transport, *era, &binary)?;
-                matrix.row(&title, transport, *era, row::run(&runtime, peer, &target, ROW_LIMIT)?);
+                let target = Target::new(transport, *era, &binary);
+                let cells = target.and_then(|target| row::run(&runtime, peer, &target, ROW_LIMIT));
+                matrix.row(&title, transport, *era, cells.unwrap_or_else(|error| row::not_started(&error)));
             }
         }
     }

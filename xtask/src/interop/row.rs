@@ -99,6 +99,11 @@ pub(super) fn run(ready: &Ready, peer: &Peer, target: &Target, limit: Duration) 
     Ok(explained(cells, &end))
 }
 
+/// The cells of a client that could not be started, or that had no server to talk to.
+pub(super) fn not_started(error: &Error) -> Vec<Cell> {
+    explained(COLUMNS.iter().map(|_| None).collect(), &error.to_string())
+}
+
 /// Puts a report where it belongs. Whatever else a client prints is not one.
 fn note(line: &str, cells: &mut [Option<Cell>]) {
     let Ok(Report { check, status, reason }) = serde_json::from_str(line) else { return };
