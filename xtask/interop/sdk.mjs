@@ -1,6 +1,8 @@
 // The peer that both major versions of the TypeScript SDK share: their `Client` differs only in the arguments of a few
 // calls.
 
+import { config } from './checks.mjs';
+
 // `call(params, options)` and `version()` are the calls that differ.
 export function sdkPeer({ client, transport, call, version }) {
   const logs = [];
@@ -8,7 +10,9 @@ export function sdkPeer({ client, transport, call, version }) {
   const members = { templates: 'resourceTemplates' };
   return {
     logs,
-    progress: true,
+    // The SDK puts a notification off and handles a response at once, so that over stdio it drops progress that arrives
+    // in one read with the result: typescript-sdk issue 2580. The fixture reports its last progress right before.
+    progress: config.transport === 'stdio' ? 2 : 3,
     codes: true,
     async connect() {
       await client.connect(transport);
