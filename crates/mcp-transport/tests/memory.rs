@@ -4,10 +4,16 @@
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use mcp_protocol::RequestId;
 use mcp_transport::{Frame, Hints, Route, Transport, TrySendError, memory::duplex, recv};
+
+/// Fails instead of hanging; under a paused clock at once.
+async fn bounded<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
+}
 
 /// Polls once.
 fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
@@ -15,7 +21,7 @@ fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
 }
 
 async fn text(transport: &mut impl Transport) -> Option<String> {
-    let frame = recv(transport).await?.unwrap();
+    let frame = bounded(recv(transport)).await?.unwrap();
     Some(String::from_utf8(frame.message.to_vec()).unwrap())
 }
 
@@ -37,7 +43,7 @@ async fn frames_travel_both_ways_whole_and_in_order() {
     assert_eq!(text(&mut a).await.as_deref(), Some("3"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_full_direction_holds_its_sender_back() {
     let (a, mut b) = duplex(2);
     let sender = a.sender();
@@ -54,7 +60,7 @@ async fn a_full_direction_holds_its_sender_back() {
         async move { sender.send(Frame::new("4")).await }
     });
     assert_eq!(text(&mut b).await.as_deref(), Some("1"));
-    waiting.await.unwrap().unwrap();
+    bounded(waiting).await.unwrap().unwrap();
     assert_eq!(text(&mut b).await.as_deref(), Some("2"));
     assert_eq!(text(&mut b).await.as_deref(), Some("4"));
     assert!(poll(recv(&mut b)).is_pending());
@@ -86,7 +92,7 @@ async fn the_end_comes_when_the_last_sender_is_gone() {
     assert_eq!(text(&mut b).await, None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_sender_learns_that_nobody_receives() {
     let (a, b) = duplex(1);
     let sender = a.sender();
@@ -94,5 +100,5 @@ async fn a_waiting_sender_learns_that_nobody_receives() {
     let waiting = tokio::spawn(async move { sender.send(Frame::new("2")).await });
     tokio::task::yield_now().await;
     drop(b);
-    assert!(waiting.await.unwrap().unwrap_err().is_closed());
+    assert!(bounded(waiting).await.unwrap().unwrap_err().is_closed());
 }

@@ -36,6 +36,12 @@ fn options(change: impl FnOnce(&mut Options)) -> Options {
     options
 }
 
+/// Fails instead of hanging; under a paused clock at once.
+async fn bounded<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
+}
+
+/// Polls once.
 fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -56,7 +62,7 @@ async fn received(buffer: usize, max_line: usize, input: &str) -> Vec<String> {
         writer.write_all(input.as_bytes()).await.unwrap();
         writer.shutdown().await.unwrap();
     };
-    tokio::join!(write, receive(&mut transport)).1
+    bounded(async { tokio::join!(write, receive(&mut transport)).1 }).await
 }
 
 #[tokio::test]
@@ -134,7 +140,7 @@ async fn frames_are_written_one_per_line_in_few_writes() {
     assert_eq!(counts.flushes.load(Ordering::Relaxed), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn messages_of_every_size_are_written_in_order() {
     let sizes = [1, 10, 16_383, 16_384, 5, 100_000, 7, 1 << 20, 65_536, 3, 3, 30_000, 2];
     for buffer in [1_000, 1 << 22] {
@@ -145,14 +151,17 @@ async fn messages_of_every_size_are_written_in_order() {
             sender.try_send(Frame::new(message.clone())).unwrap();
         }
         let mut got = String::new();
-        let (end, read) = tokio::join!(
-            async {
-                let end = sender.shutdown().await;
-                drop((sender, transport));
-                end
-            },
-            reader.read_to_string(&mut got)
-        );
+        let (end, read) = bounded(async {
+            tokio::join!(
+                async {
+                    let end = sender.shutdown().await;
+                    drop((sender, transport));
+                    end
+                },
+                reader.read_to_string(&mut got)
+            )
+        })
+        .await;
         end.unwrap();
         read.unwrap();
         assert!(got == messages.join("\n") + "\n", "{buffer}");
@@ -201,7 +210,7 @@ async fn the_queue_is_bounded_in_messages_and_in_bytes() {
     assert_eq!(accepted(100, &limits(0, 0)).await, 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn senders_wait_in_turn_for_a_stalled_peer() {
     let (transport, (mut reader, _writer)) = pair(16, &options(|o| o.queue_frames = 2));
     let sender = transport.sender();
@@ -219,22 +228,22 @@ async fn senders_wait_in_turn_for_a_stalled_peer() {
     assert!(waiting.iter().all(|task| !task.is_finished()));
 
     let mut got = vec![0; 505];
-    reader.read_exact(&mut got).await.unwrap();
+    bounded(reader.read_exact(&mut got)).await.unwrap();
     let expected: String = ["a", "b", "c", "d", "e"].into_iter().map(|name| name.repeat(100) + "\n").collect();
     assert_eq!(String::from_utf8(got).unwrap(), expected);
     for task in waiting {
-        task.await.unwrap().unwrap();
+        bounded(task).await.unwrap().unwrap();
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_end_of_input_leaves_the_output_open() {
     let (mut transport, (mut reader, mut writer)) = pair(64, &Options::default());
     writer.shutdown().await.unwrap();
     assert!(recv(&mut transport).await.is_none());
     transport.sender().send(Frame::new("{}")).await.unwrap();
     let mut got = [0; 3];
-    reader.read_exact(&mut got).await.unwrap();
+    bounded(reader.read_exact(&mut got)).await.unwrap();
     assert_eq!(&got, b"{}\n");
 }
 
@@ -270,35 +279,35 @@ async fn a_writer_that_nobody_waits_for_gives_up() {
     assert_eq!(start.elapsed(), Duration::from_secs(6));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn dropping_everything_writes_what_is_queued() {
     let (ours, mut theirs) = duplex(16);
     let transport = Ndjson::new(empty(), ours);
     transport.sender().send(Frame::new("x".repeat(100))).await.unwrap();
     drop(transport);
     let mut got = String::new();
-    theirs.read_to_string(&mut got).await.unwrap();
+    bounded(theirs.read_to_string(&mut got)).await.unwrap();
     assert_eq!(got, "x".repeat(100) + "\n");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fault_of_the_writer_reaches_every_sender() {
     let (ours, theirs) = duplex(16);
     drop(theirs);
     let transport = Ndjson::with_options(empty(), ours, &options(|o| o.queue_frames = 1));
     let sender = transport.sender();
     sender.send(Frame::new("1")).await.unwrap();
-    let error = sender.send(Frame::new("2")).await.unwrap_err();
+    let error = bounded(sender.send(Frame::new("2"))).await.unwrap_err();
     assert!(error.is_io(), "{error:?}");
     assert!(matches!(sender.try_send(Frame::new("3")), Err(TrySendError::Closed(_))));
-    assert!(sender.shutdown().await.unwrap_err().is_io());
+    assert!(bounded(sender.shutdown()).await.unwrap_err().is_io());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_writer_that_panicked() {
     let transport = Ndjson::with_options(empty(), Panicking, &options(|o| o.queue_frames = 1));
     let sender = transport.sender();
     sender.send(Frame::new("1")).await.unwrap();
-    assert!(sender.send(Frame::new("2")).await.unwrap_err().is_closed());
-    assert!(sender.shutdown().await.unwrap_err().is_closed());
+    assert!(bounded(sender.send(Frame::new("2"))).await.unwrap_err().is_closed());
+    assert!(bounded(sender.shutdown()).await.unwrap_err().is_closed());
 }
