@@ -91,21 +91,11 @@ pub trait FromCallParts<S>: Sized {
 mod via {
     /// Marks an extractor that reads the parts.
     #[derive(Debug)]
-    #[expect(
-        clippy::empty_enums,
-        clippy::exhaustive_enums,
-        unnameable_types,
-        reason = "a marker that nobody has to write"
-    )]
+    #[expect(unnameable_types, reason = "a marker that nobody has to write")]
     pub enum Parts {}
     /// Marks an extractor that consumes the call.
     #[derive(Debug)]
-    #[expect(
-        clippy::empty_enums,
-        clippy::exhaustive_enums,
-        unnameable_types,
-        reason = "a marker that nobody has to write"
-    )]
+    #[expect(unnameable_types, reason = "a marker that nobody has to write")]
     pub enum Whole {}
 }
 

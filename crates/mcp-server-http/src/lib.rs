@@ -1,1 +1,27 @@
 //! HTTP for Model Context Protocol servers: Streamable HTTP of every revision as a tower service and an axum router.
+//!
+//! [`HttpServer`] gives a [`Server`](mcp_server_core::Server) its ways onto the network. One endpoint serves the stateless
+//! revision and the sessions of the older ones; the body of a request decides. The defaults are safe: loopback only, `Host`
+//! and `Origin` checked, sizes bounded ([`HttpConfig`]).
+
+mod accept;
+mod body;
+mod config;
+mod cors;
+mod guard;
+mod headers;
+mod legacy;
+mod listen;
+mod respond;
+mod serve;
+mod service;
+mod sessions;
+mod stateless;
+mod stream;
+
+pub use self::{
+    body::Body,
+    config::HttpConfig,
+    serve::{HttpError, HttpServer},
+    service::{McpService, RequestParts},
+};

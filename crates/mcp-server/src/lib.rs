@@ -1,1 +1,49 @@
 //! Write Model Context Protocol servers: typed handlers once, every revision, stdio and HTTP.
+//!
+//! This crate is what a server author depends on. It re-exports the server itself ([`Server`], [`tool`], [`resource`],
+//! [`template`], [`prompt`] and the extractors), the wire types ([`protocol`]), and with feature `http` (on by default)
+//! the HTTP server.
+//!
+//! ```
+//! use mcp_server::prelude::*;
+//!
+//! /// Add two numbers.
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Add {
+//!     a: f64,
+//!     b: f64,
+//! }
+//!
+//! async fn add(Args(Add { a, b }): Args<Add>) -> String {
+//!     (a + b).to_string()
+//! }
+//!
+//! let server = Server::builder("calculator", "1.0.0").tool(tool("add", add).read_only()).build();
+//! // server.serve_stdio().await or server.serve_http("127.0.0.1:8080").await
+//! # let _: Server = server;
+//! ```
+
+pub use mcp_protocol as protocol;
+pub use mcp_schema as schema;
+pub use mcp_server_core::*;
+#[cfg(feature = "http")]
+pub use mcp_server_http as http;
+pub use mcp_transport as transport;
+pub use schemars;
+
+/// What nearly every server needs: `use mcp_server::prelude::*;`.
+pub mod prelude {
+    #[cfg(feature = "http")]
+    pub use mcp_server_http::{HttpConfig, HttpServer};
+    pub use mcp_protocol::{
+        CallToolResult, ContentBlock, GetPromptResult, Meta, Principal, PromptMessage, ReadResourceResult, Resource,
+        ResourceContents, Role, RpcError,
+    };
+    pub use mcp_server_core::{
+        Args, Audio, Blob, Cancelled, Completing, Context, Extension, Image, Json, MessageTemplate, Parameter,
+        ParameterType, Progress, RawArgs, Server, State, Structured, ToolError, Visible, WithMeta, prompt,
+        prompt_template, resource, template, tool,
+    };
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+}

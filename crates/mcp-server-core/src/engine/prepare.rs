@@ -90,6 +90,12 @@ impl Prepared {
         Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply) }
     }
 
+    /// The revision that the answer speaks.
+    #[must_use]
+    pub fn version(&self) -> ProtocolVersion {
+        self.scope.version
+    }
+
     /// Whether the answer is there already, so that running it takes no time.
     #[must_use]
     pub fn is_done(&self) -> bool {

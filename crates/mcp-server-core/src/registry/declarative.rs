@@ -67,14 +67,14 @@ pub fn prompt_template<S: Clone + Send + Sync + 'static>(
 
 enum Body {
     Text(Vec<Piece>),
-    Content(ContentBlock),
+    Content(Box<ContentBlock>),
 }
 
 impl Body {
     fn new(content: ContentBlock) -> Self {
         match content.as_text().map(parse) {
             Some(pieces) => Self::Text(pieces),
-            None => Self::Content(content),
+            None => Self::Content(Box::new(content)),
         }
     }
 }
@@ -99,7 +99,7 @@ fn render(messages: &[(Role, Body)], arguments: Arguments) -> Result<GetPromptRe
     };
     let messages = messages.iter().map(|(role, body)| {
         let content = match body {
-            Body::Content(content) => content.clone(),
+            Body::Content(content) => (**content).clone(),
             Body::Text(pieces) => {
                 let mut text = String::new();
                 fill(pieces, &value, &mut text);

@@ -1,0 +1,159 @@
+//! How a server behaves on the network. Every default is the safe one; what loosens it has a name that can be searched.
+
+use std::time::Duration;
+
+/// Configuration of the HTTP endpoint.
+///
+/// ```
+/// use mcp_server_http::HttpConfig;
+///
+/// let config = HttpConfig::new()
+///     .path("/mcp")
+///     .allowed_hosts(["mcp.example.com"])
+///     .allowed_origins(["https://app.example.com"]);
+/// # let _ = config;
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HttpConfig {
+    pub(crate) path: String,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) allowed_origins: Vec<String>,
+    pub(crate) any_host: bool,
+    pub(crate) any_origin: bool,
+    pub(crate) lenient_accept: bool,
+    pub(crate) body_limit: usize,
+    pub(crate) header_limit: usize,
+    pub(crate) body_timeout: Duration,
+    pub(crate) session_idle: Duration,
+    pub(crate) session_opening: Duration,
+    pub(crate) sessions: usize,
+    pub(crate) keep_alive: Duration,
+    pub(crate) connections: usize,
+    pub(crate) shutdown_deadline: Duration,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            path: "/mcp".into(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            any_host: false,
+            any_origin: false,
+            lenient_accept: false,
+            body_limit: 4 << 20,
+            header_limit: 8 << 10,
+            body_timeout: Duration::from_secs(30),
+            session_idle: Duration::from_secs(30 * 60),
+            session_opening: Duration::from_secs(30),
+            sessions: 10_000,
+            keep_alive: Duration::from_secs(15),
+            connections: 20_000,
+            shutdown_deadline: Duration::from_secs(10),
+        }
+    }
+}
+
+impl HttpConfig {
+    /// The defaults: path `/mcp`, loopback hosts and origins only.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The path of the endpoint. `/mcp` by default.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        let path = path.into();
+        self.path = if path.starts_with('/') { path } else { format!("/{path}") };
+        self
+    }
+
+    /// Names under which the server may be reached, beside the loopback ones: `example.com` on any port, or
+    /// `example.com:8443`. A request whose `Host` is none of them is refused, which stops DNS rebinding.
+    #[must_use]
+    pub fn allowed_hosts<T: Into<String>>(mut self, hosts: impl IntoIterator<Item = T>) -> Self {
+        self.allowed_hosts.extend(hosts.into_iter().map(Into::into));
+        self
+    }
+
+    /// Web origins that may call the server, beside the loopback ones and its own: `https://app.example.com` on any port,
+    /// `https://app.example.com:8443`, or `null`. Others are refused, which stops web pages from using a visitor's access.
+    #[must_use]
+    pub fn allowed_origins<T: Into<String>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
+        self.allowed_origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
+    /// Accepts every `Host`. Only behind something that checks it: without this check a web page can reach a local server
+    /// by DNS rebinding.
+    #[must_use]
+    pub fn dangerous_allow_any_host(mut self) -> Self {
+        self.any_host = true;
+        self
+    }
+
+    /// Accepts every `Origin`. Any web page that a user visits can then call the server in the user's name.
+    #[must_use]
+    pub fn dangerous_allow_any_origin(mut self) -> Self {
+        self.any_origin = true;
+        self
+    }
+
+    /// Serves clients whose `Accept` does not list both `application/json` and `text/event-stream`, with what they accept.
+    #[must_use]
+    pub fn lenient_accept(mut self) -> Self {
+        self.lenient_accept = true;
+        self
+    }
+
+    /// The largest body in bytes. 4 MiB by default.
+    #[must_use]
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.body_limit = bytes;
+        self
+    }
+
+    /// How long a body may take to arrive. 30 seconds by default.
+    #[must_use]
+    pub fn body_timeout(mut self, limit: Duration) -> Self {
+        self.body_timeout = limit;
+        self
+    }
+
+    /// How long a session may be silent before it ends. 30 minutes by default.
+    #[must_use]
+    pub fn session_idle(mut self, limit: Duration) -> Self {
+        self.session_idle = limit;
+        self
+    }
+
+    /// How many sessions there may be. 10,000 by default; further ones are answered 503.
+    #[must_use]
+    pub fn max_sessions(mut self, count: usize) -> Self {
+        self.sessions = count;
+        self
+    }
+
+    /// How often a silent stream is given a comment, so that what stands between does not close it. 15 seconds by default.
+    #[must_use]
+    pub fn keep_alive(mut self, interval: Duration) -> Self {
+        self.keep_alive = interval.max(Duration::from_millis(100));
+        self
+    }
+
+    /// How many connections `serve_http` accepts at once; further ones wait. 20,000 by default.
+    #[must_use]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        self.connections = count.max(1);
+        self
+    }
+
+    /// How long open requests may take to end after a shutdown began. 10 seconds by default.
+    #[must_use]
+    pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
+        self.shutdown_deadline = limit;
+        self
+    }
+}

@@ -1,0 +1,284 @@
+//! Who may call: `Host` and `Origin` are checked on every request, so that no web page reaches a server behind its
+//! visitor's back (DNS rebinding, cross-site requests).
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Request, header, uri::Authority};
+
+use crate::config::HttpConfig;
+
+/// What was wrong with `Host` or `Origin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    Host,
+    Origin,
+}
+
+impl Blocked {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Host => "the Host header does not name this server: see `allowed_hosts`",
+            Self::Origin => "this Origin may not call the server: see `allowed_origins`",
+        }
+    }
+}
+
+/// The lists, taken apart once.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    hosts: Vec<HostPort>,
+    origins: Vec<Origin>,
+    any_host: bool,
+    any_origin: bool,
+}
+
+/// A host, and a port unless any will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HostPort {
+    host: String,
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    Null,
+    Tuple { scheme: String, at: HostPort },
+}
+
+impl Guard {
+    pub(crate) fn new(config: &HttpConfig) -> Self {
+        Self {
+            hosts: config.allowed_hosts.iter().filter_map(|host| parse_host(host)).collect(),
+            origins: config.allowed_origins.iter().filter_map(|origin| parse_origin(origin)).collect(),
+            any_host: config.any_host,
+            any_origin: config.any_origin,
+        }
+    }
+
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Blocked> {
+        let headers = request.headers();
+        let host = host_of(request);
+        if !self.any_host && !host.as_ref().is_some_and(|host| self.allows_host(host)) {
+            return Err(Blocked::Host);
+        }
+        if self.any_origin {
+            return Ok(());
+        }
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => {
+                // Browsers leave `Origin` out of some requests, but not this.
+                let is_cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+                if is_cross_site { Err(Blocked::Origin) } else { Ok(()) }
+            }
+            (Some(origin), None) => {
+                let origin = origin.to_str().ok().and_then(parse_origin).ok_or(Blocked::Origin)?;
+                if self.allows_origin(&origin, host.as_ref()) { Ok(()) } else { Err(Blocked::Origin) }
+            }
+            (Some(_), Some(_)) => Err(Blocked::Origin),
+        }
+    }
+
+    fn allows_host(&self, host: &HostPort) -> bool {
+        is_loopback(&host.host) || self.hosts.iter().any(|allowed| allowed.covers(host))
+    }
+
+    fn allows_origin(&self, origin: &Origin, host: Option<&HostPort>) -> bool {
+        match origin {
+            Origin::Null => self.origins.contains(&Origin::Null),
+            Origin::Tuple { scheme, at } => {
+                let is_web = scheme == "http" || scheme == "https";
+                let is_same = host.is_some_and(|host| {
+                    let default = if scheme == "https" { 443 } else { 80 };
+                    host.host == at.host && host.port.unwrap_or(default) == at.port.unwrap_or(default)
+                });
+                // A local page may call a local server; a server that was reached by a public name is not local.
+                let is_local = is_loopback(&at.host) && host.is_none_or(|host| is_loopback(&host.host));
+                (is_web && (is_same || is_local))
+                    || self.origins.iter().any(|allowed| match allowed {
+                        Origin::Tuple { scheme: s, at: a } => s == scheme && a.covers(at),
+                        Origin::Null => false,
+                    })
+            }
+        }
+    }
+}
+
+impl HostPort {
+    fn covers(&self, other: &Self) -> bool {
+        self.host == other.host && (self.port.is_none() || self.port == other.port)
+    }
+}
+
+/// The host that the request is for: the authority of its target (HTTP/2, absolute form) or its one `Host` header.
+fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (request.uri().authority(), hosts.next(), hosts.next()) {
+        (_, Some(_), Some(_)) => None,
+        (Some(authority), None, _) => parse_host(authority.as_str()),
+        (None, Some(host), None) => parse_host(host.to_str().ok()?),
+        (Some(authority), Some(host), None) => {
+            let host = parse_host(host.to_str().ok()?)?;
+            (parse_host(authority.as_str())? == host).then_some(host)
+        }
+        (None, None, _) => None,
+    }
+}
+
+/// `host`, `host:port`, `[v6]` or `[v6]:port`; no user, no junk.
+fn parse_host(text: &str) -> Option<HostPort> {
+    if text.is_empty() || text.contains(['@', '/', '?', '#', ' ', '\\', '%']) {
+        return None;
+    }
+    let authority: Authority = text.parse().ok()?;
+    let host = authority.host();
+    let rest = &authority.as_str()[host.len()..];
+    let port = match rest.strip_prefix(':') {
+        Some(port) => Some(port.parse().ok()?),
+        None if rest.is_empty() => None,
+        None => return None,
+    };
+    if host.is_empty() {
+        return None;
+    }
+    Some(HostPort { host: normalize(host), port })
+}
+
+fn normalize(host: &str) -> String {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    // Addresses compare by value, not by spelling.
+    match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => host,
+    }
+}
+
+fn parse_origin(text: &str) -> Option<Origin> {
+    if text == "null" {
+        return Some(Origin::Null);
+    }
+    let (scheme, rest) = text.split_once("://")?;
+    if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
+        return None;
+    }
+    let at = parse_host(rest.strip_suffix('/').unwrap_or(rest))?;
+    Some(Origin::Tuple { scheme: scheme.to_ascii_lowercase(), at })
+}
+
+/// `localhost`, 127.0.0.0/8, `::1` and the mapped form of the former.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    if host == "localhost" || host.ends_with(".localhost") {
+        return true;
+    }
+    match host.parse::<IpAddr>() {
+        Ok(address) => is_loopback_address(address),
+        Err(_) => false,
+    }
+}
+
+pub(crate) fn is_loopback_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback()),
+    }
+}
+
+/// The one origin of a request that passed the guard, for CORS.
+pub(crate) fn origin_of(headers: &HeaderMap) -> Option<&http::HeaderValue> {
+    headers.get(header::ORIGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(config: HttpConfig, cases: &[(&[&str], &[&str], Result<(), Blocked>)]) {
+        let guard = Guard::new(&config);
+        for (hosts, origins, expected) in cases {
+            let mut request = Request::builder().uri("/mcp");
+            for host in *hosts {
+                request = request.header(header::HOST, *host);
+            }
+            for origin in *origins {
+                request = request.header(header::ORIGIN, *origin);
+            }
+            assert_eq!(guard.check(&request.body(()).unwrap()), *expected, "{hosts:?} {origins:?}");
+        }
+    }
+
+    #[test]
+    fn by_default_only_loopback_names_pass() {
+        let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
+        check(
+            HttpConfig::new(),
+            &[
+                (&["localhost:8080"], &[], ok),
+                (&["LOCALHOST"], &[], ok),
+                (&["localhost."], &[], ok),
+                (&["127.0.0.1:1"], &[], ok),
+                (&["127.0.0.2"], &[], ok),
+                (&["[::1]:8080"], &[], ok),
+                (&["[::ffff:127.0.0.1]"], &[], ok),
+                (&[], &[], host),
+                (&["evil.example"], &[], host),
+                (&["localhost.evil.example"], &[], host),
+                (&["localhost", "localhost"], &[], host),
+                (&["user@localhost"], &[], host),
+                (&["[::1]evil"], &[], host),
+                (&["localhost:99999"], &[], host),
+                (&["localhost:"], &[], host),
+                (&["192.168.0.1"], &[], host),
+                (&["0.0.0.0"], &[], host),
+                (&["localhost"], &["http://localhost:5173"], ok),
+                (&["localhost"], &["http://127.0.0.1"], ok),
+                (&["localhost"], &["https://[::1]:3"], ok),
+                (&["localhost"], &["https://attacker.example"], origin),
+                (&["localhost"], &["null"], origin),
+                (&["localhost"], &["file://"], origin),
+                (&["localhost"], &["http://localhost", "http://localhost"], origin),
+                (&["localhost"], &["http://localhost.evil.example"], origin),
+                (&["localhost"], &["http://localhost@evil.example"], origin),
+                (&["localhost"], &[""], origin),
+            ],
+        );
+    }
+
+    #[test]
+    fn lists_add_to_the_loopback_names() {
+        let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
+        let config = HttpConfig::new().allowed_hosts(["mcp.example.com", "other.example:8443"]).allowed_origins([
+            "https://app.example.com",
+            "https://port.example:444",
+            "null",
+        ]);
+        check(
+            config,
+            &[
+                (&["mcp.example.com"], &[], ok),
+                (&["mcp.example.com:444"], &[], ok),
+                (&["other.example:8443"], &[], ok),
+                (&["other.example"], &[], host),
+                (&["localhost"], &["http://localhost:1"], ok),
+                (&["mcp.example.com"], &["https://app.example.com"], ok),
+                (&["mcp.example.com"], &["https://app.example.com:9"], ok),
+                (&["mcp.example.com"], &["http://app.example.com"], origin),
+                (&["mcp.example.com"], &["https://port.example:444"], ok),
+                (&["mcp.example.com"], &["https://port.example"], origin),
+                (&["mcp.example.com"], &["https://mcp.example.com"], ok),
+                (&["mcp.example.com:8000"], &["https://mcp.example.com"], origin),
+                (&["mcp.example.com"], &["null"], ok),
+                (&["mcp.example.com"], &["http://localhost:3000"], origin),
+            ],
+        );
+    }
+
+    #[test]
+    fn cross_site_requests_without_an_origin_are_refused() {
+        let guard = Guard::new(&HttpConfig::new());
+        let request = |site: &str| {
+            Request::builder().header(header::HOST, "localhost").header("sec-fetch-site", site).body(()).unwrap()
+        };
+        assert_eq!(guard.check(&request("cross-site")), Err(Blocked::Origin));
+        assert_eq!(guard.check(&request("same-origin")), Ok(()));
+    }
+}

@@ -1,0 +1,139 @@
+//! Headers that mirror the body of a stateless request, so that what stands between can route by them (2026-07-28,
+//! streamable-http): they are read strictly, because two readers that disagree are a hole.
+
+use std::borrow::Cow;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use mcp_protocol::{RpcError, jsonrpc::Request, method};
+use mcp_schema::header::HeaderParam;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// Keeps reverse proxies from collecting a stream before they pass it on.
+pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// A header that may stand once at most.
+///
+/// # Errors
+/// When it is given twice or is not visible ASCII.
+pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, RpcError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(RpcError::header_mismatch(format!("the header {name} is given twice")));
+    }
+    text(value).map(Some).ok_or_else(|| RpcError::header_mismatch(format!("the header {name} is not visible ASCII")))
+}
+
+fn text(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok().map(|text| text.trim_matches([' ', '\t']))
+}
+
+/// Checks the headers that every stateless request carries against its body.
+///
+/// # Errors
+/// `-32020` that names the header.
+pub(crate) fn check_mirrored(headers: &HeaderMap, request: &Request<'_>, version: &str) -> Result<(), RpcError> {
+    expect(headers, &PROTOCOL_VERSION, version, false)?;
+    expect(headers, &METHOD, &request.method, false)?;
+    let Some(member) = method::mirrored_name_param(&request.method) else { return Ok(()) };
+    // Without the member the parameters do not fit, which is said later and better.
+    match named(request, member) {
+        Some(name) => expect(headers, &NAME, &name, true),
+        None => Ok(()),
+    }
+}
+
+/// The text of one member of the parameters.
+fn named<'a>(request: &Request<'a>, member: &str) -> Option<Cow<'a, str>> {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow, default)]
+        name: Option<Cow<'a, str>>,
+        #[serde(borrow, default)]
+        uri: Option<Cow<'a, str>>,
+        #[serde(borrow, default, rename = "taskId")]
+        task_id: Option<Cow<'a, str>>,
+    }
+    let named: Named<'a> = serde_json::from_str(request.params?.get()).ok()?;
+    match member {
+        "name" => named.name,
+        "uri" => named.uri,
+        _ => named.task_id,
+    }
+}
+
+fn expect(headers: &HeaderMap, name: &HeaderName, body: &str, encoded: bool) -> Result<(), RpcError> {
+    let Some(header) = single(headers, name)? else {
+        return Err(RpcError::header_mismatch(format!("the header {name} is missing")));
+    };
+    let header = if encoded { decode(header).ok_or_else(|| undecodable(name.as_str()))? } else { header.into() };
+    // Whitespace around a header value is not part of it, so a body value with some can only be sent encoded.
+    if header == body {
+        return Ok(());
+    }
+    Err(RpcError::header_mismatch(format!("the header {name} differs from the body")))
+}
+
+/// Checks the `Mcp-Param-*` headers of a tool call against its arguments.
+///
+/// # Errors
+/// `-32020` that names the header.
+pub(crate) fn check_params(headers: &HeaderMap, params: &[HeaderParam], arguments: &Value) -> Result<(), RpcError> {
+    for param in params {
+        let name = param.header_name();
+        let Some(argument) = param.argument(arguments) else { continue };
+        let Ok(header_name) = HeaderName::try_from(&name) else { continue };
+        let Some(header) = single(headers, &header_name)? else {
+            return Err(RpcError::header_mismatch(format!("the header {name} is missing")));
+        };
+        let header = decode(header).ok_or_else(|| undecodable(&name))?;
+        if !param.matches(argument, &header) {
+            return Err(RpcError::header_mismatch(format!("the header {name} differs from the arguments")));
+        }
+    }
+    Ok(())
+}
+
+fn undecodable(name: &str) -> RpcError {
+    RpcError::header_mismatch(format!("the header {name} is not valid base64"))
+}
+
+/// The value behind `=?base64?…?=`, or the value itself. `None` when the base64 is not valid; anything that is not the
+/// exact marker is a value (SEP-2243).
+fn decode(value: &str) -> Option<Cow<'_, str>> {
+    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(Cow::Borrowed(value));
+    };
+    let bytes = BASE64_STANDARD.decode(inner).ok()?;
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_exact_markers_only() {
+        for (value, expected) in [
+            ("plain", Some("plain")),
+            ("", Some("")),
+            ("=?base64?SGVsbG8=?=", Some("Hello")),
+            ("=?base64?w7w=?=", Some("ü")),
+            ("=?base64??=", Some("")),
+            ("=?BASE64?SGVsbG8=?=", Some("=?BASE64?SGVsbG8=?=")),
+            ("=?base64?SGVsbG8=", Some("=?base64?SGVsbG8=")),
+            ("SGVsbG8=?=", Some("SGVsbG8=?=")),
+            ("=?base64?SGVsbG8?=", None),
+            ("=?base64?SGV%?=", None),
+            ("=?base64?/w==?=", None),
+        ] {
+            assert_eq!(decode(value).as_deref(), expected, "{value}");
+        }
+    }
+}

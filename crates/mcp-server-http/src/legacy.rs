@@ -1,0 +1,198 @@
+//! Requests of the revisions with sessions (2025-03-26 … 2025-11-25 Streamable HTTP).
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
+use mcp_protocol::{
+    ErrorCode, ProtocolVersion, RpcError,
+    jsonrpc::{self, Notification, Request},
+};
+use mcp_server_core::{
+    Peer,
+    engine::{Refusal, Scope},
+};
+
+use crate::{
+    accept::Accepted,
+    body::Body,
+    headers,
+    listen::Listening,
+    respond,
+    service::Inner,
+    sessions::{self, HttpSession},
+    stream::{self, Answer, Answering, Detaching, Queue},
+};
+
+/// Opens a session.
+pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap) -> Response<Body> {
+    let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
+    if head.contains_key(headers::SESSION_ID) {
+        // Also for a dead id: the client finds out that it must start without one.
+        return match find(inner, head) {
+            Ok(_) => {
+                let error = RpcError::invalid_request(
+                    "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
+                );
+                refuse(StatusCode::BAD_REQUEST, &error)
+            }
+            Err(response) => response,
+        };
+    }
+    if !inner.sessions.has_room() {
+        return full(request);
+    }
+    let Ok(id) = sessions::new_id() else {
+        tracing::error!("the system has no random numbers for a session id");
+        return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
+    };
+    let outbox: Arc<Queue> = Arc::default();
+    let peer = Peer::new(outbox.clone(), inner.server.limits().handlers_per_session);
+    let (session, reply) = match inner.server.initialize(request, Some(id.clone()), &peer) {
+        Ok(opened) => opened,
+        Err(error) => {
+            let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
+            let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+            return refuse(status, &error);
+        }
+    };
+    let version = session.version();
+    let Ok(value) = HeaderValue::try_from(&*id) else {
+        return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
+    };
+    if !inner.sessions.insert(id, session, peer, outbox, None) {
+        return full(request);
+    }
+    let response = respond::with_version(respond::legacy(reply), version);
+    respond::with_header(response, headers::SESSION_ID, value)
+}
+
+/// Serves a request of an open session. It goes on when the connection is lost: only `notifications/cancelled`, or the end
+/// of the session, stops it.
+pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Accepted, parts: Parts) -> Response<Body> {
+    let http = match open(inner, &parts.headers) {
+        Ok(http) => http,
+        Err(response) => return response,
+    };
+    let session_open = http.open();
+    let queue: Arc<Queue> = Arc::default();
+    let mut scope = Scope::session(http.session.clone()).peer(http.peer.clone()).extensions(Inner::extensions(parts));
+    if accepted.sse {
+        scope = scope.sink(queue.clone());
+    }
+    let version = scope.version();
+    let prepared = match inner.server.prepare(request, scope) {
+        Ok(prepared) => prepared,
+        Err(Refusal::Error(error)) => {
+            let response = respond::error_with_id(StatusCode::OK, Some(&request.id), &error);
+            return respond::with_version(response, version);
+        }
+        Err(scopes) => {
+            return respond::error_with_id(StatusCode::FORBIDDEN, Some(&request.id), &scopes.into_error());
+        }
+    };
+    let running = async move {
+        let reply = prepared.run().await;
+        drop(session_open);
+        reply
+    };
+    let running = Box::pin(Detaching::new(Box::pin(running)));
+    let response = match stream::answer(running, queue, inner.config.keep_alive).await {
+        Answer::Quiet(Some(reply)) => respond::legacy(reply),
+        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
+        Answer::Streaming(answering) => respond::stream(answering),
+    };
+    respond::with_version(response, version)
+}
+
+pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head: &HeaderMap) -> Response<Body> {
+    match open(inner, head) {
+        Ok(http) => {
+            let _open = http.open();
+            inner.server.notified(Some(&http.session), &http.peer, notification);
+            respond::empty(StatusCode::ACCEPTED)
+        }
+        Err(response) => response,
+    }
+}
+
+/// Takes a response of the client. One that nobody waits for is accepted all the same: it lost a race.
+pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, head: &HeaderMap) -> Response<Body> {
+    match open(inner, head) {
+        Ok(http) => {
+            let _open = http.open();
+            tracing::debug!(id = ?response.id, "a response that nobody waits for");
+            respond::empty(StatusCode::ACCEPTED)
+        }
+        Err(response) => response,
+    }
+}
+
+/// Opens the stream of a session for what nobody asked for. A newer stream takes the place of an older one.
+pub(crate) fn get(inner: &Inner, head: &HeaderMap) -> Response<Body> {
+    if !Accepted::of(head).sse {
+        let error = RpcError::invalid_request("Accept must list text/event-stream");
+        return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
+    }
+    match open(inner, head) {
+        Ok(http) => {
+            let version = http.session.version();
+            let shutdown = inner.server.shutdown_token().cancelled_owned();
+            let listening = Listening::new(http, inner.config.keep_alive, shutdown);
+            respond::with_version(respond::events(Body::listen(listening)), version)
+        }
+        Err(response) => response,
+    }
+}
+
+/// Ends a session.
+pub(crate) fn delete(inner: &Inner, head: &HeaderMap) -> Response<Body> {
+    match open(inner, head) {
+        Ok(http) => {
+            if let Some(id) = http.session.id() {
+                inner.sessions.remove(id);
+            }
+            respond::empty(StatusCode::NO_CONTENT)
+        }
+        Err(response) => response,
+    }
+}
+
+/// The session that a request belongs to, once its version header is known to make sense.
+fn open(inner: &Inner, head: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
+    let bad = |error: &RpcError| respond::refusal(StatusCode::BAD_REQUEST, error);
+    let header = headers::single(head, &headers::PROTOCOL_VERSION).map_err(|error| bad(&as_invalid(error)))?;
+    if let Some(text) = header {
+        let known = ProtocolVersion::parse(text).filter(|version| inner.server.versions().contains(version));
+        if known.is_none() {
+            let names: Vec<_> = inner.server.versions().iter().map(|version| version.as_str()).collect();
+            let shown: String = text.chars().take(64).collect();
+            let text = format!("Bad MCP-Protocol-Version: {shown}. Supported: {}", names.join(", "));
+            return Err(bad(&RpcError::invalid_request(text)));
+        }
+    }
+    find(inner, head)
+}
+
+fn find(inner: &Inner, head: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
+    let id = headers::single(head, &headers::SESSION_ID)
+        .map_err(|error| respond::refusal(StatusCode::BAD_REQUEST, &as_invalid(error)))?;
+    let Some(id) = id else {
+        let error = RpcError::invalid_request("the header Mcp-Session-Id is missing: open a session by `initialize`");
+        return Err(respond::refusal(StatusCode::BAD_REQUEST, &error));
+    };
+    inner.sessions.find(id, None).ok_or_else(|| {
+        let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
+        respond::refusal(StatusCode::NOT_FOUND, &error)
+    })
+}
+
+/// The same text under the code that a legacy revision has for it.
+fn as_invalid(error: RpcError) -> RpcError {
+    RpcError::invalid_request(error.message)
+}
+
+fn full(request: &Request<'_>) -> Response<Body> {
+    let error = RpcError::internal("too many sessions are open, try again later");
+    let response = respond::error_with_id(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), &error);
+    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
+}

@@ -1,0 +1,97 @@
+//! Responses: which status says what.
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{self, HeaderName},
+};
+use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, RpcError};
+use mcp_server_core::engine::{Reply, Verdict};
+
+use crate::{body::Body, headers, stream::Answering};
+
+pub(crate) fn empty(status: StatusCode) -> Response<Body> {
+    with_status(Response::new(Body::empty()), status)
+}
+
+/// An error that concerns the HTTP request, as a JSON-RPC error that names no id.
+pub(crate) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
+    error_with_id(status, None, error)
+}
+
+pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &RpcError) -> Response<Body> {
+    message(status, Reply::error(id, error))
+}
+
+/// One JSON message.
+pub(crate) fn message(status: StatusCode, reply: Reply) -> Response<Body> {
+    let mut response = with_status(Response::new(Body::payload(reply.payload)), status);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The answer to a stateless request: the error code decides the status.
+pub(crate) fn stateless(reply: Reply) -> Response<Body> {
+    let status = match reply.verdict {
+        Verdict::Error(code) => status_of(code),
+        Verdict::Busy => return busy(reply),
+        _ => StatusCode::OK,
+    };
+    message(status, reply)
+}
+
+/// The answer to a request of a legacy session: JSON-RPC errors travel with 200.
+pub(crate) fn legacy(reply: Reply) -> Response<Body> {
+    match reply.verdict {
+        Verdict::Busy => busy(reply),
+        _ => message(StatusCode::OK, reply),
+    }
+}
+
+/// The status that goes with an error code of a stateless revision; ordinary errors travel with 200.
+pub(crate) fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        ErrorCode::PARSE_ERROR
+        | ErrorCode::INVALID_REQUEST
+        | ErrorCode::HEADER_MISMATCH
+        | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+        | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+fn busy(reply: Reply) -> Response<Body> {
+    let mut response = message(StatusCode::SERVICE_UNAVAILABLE, reply);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// A stream of events.
+pub(crate) fn stream(answering: Answering) -> Response<Body> {
+    events(Body::answer(answering))
+}
+
+pub(crate) fn events(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(headers::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// Says which revision the answer speaks.
+pub(crate) fn with_version(mut response: Response<Body>, version: ProtocolVersion) -> Response<Body> {
+    response.headers_mut().insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
+    response
+}
+
+pub(crate) fn with_header(mut response: Response<Body>, name: HeaderName, value: HeaderValue) -> Response<Body> {
+    response.headers_mut().insert(name, value);
+    response
+}
+
+fn with_status(mut response: Response<Body>, status: StatusCode) -> Response<Body> {
+    *response.status_mut() = status;
+    response
+}

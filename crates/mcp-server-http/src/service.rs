@@ -1,0 +1,275 @@
+//! The endpoint as a tower service over any `http::Request`: checks in the order of the design, then the era decides.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body::Body as HttpBody;
+use mcp_protocol::{Message, ProtocolVersion, RpcError, jsonrpc};
+use mcp_server_core::{Extensions, Server, engine::Era};
+
+use crate::{
+    accept::{self, Accepted},
+    body::Body,
+    config::HttpConfig,
+    cors,
+    guard::Guard,
+    headers, legacy, respond,
+    sessions::{SessionLimits, Sessions},
+    stateless,
+};
+
+/// The head of the HTTP request behind a call: take `Extension<RequestParts>` in a handler.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RequestParts {
+    /// The headers as they came.
+    pub headers: Arc<HeaderMap>,
+    /// The path and query of the request.
+    pub uri: http::Uri,
+}
+
+/// The endpoint of one server: a `tower::Service` for requests with any body. Clones share their sessions.
+#[derive(Clone)]
+pub struct McpService {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) server: Server,
+    pub(crate) config: HttpConfig,
+    pub(crate) guard: Guard,
+    pub(crate) sessions: Sessions,
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl McpService {
+    pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
+        let limits =
+            SessionLimits { count: config.sessions, idle: config.session_idle, opening: config.session_opening };
+        let guard = Guard::new(&config);
+        Self { inner: Arc::new(Inner { server, config, guard, sessions: Sessions::new(limits) }) }
+    }
+
+    /// Answers one request, whatever its path: routing is somebody else's.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let inner = &self.inner;
+        if let Err(blocked) = inner.guard.check(&request) {
+            return respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text()));
+        }
+        let origin = crate::guard::origin_of(request.headers()).cloned();
+        let mut response = inner.route(request).await;
+        cors::share(&mut response, origin);
+        response
+    }
+}
+
+impl Inner {
+    fn methods(&self) -> &'static str {
+        if self.server.has_legacy_versions() { "POST, GET, DELETE, OPTIONS" } else { "POST, OPTIONS" }
+    }
+
+    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
+        match parts.method {
+            Method::OPTIONS => cors::preflight(&parts.headers, self.methods()),
+            Method::POST => self.post(parts, body).await,
+            Method::GET if self.server.has_legacy_versions() && !names_stateless => legacy::get(self, &parts.headers),
+            Method::DELETE if self.server.has_legacy_versions() && !names_stateless => {
+                legacy::delete(self, &parts.headers)
+            }
+            _ => {
+                let text = format!("this endpoint answers {}", self.methods());
+                let refusal = respond::refusal(StatusCode::METHOD_NOT_ALLOWED, &RpcError::invalid_request(text));
+                respond::with_header(refusal, header::ALLOW, http::HeaderValue::from_static(self.methods()))
+            }
+        }
+    }
+
+    async fn post<B>(&self, parts: Parts, body: B) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let refuse = |status, text: String| respond::refusal(status, &RpcError::invalid_request(text));
+        if !accept::is_json(&parts.headers) {
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json".into());
+        }
+        let mut accepted = Accepted::of(&parts.headers);
+        if !(accepted.json && accepted.sse) {
+            if !self.config.lenient_accept || !(accepted.json || accepted.sse) {
+                let text = "Accept must list application/json and text/event-stream";
+                return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
+            }
+            // Whoever accepts no JSON is answered by a stream, whatever the answer is.
+            accepted.json = accepted.json || !accepted.sse;
+        }
+        if let Some(name) = self.oversized_header(&parts.headers) {
+            let text = format!("the header {name} is longer than {} bytes", self.config.header_limit);
+            return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text);
+        }
+        let bytes = match self.read(body).await {
+            Ok(bytes) => bytes,
+            Err(ReadError::TooLarge) => {
+                let text = format!("the body is larger than {} bytes", self.config.body_limit);
+                return refuse(StatusCode::PAYLOAD_TOO_LARGE, text);
+            }
+            Err(ReadError::TooSlow) => {
+                return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".into());
+            }
+            Err(ReadError::Broken) => return refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
+        };
+        self.dispatch(parts, accepted, &bytes).await
+    }
+
+    async fn dispatch(&self, parts: Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
+        let mut limits = jsonrpc::Limits::default();
+        limits.depth = self.server.limits().json_depth;
+        let message = match Message::parse_with(bytes, &limits) {
+            Ok(message) => message,
+            Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.error),
+        };
+        let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
+        match message {
+            Message::Request(request) => match Era::of(&request.method, request.params) {
+                Err(error) => respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error.error),
+                Ok(Era::Stateless(meta)) => stateless::request(self, &request, &meta, accepted, parts).await,
+                Ok(Era::Initialize) => legacy::initialize(self, &request, &parts.headers),
+                Ok(_) if names_stateless => {
+                    let text = format!("`_meta[\"{}\"]` is missing", mcp_protocol::meta::keys::PROTOCOL_VERSION);
+                    let error = RpcError::invalid_params(text);
+                    respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error)
+                }
+                Ok(_) if !self.server.has_legacy_versions() => {
+                    let text = format!("the header {} is missing", headers::PROTOCOL_VERSION);
+                    let error = RpcError::header_mismatch(text);
+                    respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error)
+                }
+                Ok(_) => legacy::request(self, &request, accepted, parts).await,
+            },
+            // Nothing hangs on a notification of a stateless client: closing the stream is its cancellation.
+            Message::Notification(_) if names_stateless || !self.server.has_legacy_versions() => {
+                respond::empty(StatusCode::ACCEPTED)
+            }
+            Message::Notification(notification) => legacy::notification(self, &notification, &parts.headers),
+            Message::Response(_) if names_stateless || !self.server.has_legacy_versions() => respond::refusal(
+                StatusCode::BAD_REQUEST,
+                &RpcError::invalid_request("a client of this revision sends no responses"),
+            ),
+            Message::Response(response) => legacy::response(self, &response, &parts.headers),
+        }
+    }
+
+    /// A header of ours that is longer than the limit.
+    fn oversized_header(&self, headers: &HeaderMap) -> Option<String> {
+        let ours = |name: &str| name.starts_with("mcp-") || name == "last-event-id" || name == "authorization";
+        headers
+            .iter()
+            .find(|(name, value)| value.len() > self.config.header_limit && ours(name.as_str()))
+            .map(|(name, _)| name.to_string())
+    }
+
+    /// The whole body, in one piece and under the limits.
+    async fn read<B>(&self, body: B) -> Result<Bytes, ReadError>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let limit = self.config.body_limit;
+        if body.size_hint().lower() > limit as u64 {
+            return Err(ReadError::TooLarge);
+        }
+        let mut body = std::pin::pin!(body);
+        let read = async {
+            let mut first = Bytes::new();
+            let mut rest: Option<BytesMut> = None;
+            while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                let frame = frame.map_err(|error| {
+                    let error: BoxError = error.into();
+                    tracing::debug!(%error, "a body broke off");
+                    ReadError::Broken
+                })?;
+                let Ok(mut data) = frame.into_data() else { continue };
+                let length = rest.as_ref().map_or(first.len(), BytesMut::len);
+                if length + data.remaining() > limit {
+                    return Err(ReadError::TooLarge);
+                }
+                // Most bodies are one frame, which needs no copy.
+                if rest.is_none() && first.is_empty() {
+                    first = data.copy_to_bytes(data.remaining());
+                } else {
+                    rest.get_or_insert_with(|| BytesMut::from(&first[..]))
+                        .extend_from_slice(&data.copy_to_bytes(data.remaining()));
+                }
+            }
+            Ok(rest.map_or(first, BytesMut::freeze))
+        };
+        tokio::time::timeout(self.config.body_timeout, read).await.unwrap_or(Err(ReadError::TooSlow))
+    }
+
+    /// What handlers may want to know about the request.
+    pub(crate) fn extensions(parts: Parts) -> Extensions {
+        let mut extensions = Extensions::default();
+        extensions.insert(RequestParts { headers: Arc::new(parts.headers), uri: parts.uri });
+        extensions
+    }
+}
+
+enum ReadError {
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+/// The revision that the header names; `None` when there is none or it is unknown.
+pub(crate) fn version_header(headers: &HeaderMap) -> Option<ProtocolVersion> {
+    let value = headers.get(headers::PROTOCOL_VERSION)?;
+    ProtocolVersion::parse(value.to_str().ok()?.trim())
+}
+
+impl<B> tower_service::Service<Request<B>> for McpService
+where
+    B: HttpBody + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.handle(request).await) })
+    }
+}
+
+impl std::fmt::Debug for McpService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpService").field("server", &self.inner.server).finish_non_exhaustive()
+    }
+}

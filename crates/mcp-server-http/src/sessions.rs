@@ -1,0 +1,193 @@
+//! The table of legacy sessions: who they belong to, when they were last heard of, where their unasked messages wait.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcp_server_core::{Peer, Session};
+use tokio::time::Instant;
+
+use crate::stream::Queue;
+
+/// One session as HTTP sees it.
+#[derive(Debug)]
+pub(crate) struct HttpSession {
+    pub(crate) session: Arc<Session>,
+    pub(crate) peer: Peer,
+    pub(crate) outbox: Arc<Queue>,
+    /// Who opened it; nobody else may use it.
+    owner: Option<String>,
+    activity: Mutex<Activity>,
+}
+
+#[derive(Debug)]
+struct Activity {
+    last: Instant,
+    /// Whether anything came after `initialize`.
+    opened: bool,
+    /// Requests and streams that are open; a session is not idle while there are any.
+    open: usize,
+    /// The stream that carries unasked messages; an older one ends.
+    listener: u64,
+}
+
+impl HttpSession {
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks a request or stream as open until the guard is dropped.
+    pub(crate) fn open(self: &Arc<Self>) -> Open {
+        let mut activity = self.activity();
+        activity.open += 1;
+        activity.opened = true;
+        activity.last = Instant::now();
+        drop(activity);
+        Open { session: self.clone() }
+    }
+
+    /// Becomes the stream that carries unasked messages.
+    pub(crate) fn listen(&self) -> u64 {
+        let mut activity = self.activity();
+        activity.listener += 1;
+        activity.listener
+    }
+
+    pub(crate) fn is_listener(&self, number: u64) -> bool {
+        self.activity().listener == number
+    }
+
+    fn is_expired(&self, now: Instant, limits: &SessionLimits) -> bool {
+        let activity = self.activity();
+        let limit = if activity.opened { limits.idle } else { limits.opening };
+        activity.open == 0 && now.duration_since(activity.last) >= limit
+    }
+
+    fn end(&self) {
+        self.session.close();
+        self.outbox.close();
+    }
+}
+
+/// An open request or stream of a session.
+#[derive(Debug)]
+pub(crate) struct Open {
+    session: Arc<HttpSession>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut activity = self.session.activity();
+        activity.open -= 1;
+        activity.last = Instant::now();
+    }
+}
+
+/// What bounds the table.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionLimits {
+    pub(crate) count: usize,
+    pub(crate) idle: Duration,
+    pub(crate) opening: Duration,
+}
+
+/// All sessions of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    limits: SessionLimits,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    sessions: HashMap<Box<str>, Arc<HttpSession>>,
+    swept: Instant,
+}
+
+/// How often the table is searched for expired sessions while it is not full.
+const SWEEP: Duration = Duration::from_secs(10);
+
+impl Sessions {
+    pub(crate) fn new(limits: SessionLimits) -> Self {
+        Self { limits, table: Mutex::new(Table { sessions: HashMap::new(), swept: Instant::now() }) }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is room for one more, after expired ones made theirs.
+    pub(crate) fn has_room(&self) -> bool {
+        self.sweep();
+        self.table().sessions.len() < self.limits.count
+    }
+
+    /// Enters a session; false when there is no room.
+    pub(crate) fn insert(
+        &self,
+        id: Box<str>,
+        session: Arc<Session>,
+        peer: Peer,
+        outbox: Arc<Queue>,
+        owner: Option<String>,
+    ) -> bool {
+        let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0, listener: 0 });
+        let mut table = self.table();
+        if table.sessions.len() >= self.limits.count {
+            return false;
+        }
+        table.sessions.insert(id, Arc::new(HttpSession { session, peer, outbox, owner, activity }));
+        true
+    }
+
+    /// The session of that id, if it lives and belongs to the caller. To anybody else it does not exist.
+    pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Option<Arc<HttpSession>> {
+        let found = self.table().sessions.get(id).cloned()?;
+        if found.owner.as_deref() != caller {
+            return None;
+        }
+        if found.is_expired(Instant::now(), &self.limits) {
+            self.remove(id);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Ends a session: what runs for it is cancelled, its streams end.
+    pub(crate) fn remove(&self, id: &str) {
+        let removed = self.table().sessions.remove(id);
+        if let Some(session) = removed {
+            session.end();
+        }
+    }
+
+    fn sweep(&self) {
+        let now = Instant::now();
+        let expired: Vec<_> = {
+            let mut table = self.table();
+            let full = table.sessions.len() >= self.limits.count;
+            // A full table is searched at most once a second: who floods it must not buy a search with every request.
+            let pause = if full { Duration::from_secs(1) } else { SWEEP };
+            if now.duration_since(table.swept) < pause {
+                return;
+            }
+            table.swept = now;
+            table.sessions.extract_if(|_, session| session.is_expired(now, &self.limits)).collect()
+        };
+        for (_, session) in expired {
+            session.end();
+        }
+    }
+}
+
+/// A session id: 128 random bits as visible ASCII.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub(crate) fn new_id() -> Result<Box<str>, getrandom::Error> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(format!("mcp_{:032x}", u128::from_be_bytes(bytes)).into())
+}

@@ -1,0 +1,67 @@
+//! Requests of the stateless revision: each POST stands alone, its headers mirror its body, closing it cancels it.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode, request::Parts};
+use mcp_protocol::{RequestMeta, RpcError, jsonrpc::Request};
+use mcp_server_core::engine::{Prepared, Refusal, Scope, StatelessCall};
+
+use crate::{
+    accept::Accepted,
+    body::Body,
+    headers, respond,
+    service::Inner,
+    stream::{self, Answer, Answering, Queue},
+};
+
+pub(crate) async fn request(
+    inner: &Inner,
+    request: &Request<'_>,
+    meta: &RequestMeta<'_>,
+    accepted: Accepted,
+    parts: Parts,
+) -> Response<Body> {
+    let queue: Arc<Queue> = Arc::default();
+    let prepared = match prepare(inner, request, meta, accepted, parts, &queue) {
+        Ok(prepared) => prepared,
+        Err((status, error)) => return respond::error_with_id(status, Some(&request.id), &error),
+    };
+    let version = prepared.version();
+    // The work lives in this future, then in the body: whichever the client gives up takes the work along.
+    let response = match stream::answer(Box::pin(prepared.run()), queue, inner.config.keep_alive).await {
+        Answer::Quiet(Some(reply)) => respond::stateless(reply),
+        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
+        Answer::Streaming(answering) => respond::stream(answering),
+    };
+    respond::with_version(response, version)
+}
+
+fn prepare(
+    inner: &Inner,
+    request: &Request<'_>,
+    meta: &RequestMeta<'_>,
+    accepted: Accepted,
+    parts: Parts,
+    queue: &Arc<Queue>,
+) -> Result<Prepared, (StatusCode, RpcError)> {
+    let bad = |error| (StatusCode::BAD_REQUEST, error);
+    let call = StatelessCall::read(meta).map_err(bad)?;
+    headers::check_mirrored(&parts.headers, request, call.requested()).map_err(bad)?;
+    let call = call.supported(&inner.server).map_err(bad)?;
+    let header_map = parts.headers.clone();
+    let mut scope = Scope::stateless(call).extensions(Inner::extensions(parts));
+    if accepted.sse {
+        scope = scope.sink(queue.clone());
+    }
+    let prepared = inner.server.prepare(request, scope).map_err(|refusal| match refusal {
+        Refusal::Error(error) => (respond::status_of(error.code), error),
+        scopes => (StatusCode::FORBIDDEN, scopes.into_error()),
+    })?;
+    if let Some((params, arguments)) = prepared.header_params() {
+        headers::check_params(&header_map, params, arguments).map_err(bad)?;
+    }
+    if let Some(missing) = prepared.missing_client_capabilities() {
+        return Err(bad(RpcError::missing_client_capability(&missing)));
+    }
+    Ok(prepared)
+}

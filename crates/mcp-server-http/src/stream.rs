@@ -1,0 +1,298 @@
+//! The answer to one request, which chooses its own shape: a quiet call answers JSON, the first notification turns the same
+//! answer into a stream of events.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use mcp_protocol::RequestId;
+use mcp_server_core::engine::Reply;
+use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
+use tokio::{
+    sync::Notify,
+    time::{Instant, Sleep},
+};
+
+/// Messages that wait for one stream; who sends more waits for room.
+const QUEUE: usize = 256;
+/// Bytes that wait for one stream; one message always fits.
+const QUEUE_BYTES: usize = 1 << 20;
+
+/// A bounded queue of messages between whoever sends and one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    closed: bool,
+    reader: Option<Waker>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something is there, or never will be.
+    fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.messages.is_empty() && !state.closed {
+            state.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes all that waits. `None` when the queue is closed and empty.
+    pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<VecDeque<Bytes>>> {
+        std::task::ready!(self.poll_ready(cx));
+        let mut state = self.lock();
+        if state.messages.is_empty() {
+            return Poll::Ready(None);
+        }
+        state.bytes = 0;
+        let messages = std::mem::take(&mut state.messages);
+        drop(state);
+        self.room.notify_waiters();
+        Poll::Ready(Some(messages))
+    }
+
+    /// Lets the reader look again.
+    pub(crate) fn wake(&self) {
+        let reader = self.lock().reader.take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().messages.is_empty()
+    }
+
+    /// Nothing is taken any more: who waits for room is told, and so is the reader.
+    pub(crate) fn close(&self) {
+        let reader = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.reader.take()
+        };
+        self.room.notify_waiters();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    fn push(&self, frame: Frame) -> Result<(), TrySendError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(TrySendError::Closed(frame));
+        }
+        let full = state.messages.len() >= QUEUE || state.bytes + frame.message.len() > QUEUE_BYTES;
+        if full && !state.messages.is_empty() {
+            return Err(TrySendError::Full(frame));
+        }
+        state.bytes += frame.message.len();
+        state.messages.push_back(frame.message);
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Ok(())
+    }
+}
+
+impl FrameSender for Queue {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(async move {
+            let mut frame = frame;
+            loop {
+                // Registered before looking, so that room made in between is noticed.
+                let mut room = std::pin::pin!(self.room.notified());
+                room.as_mut().enable();
+                match self.push(frame) {
+                    Ok(()) => return Ok(()),
+                    Err(TrySendError::Full(back)) => frame = back,
+                    Err(_) => return Err(TransportError::closed()),
+                }
+                room.await;
+            }
+        })
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+        self.push(frame)
+    }
+
+    fn close(&self, _id: &RequestId) {}
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        Self::close(self);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A request that runs.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
+
+/// Work that goes on when nobody listens any more: a lost connection is not a cancellation in a legacy session.
+pub(crate) struct Detaching {
+    running: Option<Running>,
+}
+
+impl Detaching {
+    pub(crate) fn new(running: Running) -> Self {
+        Self { running: Some(running) }
+    }
+}
+
+impl Future for Detaching {
+    type Output = Option<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Reply>> {
+        let Some(running) = &mut self.running else { return Poll::Ready(None) };
+        let reply = std::task::ready!(running.as_mut().poll(cx));
+        self.running = None;
+        Poll::Ready(reply)
+    }
+}
+
+impl Drop for Detaching {
+    fn drop(&mut self) {
+        if let (Some(running), Ok(runtime)) = (self.running.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(running);
+        }
+    }
+}
+
+/// What a request turned out to be.
+pub(crate) enum Answer {
+    /// It was quiet; `None` when it was cancelled.
+    Quiet(Option<Reply>),
+    /// It speaks while it runs.
+    Streaming(Answering),
+}
+
+/// Runs a request until it is over or has something to say.
+pub(crate) async fn answer(running: Running, queue: Arc<Queue>, keep_alive: Duration) -> Answer {
+    let mut running = Some(running);
+    let first = std::future::poll_fn(|cx| {
+        let Some(run) = &mut running else { return Poll::Ready(None) };
+        if let Poll::Ready(reply) = run.as_mut().poll(cx) {
+            running = None;
+            return Poll::Ready(Some(reply));
+        }
+        queue.poll_ready(cx).map(|()| None)
+    })
+    .await;
+    match first {
+        Some(reply) if queue.is_empty() => Answer::Quiet(reply),
+        Some(reply) => Answer::Streaming(Answering::new(Run::Over(reply), queue, keep_alive)),
+        None => match running {
+            Some(running) => Answer::Streaming(Answering::new(Run::Going(running), queue, keep_alive)),
+            None => Answer::Quiet(None),
+        },
+    }
+}
+
+enum Run {
+    Going(Running),
+    Over(Option<Reply>),
+    Sent,
+}
+
+/// The stream of one request: its notifications, then its response. Dropping it drops the work.
+pub(crate) struct Answering {
+    run: Run,
+    queue: Arc<Queue>,
+    silence: Silence,
+}
+
+impl Answering {
+    fn new(run: Run, queue: Arc<Queue>, keep_alive: Duration) -> Self {
+        Self { run, queue, silence: Silence::new(keep_alive) }
+    }
+
+    /// A stream that ends without a response: the request was cancelled.
+    pub(crate) fn ended(keep_alive: Duration) -> Self {
+        Self::new(Run::Sent, Arc::default(), keep_alive)
+    }
+
+    pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = &mut *self;
+        if let Run::Going(running) = &mut this.run
+            && let Poll::Ready(reply) = running.as_mut().poll(cx)
+        {
+            this.run = Run::Over(reply);
+        }
+        if matches!(this.run, Run::Sent) {
+            return Poll::Ready(None);
+        }
+        let mut out = match this.queue.poll_take(cx) {
+            Poll::Ready(Some(messages)) => events(messages),
+            Poll::Ready(None) | Poll::Pending => Vec::new(),
+        };
+        if let Run::Over(reply) = &mut this.run {
+            let reply = reply.take();
+            this.run = Run::Sent;
+            this.queue.close();
+            if let Some(reply) = reply {
+                out.extend_from_slice(&sse::Event::new(&reply.payload.into_bytes()).with_event("message").encode());
+            }
+            return Poll::Ready((!out.is_empty()).then(|| out.into()));
+        }
+        if !out.is_empty() {
+            this.silence.broken();
+            return Poll::Ready(Some(out.into()));
+        }
+        this.silence.poll(cx).map(Some)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+pub(crate) fn events(messages: VecDeque<Bytes>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(messages.iter().map(|message| message.len() + 32).sum());
+    for message in messages {
+        out.extend_from_slice(&sse::Event::new(&message).with_event("message").encode());
+    }
+    out
+}
+
+/// Breaks the silence of a stream with a comment.
+pub(crate) struct Silence {
+    interval: Duration,
+    until: Pin<Box<Sleep>>,
+}
+
+impl Silence {
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self { interval, until: Box::pin(tokio::time::sleep(interval)) }
+    }
+
+    pub(crate) fn broken(&mut self) {
+        let next = Instant::now() + self.interval;
+        self.until.as_mut().reset(next);
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        std::task::ready!(self.until.as_mut().poll(cx));
+        self.broken();
+        Poll::Ready(sse::comment("keep-alive"))
+    }
+}

@@ -1,0 +1,154 @@
+//! A small server, and requests to its endpoint without a socket between them.
+#![allow(dead_code, reason = "every test file uses a part of this")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use mcp_server_core::{Args, Context, Progress, Server, tool};
+use mcp_server_http::{HttpConfig, HttpServer, McpService};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Echo {
+    pub(crate) text: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Region {
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    pub(crate) region: String,
+}
+
+pub(crate) fn server() -> Server {
+    Server::builder("test", "1.0")
+        .tool(tool("echo", async |Args(Echo { text }): Args<Echo>| text))
+        .tool(tool("region", async |Args(Region { region }): Args<Region>| region))
+        .tool(tool("progress", async |progress: Progress| {
+            progress.report(1.0, Some(2.0), "half").await;
+            progress.report(2.0, Some(2.0), "whole").await;
+            "done"
+        }))
+        .tool(tool("forever", async |context: Context| {
+            context.cancelled().await;
+            "never"
+        }))
+        .tool(tool("slow", async || {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            "slow"
+        }))
+        .build()
+}
+
+pub(crate) fn service() -> McpService {
+    server().into_service(HttpConfig::new())
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {:?}", self.body))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The data of the events of a stream.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        assert_eq!(self.header("content-type"), Some("text/event-stream"));
+        let text = std::str::from_utf8(&self.body).unwrap();
+        text.split("\n\n")
+            .filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")))
+            .map(|data| serde_json::from_str(data).unwrap())
+            .collect()
+    }
+
+    pub(crate) fn error_code(&self) -> Option<i64> {
+        self.json()["error"]["code"].as_i64()
+    }
+}
+
+pub(crate) fn request(method: Method, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    let mut request = Request::builder().method(method).uri("/mcp");
+    let mut has_host = false;
+    for (name, value) in headers {
+        has_host |= *name == "host";
+        request = request.header(*name, *value);
+    }
+    if !has_host {
+        request = request.header("host", "localhost");
+    }
+    request.body(Full::new(body.into())).unwrap()
+}
+
+pub(crate) async fn send(service: &McpService, request: Request<Full<Bytes>>) -> Answer {
+    let response = service.handle(request).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Answer { status: parts.status, headers: parts.headers, body }
+}
+
+pub(crate) const BASE: [(&str, &str); 2] =
+    [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+
+/// A stateless request with its headers in order.
+pub(crate) fn stateless(method: &str, params: Value, extra: &[(&str, &str)]) -> Request<Full<Bytes>> {
+    let mut params = params;
+    let meta = params["_meta"].as_object().cloned().unwrap_or_default();
+    let mut all = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    for (key, value) in meta {
+        all[key] = value;
+    }
+    params["_meta"] = all;
+    let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let mut headers = BASE.to_vec();
+    headers.extend([("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)]);
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    for (key, value) in extra {
+        headers.retain(|(known, _)| known != key);
+        headers.push((key, value));
+    }
+    headers.retain(|(_, value)| *value != "-");
+    request(Method::POST, &headers, body)
+}
+
+/// A request of a legacy session.
+pub(crate) fn legacy(session: Option<&str>, method: &str, params: Value) -> Request<Full<Bytes>> {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let mut headers = BASE.to_vec();
+    if let Some(session) = session {
+        headers.push(("mcp-session-id", session));
+        headers.push(("mcp-protocol-version", "2025-11-25"));
+    }
+    request(Method::POST, &headers, body)
+}
+
+pub(crate) fn initialize() -> Request<Full<Bytes>> {
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+    });
+    legacy(None, "initialize", params)
+}
+
+pub(crate) async fn open(service: &McpService) -> String {
+    let answer = send(service, initialize()).await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    answer.header("mcp-session-id").unwrap().to_owned()
+}
