@@ -192,8 +192,11 @@ pub(crate) fn origin_of(headers: &HeaderMap) -> Option<&http::HeaderValue> {
 mod tests {
     use super::*;
 
-    fn check(config: HttpConfig, cases: &[(&[&str], &[&str], Result<(), Blocked>)]) {
-        let guard = Guard::new(&config);
+    /// Host headers, Origin headers, and what becomes of the request.
+    type Case = (&'static [&'static str], &'static [&'static str], Result<(), Blocked>);
+
+    fn check(config: &HttpConfig, cases: &[Case]) {
+        let guard = Guard::new(config);
         for (hosts, origins, expected) in cases {
             let mut request = Request::builder().uri("/mcp");
             for host in *hosts {
@@ -210,7 +213,7 @@ mod tests {
     fn by_default_only_loopback_names_pass() {
         let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
         check(
-            HttpConfig::new(),
+            &HttpConfig::new(),
             &[
                 (&["localhost:8080"], &[], ok),
                 (&["LOCALHOST"], &[], ok),
@@ -252,7 +255,7 @@ mod tests {
             "null",
         ]);
         check(
-            config,
+            &config,
             &[
                 (&["mcp.example.com"], &[], ok),
                 (&["mcp.example.com:444"], &[], ok),

@@ -53,10 +53,10 @@ async fn what_does_not_fit_a_session_is_refused() {
         ("other known version", ping(&[("mcp-session-id", &id), ("mcp-protocol-version", "2025-06-18")]), 200),
         ("no version", ping(&[("mcp-session-id", &id)]), 200),
         ("two sessions", ping(&[("mcp-session-id", &id), ("mcp-session-id", &id)]), 400),
-        ("GET without SSE", common::request(Method::GET, &[("mcp-session-id", &id), ("accept", "text/html")], ""), 406),
-        ("GET without session", common::request(Method::GET, &[("accept", "text/event-stream")], ""), 400),
-        ("DELETE without session", common::request(Method::DELETE, &[], ""), 400),
-        ("PUT", common::request(Method::PUT, &[], ""), 405),
+        ("GET without SSE", request(Method::GET, &[("mcp-session-id", &id), ("accept", "text/html")], ""), 406),
+        ("GET without session", request(Method::GET, &[("accept", "text/event-stream")], ""), 400),
+        ("DELETE without session", request(Method::DELETE, &[], ""), 400),
+        ("PUT", request(Method::PUT, &[], ""), 405),
     ] {
         let answer = send(&service, request).await;
         assert_eq!(answer.status.as_u16(), status, "{what}: {answer:?}");

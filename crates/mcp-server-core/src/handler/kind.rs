@@ -17,6 +17,7 @@ macro_rules! kind {
     ($(#[$doc:meta])* $name:ident => $output:ty) => {
         $(#[$doc])*
         #[derive(Debug)]
+        #[expect(clippy::exhaustive_enums, reason = "a marker that has no values")]
         pub enum $name {}
         impl sealed::Sealed for $name {}
         impl Kind for $name {
