@@ -1,6 +1,6 @@
 //! A small server, and requests to its endpoint without a socket between them.
 #![allow(dead_code, reason = "every test file uses a part of this")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::time::Duration;
 
