@@ -186,6 +186,7 @@ pub(crate) enum Answer {
 
 /// Runs a request until it is over or has something to say.
 pub(crate) async fn answer(running: Running, queue: Arc<Queue>, keep_alive: Duration) -> Answer {
+    let queue = Reading(queue);
     let mut running = Some(running);
     let first = std::future::poll_fn(|cx| {
         let Some(run) = &mut running else { return Poll::Ready(None) };
@@ -193,11 +194,11 @@ pub(crate) async fn answer(running: Running, queue: Arc<Queue>, keep_alive: Dura
             running = None;
             return Poll::Ready(Some(reply));
         }
-        queue.poll_ready(cx).map(|()| None)
+        queue.0.poll_ready(cx).map(|()| None)
     })
     .await;
     match first {
-        Some(reply) if queue.is_empty() => Answer::Quiet(reply),
+        Some(reply) if queue.0.is_empty() => Answer::Quiet(reply),
         Some(reply) => Answer::Streaming(Answering::new(Run::Over(reply), queue, keep_alive)),
         None => match running {
             Some(running) => Answer::Streaming(Answering::new(Run::Going(running), queue, keep_alive)),
@@ -215,18 +216,18 @@ enum Run {
 /// The stream of one request: its notifications, then its response. Dropping it drops the work.
 pub(crate) struct Answering {
     run: Run,
-    queue: Arc<Queue>,
+    queue: Reading,
     silence: Silence,
 }
 
 impl Answering {
-    fn new(run: Run, queue: Arc<Queue>, keep_alive: Duration) -> Self {
+    fn new(run: Run, queue: Reading, keep_alive: Duration) -> Self {
         Self { run, queue, silence: Silence::new(keep_alive) }
     }
 
     /// A stream that ends without a response: the request was cancelled.
     pub(crate) fn ended(keep_alive: Duration) -> Self {
-        Self::new(Run::Sent, Arc::default(), keep_alive)
+        Self::new(Run::Sent, Reading(Arc::default()), keep_alive)
     }
 
     pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -239,14 +240,14 @@ impl Answering {
         if matches!(this.run, Run::Sent) {
             return Poll::Ready(None);
         }
-        let mut out = match this.queue.poll_take(cx) {
+        let mut out = match this.queue.0.poll_take(cx) {
             Poll::Ready(Some(messages)) => events(messages),
             Poll::Ready(None) | Poll::Pending => Vec::new(),
         };
         if let Run::Over(reply) = &mut this.run {
             let reply = reply.take();
             this.run = Run::Sent;
-            this.queue.close();
+            this.queue.0.close();
             if let Some(reply) = reply {
                 out.extend_from_slice(&sse::Event::new(&reply.payload.into_bytes()).with_event("message").encode());
             }
@@ -260,9 +261,12 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+/// The reading end of a queue: when nobody reads any more, who sends learns it instead of waiting for room.
+struct Reading(Arc<Queue>);
+
+impl Drop for Reading {
     fn drop(&mut self) {
-        self.queue.close();
+        self.0.close();
     }
 }
 
