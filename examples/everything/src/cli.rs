@@ -1,0 +1,115 @@
+//! The command line.
+
+use std::{fmt::Display, str::FromStr};
+
+/// What `--help` prints.
+pub(crate) const USAGE: &str = "\
+usage: everything [--stdio | --port N] [--tools N] [--page-size N]
+
+  --stdio        serve stdin and stdout
+  --port N       serve http://127.0.0.1:N/mcp, 0 for any free port (default 8080)
+  --tools N      add N generated tools, generated_0001 and so on
+  --page-size N  entries on a page of each list (default 10000)
+  --help         print this";
+
+/// More would make `tools/list` larger than clients care to read.
+const MAX_TOOLS: u32 = 100_000;
+
+/// Enough for all tools of a usual start: some of the suites' scenarios read the first page only.
+const ALL: usize = 10_000;
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Run(Options),
+}
+
+/// How to serve.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) transport: Transport,
+    /// How many tools to generate.
+    pub(crate) tools: u32,
+    /// Entries on a page of a list.
+    pub(crate) page_size: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { transport: Transport::Http { port: 8080 }, tools: 0, page_size: ALL }
+    }
+}
+
+/// Where to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Stdio,
+    Http { port: u16 },
+}
+
+/// Reads the arguments, without the name of the program.
+pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, String> {
+    let mut options = Options::default();
+    let mut transport = None;
+    let mut args = args.into_iter();
+    while let Some(flag) = args.next() {
+        match flag.as_str() {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--stdio" => choose(&mut transport, Transport::Stdio)?,
+            "--port" => choose(&mut transport, Transport::Http { port: number(&flag, args.next(), 0, u16::MAX)? })?,
+            "--tools" => options.tools = number(&flag, args.next(), 0, MAX_TOOLS)?,
+            "--page-size" => options.page_size = number(&flag, args.next(), 1, usize::MAX)?,
+            _ => return Err(format!("unknown argument `{flag}`")),
+        }
+    }
+    options.transport = transport.unwrap_or(options.transport);
+    Ok(Command::Run(options))
+}
+
+fn choose(transport: &mut Option<Transport>, chosen: Transport) -> Result<(), String> {
+    match transport.replace(chosen) {
+        None => Ok(()),
+        Some(_) => Err("one transport at a time: `--stdio` or `--port N`, once".to_owned()),
+    }
+}
+
+fn number<N: FromStr + PartialOrd + Display + Copy>(
+    flag: &str,
+    value: Option<String>,
+    least: N,
+    most: N,
+) -> Result<N, String> {
+    let refuse = |found: &str| format!("{flag} takes a number from {least} to {most}, not {found}");
+    let Some(text) = value else { return Err(refuse("nothing")) };
+    text.parse().ok().filter(|n| (&least..=&most).contains(&n)).ok_or_else(|| refuse(&format!("`{text}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Result<Command, &str>) {
+        let parsed = parse(line.split_whitespace().map(str::to_owned));
+        match (parsed, expected) {
+            (Err(error), Err(part)) => assert!(error.contains(part), "{line}: {error}"),
+            (parsed, expected) => assert_eq!(parsed, expected.map_err(str::to_owned), "{line}"),
+        }
+    }
+
+    #[test]
+    fn arguments_are_read_or_refused_with_a_reason() {
+        let run = |transport, tools, page_size| Ok(Command::Run(Options { transport, tools, page_size }));
+        let http = |port| Transport::Http { port };
+        check("", run(http(8080), 0, ALL));
+        check("--stdio", run(Transport::Stdio, 0, ALL));
+        check("--port 0 --tools 1000 --page-size 50", run(http(0), 1000, 50));
+        check("--stdio --help --nonsense", Ok(Command::Help));
+        check("--nonsense", Err("unknown argument `--nonsense`"));
+        check("--port", Err("--port takes a number from 0 to 65535, not nothing"));
+        check("--port 65536", Err("not `65536`"));
+        check("--page-size 0", Err("from 1 to"));
+        check("--tools many", Err("not `many`"));
+        check("--stdio --port 1", Err("one transport"));
+    }
+}

@@ -1,0 +1,52 @@
+//! Notes that are kept while the server runs: the state behind a tool, a resource template and a prompt.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// Anybody who reaches the server may write, so there is a bound to it.
+const MAX_NOTES: usize = 1_000;
+/// In bytes.
+const MAX_TEXT: usize = 64 << 10;
+
+/// A shelf of notes; all clones are one shelf.
+#[derive(Clone)]
+pub(crate) struct Notes {
+    by_title: Arc<RwLock<BTreeMap<String, String>>>,
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        let welcome = ("welcome".to_owned(), "Notes live as long as the server does. Write one.".to_owned());
+        Self { by_title: Arc::new(RwLock::new(BTreeMap::from([welcome]))) }
+    }
+}
+
+impl Notes {
+    /// Keeps a note in place of one with the same title. Says whether it is new, or in words why it cannot be kept.
+    pub(crate) fn write(&self, title: &str, text: String) -> Result<bool, String> {
+        if title.is_empty() || title.len() > 100 {
+            return Err("a title has 1 to 100 bytes".to_owned());
+        }
+        if text.len() > MAX_TEXT {
+            return Err(format!("a note has at most {MAX_TEXT} bytes"));
+        }
+        let mut notes = self.by_title.write().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() >= MAX_NOTES && !notes.contains_key(title) {
+            return Err(format!("there are {MAX_NOTES} notes already: write over an old one"));
+        }
+        Ok(notes.insert(title.to_owned(), text).is_none())
+    }
+
+    /// The text of a note.
+    pub(crate) fn read(&self, title: &str) -> Option<String> {
+        self.by_title.read().unwrap_or_else(PoisonError::into_inner).get(title).cloned()
+    }
+
+    /// The titles that begin with a text, in order.
+    pub(crate) fn titles(&self, beginning: &str) -> Vec<String> {
+        let notes = self.by_title.read().unwrap_or_else(PoisonError::into_inner);
+        notes.keys().filter(|title| title.starts_with(beginning)).cloned().collect()
+    }
+}

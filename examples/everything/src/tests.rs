@@ -1,0 +1,81 @@
+//! The server as its clients find it: what the suites rely on, and what the demo promises.
+
+use serde_json::json;
+
+use crate::{cli::Options, server};
+
+#[test]
+fn the_order_that_the_suites_rely_on_holds() {
+    let tools = server(&Options { tools: 1_000, ..Options::default() });
+    let tools = tools.tools().names();
+    assert_eq!(tools[0], "test_simple_text");
+    assert!(tools.contains(&"generated_0001".to_owned()) && tools.contains(&"generated_1000".to_owned()));
+    let resources = server(&Options::default()).resources().names();
+    assert_eq!(resources[0], "test://static-text");
+}
+
+#[tokio::test]
+async fn tools_answer() {
+    let server = server(&Options { tools: 1, ..Options::default() });
+    for (tool, arguments, is_error, text) in [
+        ("echo", json!({ "text": "hi" }), false, "hi"),
+        ("add", json!({ "a": 1, "b": 2.5 }), false, r#"{"sum":3.5}"#),
+        ("add", json!({ "a": 1e308, "b": 1e308 }), true, "too large"),
+        ("big", json!({ "n": 3 }), false, "xxx"),
+        ("big", json!({ "n": 16_777_217 }), true, "16777216"),
+        ("slow", json!({ "ms": 0 }), false, "That took 0 ms."),
+        ("test_x_mcp_header", json!({ "region": "eu" }), false, r#"The region is "eu"."#),
+        ("json_schema_2020_12_tool", json!({ "contactMethod": "phone", "phone": "1" }), false, "contactMethod, phone"),
+        ("json_schema_2020_12_tool", json!({ "contactMethod": "phone" }), true, "phone"),
+        ("generated_0001", json!({ "text": "abc", "limit": 2 }), false, "1: ab"),
+    ] {
+        let result = server.call_tool(tool, arguments).await.unwrap();
+        assert_eq!(result.is_error, is_error, "{tool}: {result:?}");
+        let said = result.content[0].as_text().unwrap();
+        assert!(said.contains(text), "{tool}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_note_is_written_found_and_read() {
+    let server = server(&Options::default());
+    for answer in ["A new note.", "The note says something new."] {
+        let written = server.call_tool("write_note", json!({ "title": "a b/c", "text": answer })).await.unwrap();
+        assert_eq!(written.content[0].as_text(), Some(answer));
+    }
+    let found = server.call_tool("find_notes", json!({ "beginning": "a" })).await.unwrap();
+    assert_eq!(found.structured_content, Some(json!({ "titles": ["a b/c"] })));
+    let link = serde_json::to_value(&found.content[0]).unwrap();
+    let read = server.read_resource(link["uri"].as_str().unwrap()).await.unwrap();
+    assert_eq!(read.contents[0].as_text(), Some("The note says something new."));
+    assert!(server.read_resource("note:///other").await.is_err());
+    let prompt = server.get_prompt("summarize_note", [("title", "a b/c")]).await.unwrap();
+    assert_eq!(prompt.messages.len(), 2);
+    assert!(server.get_prompt("summarize_note", [("title", "other")]).await.is_err());
+}
+
+#[tokio::test]
+async fn the_lists_change_while_the_server_runs() {
+    let server = server(&Options::default());
+    let before = server.tools().names().len();
+    for (tool, more) in [("test_trigger_tool_change", 1), ("test_trigger_tool_change", 0)] {
+        server.call_tool(tool, json!({})).await.unwrap();
+        assert_eq!(server.tools().names().len(), before + more);
+    }
+    for present in [true, false] {
+        server.call_tool("test_trigger_prompt_change", json!({})).await.unwrap();
+        assert_eq!(server.prompts().names().contains(&"test_dynamic_prompt".to_owned()), present);
+    }
+}
+
+#[tokio::test]
+async fn a_review_has_a_focus_only_when_one_is_given() {
+    let server = server(&Options::default());
+    for (focus, expected) in [(None, false), (Some(("focus", "naming")), true)] {
+        let arguments = [("language", "rust"), ("code", "fn f() {}")].into_iter().chain(focus);
+        let prompt = server.get_prompt("review_code", arguments).await.unwrap();
+        let text = prompt.messages[0].content.as_text().unwrap();
+        assert_eq!(text.contains("Look at naming above all."), expected, "{text}");
+        assert!(text.contains("```rust\nfn f() {}\n```"), "{text}");
+    }
+}
