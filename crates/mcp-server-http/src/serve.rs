@@ -120,6 +120,7 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
     let deadline = config.shutdown_deadline;
     let path: Arc<str> = config.path.as_str().into();
     let service = McpService::new(server.clone(), config);
+    let _ending = EndSessions(service.clone());
     let shutdown = server.shutdown_token();
     let mut connections = JoinSet::new();
     loop {
@@ -152,6 +153,15 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(deadline, drained).await.is_err() {
         tracing::warn!("requests that did not end by the shutdown deadline were cut off");
+    }
+}
+
+/// Ends the sessions when serving ends, however it ends: their calls outlive their connections, but not the server.
+struct EndSessions(McpService);
+
+impl Drop for EndSessions {
+    fn drop(&mut self) {
+        self.0.inner.sessions.clear();
     }
 }
 

@@ -163,6 +163,14 @@ impl Sessions {
         }
     }
 
+    /// Ends all sessions.
+    pub(crate) fn clear(&self) {
+        let sessions = std::mem::take(&mut self.table().sessions);
+        for session in sessions.values() {
+            session.end();
+        }
+    }
+
     fn sweep(&self) {
         let now = Instant::now();
         let expired: Vec<_> = {

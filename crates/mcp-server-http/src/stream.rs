@@ -39,6 +39,19 @@ struct State {
     reader: Option<Waker>,
 }
 
+impl State {
+    fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !self.messages.is_empty() || self.closed {
+            return Poll::Ready(());
+        }
+        // Another reader that waited here looks again: it may have been replaced, or be the one that counts.
+        if let Some(other) = self.reader.replace(cx.waker().clone()).filter(|other| !other.will_wake(cx.waker())) {
+            other.wake();
+        }
+        Poll::Pending
+    }
+}
+
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,18 +59,14 @@ impl Queue {
 
     /// Waits until something is there, or never will be.
     fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if state.messages.is_empty() && !state.closed {
-            state.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready(())
+        self.lock().poll_ready(cx)
     }
 
     /// Takes all that waits. `None` when the queue is closed and empty.
     pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<VecDeque<Bytes>>> {
-        std::task::ready!(self.poll_ready(cx));
+        // Looking and taking are one step: between two readers neither may see an end that is none.
         let mut state = self.lock();
+        std::task::ready!(state.poll_ready(cx));
         if state.messages.is_empty() {
             return Poll::Ready(None);
         }
