@@ -94,6 +94,7 @@ impl Server {
             sender: sender.clone(),
             session: None,
             calls: JoinSet::new(),
+            room: self.limits().handlers_per_session.saturating_mul(2).max(1),
         };
         let outcome = connection.read(&mut *transport).await;
         let limit = self.limits().drain;
@@ -115,22 +116,35 @@ struct Connection<'a> {
     sender: Arc<dyn FrameSender>,
     session: Option<Arc<Session>>,
     calls: JoinSet<()>,
+    /// The most entries of `calls`.
+    room: usize,
 }
 
 impl Connection<'_> {
     async fn read(&mut self, transport: &mut dyn Transport) -> Result<(), ServeError> {
-        let shutdown = self.server.shutdown_token();
+        // A child, so that connections do not meet at one lock for every message.
+        let shutdown = self.server.shutdown_token().child_token();
         loop {
-            // What is done is forgotten as messages come; there are never more than the limit of running handlers.
+            // What is done is forgotten as messages come. Beyond the handlers that may run there are only answers that
+            // wait for a client that does not read: it is not read either, until some are gone.
             while self.calls.try_join_next().is_some() {}
+            let is_full = self.calls.len() >= self.room;
+            if shutdown.is_cancelled() {
+                return Ok(());
+            }
             let frame = tokio::select! {
                 biased;
-                frame = recv(transport) => frame,
+                _ = self.calls.join_next(), if is_full => continue,
+                frame = recv(transport), if !is_full => frame,
                 () = shutdown.cancelled() => return Ok(()),
             };
             let answered = match frame {
                 None => return Ok(()),
-                Some(Ok(frame)) => self.take(&frame).await,
+                Some(Ok(frame)) => tokio::select! {
+                    biased;
+                    taken = self.take(&frame) => taken,
+                    () = shutdown.cancelled() => return Ok(()),
+                },
                 Some(Err(error)) if error.is_too_large() => {
                     self.send(Reply::error(None, &RpcError::invalid_request(error.to_string())), Route::Connection)
                         .await
@@ -157,10 +171,13 @@ impl Connection<'_> {
                         Some(reply) => self.send(reply, Route::Request(id)).await,
                         None => Ok(()),
                     },
-                    Ok(Some(prepared)) => {
-                        self.spawn(prepared, id);
-                        Ok(())
-                    }
+                    Ok(Some(mut prepared)) => match prepared.enter() {
+                        Ok(()) => {
+                            self.spawn(prepared, id);
+                            Ok(())
+                        }
+                        Err(reply) => self.send(reply, Route::Request(id)).await,
+                    },
                     Ok(None) => Ok(()),
                     Err(error) => self.send(Reply::error(Some(&id), &error), Route::Request(id)).await,
                 }
@@ -184,7 +201,9 @@ impl Connection<'_> {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
             Era::Initialize => {
                 let (session, reply) = self.server.initialize(request, None, &self.peer)?;
-                self.session = Some(session.clone());
+                if let Some(former) = self.session.replace(session.clone()) {
+                    former.retire();
+                }
                 return Ok(Some(Prepared::done(self.server, request, Scope::session(session), reply)));
             }
             Era::Session => match &self.session {

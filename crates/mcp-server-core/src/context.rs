@@ -40,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) extensions: Extensions,
     pub(crate) last_progress: Mutex<Option<f64>>,
     pub(crate) finished: AtomicBool,
+    pub(crate) expired: AtomicBool,
 }
 
 /// Who is on the other side, as far as it said.
@@ -122,8 +123,8 @@ impl Context {
         self.inner.extensions.get::<T>()
     }
 
-    /// Resolves when the client cancels the request. The handler's own future is dropped then; this is for work that it
-    /// handed to other tasks.
+    /// Resolves when the client cancels the request, its time is up, or its connection is gone. The handler's own future
+    /// is dropped then; this is for work that it handed to other tasks.
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { token: self.inner.cancel.clone() }
@@ -172,6 +173,15 @@ impl Context {
     /// Marks the end: nothing more is sent for this request.
     pub(crate) fn finish(&self) {
         self.inner.finished.store(true, Ordering::Release);
+    }
+
+    /// Marks that the time was up: what the handler handed to other tasks ends as well.
+    pub(crate) fn expire(&self) {
+        self.inner.expired.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_expired(&self) -> bool {
+        self.inner.expired.load(Ordering::Acquire)
     }
 
     async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync)) {
@@ -230,7 +240,7 @@ impl Progress {
     }
 }
 
-/// Resolves when the client cancels the request: `cancelled.await`.
+/// Resolves when the request is cancelled, its time is up, or its connection is gone: `cancelled.await`.
 #[derive(Debug, Clone)]
 pub struct Cancelled {
     token: CancellationToken,

@@ -79,6 +79,11 @@ impl Session {
         self.initialized.store(true, Ordering::Release);
     }
 
+    /// Another session took the place of this one on its connection: nothing unasked is sent for it any more.
+    pub(crate) fn retire(&self) {
+        self.initialized.store(false, Ordering::Release);
+    }
+
     /// The lowest level of log records that the client wants. `info` until it says otherwise.
     #[must_use]
     pub fn log_level(&self) -> LoggingLevel {

@@ -20,6 +20,7 @@ use crate::{
     context::{Client, Completing, Context},
     handler::{CompletionKind, Ready, StringArgument},
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
+    session::{InFlightGuard, Pass},
 };
 
 /// Why a request is refused before anything runs.
@@ -58,6 +59,13 @@ pub struct Prepared {
     pub(super) scope: Scope,
     pub(super) context: Context,
     pub(super) work: Work,
+    pub(super) place: Option<Place>,
+}
+
+/// The places that a request takes while it runs, given back when dropped.
+pub(super) struct Place {
+    pub(super) _server: Pass,
+    pub(super) _peer: Option<(Pass, InFlightGuard)>,
 }
 
 /// What a request asks for.
@@ -87,7 +95,7 @@ impl Prepared {
     /// A request that was answered on the way.
     pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
         let context = bare_context(request, &scope, None, None);
-        Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply) }
+        Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
     }
 
     /// The revision that the answer speaks.
@@ -145,7 +153,7 @@ impl Server {
             scope.extensions.insert(completing);
         }
         let context = context(request, &scope)?;
-        Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work })
+        Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
     /// Whether something stands behind a method: an undeclared capability has no methods.
@@ -366,6 +374,7 @@ fn bare_context(
         cancel: scope.cancel.clone(),
         extensions: scope.extensions.clone(),
         last_progress: std::sync::Mutex::new(None),
+        expired: std::sync::atomic::AtomicBool::new(false),
         finished: std::sync::atomic::AtomicBool::new(false),
     })
 }

@@ -8,14 +8,13 @@ use std::{
 };
 
 use mcp_protocol::{
-    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, ProtocolVersion, ReadResourceResult, RequestId,
-    RpcError, Shape,
+    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, ProtocolVersion, ReadResourceResult, RpcError, Shape,
 };
 use serde_json::Value;
 
 use super::{
     Prepared, Reply, Scope,
-    prepare::{HandlerWork, Work},
+    prepare::{HandlerWork, Place, Work},
     reply::size_of,
 };
 use crate::{
@@ -44,7 +43,6 @@ pub(crate) enum Output {
 /// Why there is no output.
 enum Stop {
     Cancelled,
-    Busy,
     Error(RpcError),
 }
 
@@ -58,14 +56,20 @@ impl Prepared {
     /// Runs the request to its end. `None` when the client cancelled it: nothing is answered then.
     ///
     /// Dropping the future cancels the work.
-    pub async fn run(self) -> Option<Reply> {
-        let Self { server, id, scope, context, work } = self;
+    pub async fn run(mut self) -> Option<Reply> {
+        if let Err(reply) = self.enter() {
+            return Some(reply);
+        }
+        let Self { server, id, scope, context, work, place } = self;
         let work = match work {
             Work::Done(reply) => return Some(reply),
             Work::Handler(work) => work,
         };
         let version = scope.version;
-        Some(match execute(&server, &id, &scope, &context, work).await {
+        let outcome = execute(&server, &scope, &context, work).await;
+        // Whoever reads the answer may use the id, and the place, again.
+        drop(place);
+        Some(match outcome {
             Ok(Output::Tool(result)) => {
                 let size = size_of(&result.content);
                 Reply::result(&server, &id, version, result, size)
@@ -74,39 +78,48 @@ impl Prepared {
             Ok(Output::Prompt(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Completion(result)) => Reply::result(&server, &id, version, result, 512),
             Err(Stop::Cancelled) => return None,
-            Err(Stop::Busy) => Reply::busy(&id),
             Err(Stop::Error(error)) => Reply::error(Some(&id), &error),
         })
     }
 
+    /// Takes a place among what runs, so that a cancellation finds the request from now on. [`Prepared::run`] does it
+    /// where nobody did before.
+    ///
+    /// # Errors
+    /// The answer when there is no place.
+    pub(crate) fn enter(&mut self) -> Result<(), Reply> {
+        if self.is_done() || self.place.is_some() {
+            return Ok(());
+        }
+        let busy = || Reply::busy(&self.id);
+        let pass = self.server.inner.gate.enter().ok_or_else(busy)?;
+        let peer = match &self.scope.peer {
+            None => None,
+            Some(peer) => {
+                let pass = peer.gate().enter().ok_or_else(busy)?;
+                let listed = peer.in_flight().enter(&self.id, &self.scope.cancel).ok_or_else(|| {
+                    let error = RpcError::invalid_request("a request with this id is still being served");
+                    Reply::error(Some(&self.id), &error)
+                })?;
+                Some((pass, listed))
+            }
+        };
+        self.place = Some(Place { _server: pass, _peer: peer });
+        Ok(())
+    }
+
     /// Runs the request for its typed output.
-    pub(crate) async fn run_for_output(self) -> Result<Output, RpcError> {
+    pub(crate) async fn run_for_output(mut self) -> Result<Output, RpcError> {
+        self.enter().map_err(|_| super::reply::busy())?;
         let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
-        execute(&self.server, &self.id, &self.scope, &self.context, work).await.map_err(|stop| match stop {
+        execute(&self.server, &self.scope, &self.context, work).await.map_err(|stop| match stop {
             Stop::Cancelled => RpcError::internal("cancelled"),
-            Stop::Busy => super::reply::busy(),
             Stop::Error(error) => error,
         })
     }
 }
 
-async fn execute(
-    server: &Server,
-    id: &RequestId,
-    scope: &Scope,
-    context: &Context,
-    work: HandlerWork,
-) -> Result<Output, Stop> {
-    let _pass = server.inner.gate.enter().ok_or(Stop::Busy)?;
-    let mut _place = None;
-    if let Some(peer) = &scope.peer {
-        let pass = peer.gate().enter().ok_or(Stop::Busy)?;
-        let guard = peer
-            .in_flight()
-            .enter(id, &scope.cancel)
-            .ok_or_else(|| RpcError::invalid_request("a request with this id is still being served"))?;
-        _place = Some((pass, guard));
-    }
+async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
     let output = tokio::select! {
@@ -118,7 +131,9 @@ async fn execute(
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
-    drop_cancels.disarm();
+    if !context.has_expired() {
+        drop_cancels.disarm();
+    }
     Ok(output?)
 }
 
@@ -135,12 +150,12 @@ async fn perform(
         HandlerWork::Resource { entry, uri } => {
             let definition = (entry.spec.resource.mime_type.as_deref(), entry.spec.cache);
             let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(Vec::new()));
-            read(server, run, &uri, definition, version).await.map(Output::Resource)
+            read(server, context, run, &uri, definition, version).await.map(Output::Resource)
         }
         HandlerWork::Template { entry, uri, variables } => {
             let definition = (entry.spec.template.mime_type.as_deref(), entry.spec.cache);
             let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(variables));
-            read(server, run, &uri, definition, version).await.map(Output::Resource)
+            read(server, context, run, &uri, definition, version).await.map(Output::Resource)
         }
         HandlerWork::Prompt { entry, arguments } => {
             get_prompt(server, &entry, context, arguments, version).await.map(Output::Prompt)
@@ -191,7 +206,10 @@ async fn call_tool(
     let outcome =
         match tokio::time::timeout(limit, call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments))).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32()))),
+            Err(_) => {
+                context.expire();
+                Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32())))
+            }
         };
     let mut result = match outcome {
         Ok(result) => checked(spec, result),
@@ -224,13 +242,14 @@ fn checked(spec: &ToolSpec, result: CallToolResult) -> CallToolResult {
 
 async fn read(
     server: &Server,
+    context: &Context,
     run: impl Future<Output = Result<ReadResourceResult, ToolError>>,
     uri: &str,
     (mime_type, cache): (Option<&str>, Option<CacheHint>),
     version: ProtocolVersion,
 ) -> Result<ReadResourceResult, RpcError> {
     let not_found = || RpcError::resource_not_found(version, uri);
-    let mut result = within(server, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let mut result = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
     if result.contents.is_empty() && version.is_stateless() {
         return Err(not_found());
     }
@@ -258,7 +277,7 @@ async fn get_prompt(
 ) -> Result<GetPromptResult, RpcError> {
     let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
     let not_found = || RpcError::invalid_params("not found");
-    let mut result = within(server, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let mut result = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
     if result.description.is_none() {
         result.description.clone_from(&entry.prompt.description);
     }
@@ -273,7 +292,7 @@ async fn complete(
 ) -> Result<CompleteResult, RpcError> {
     let run = call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new()));
     let not_found = || RpcError::invalid_params("not found");
-    let mut completion = within(server, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let mut completion = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
     let count = completion.values.len();
     if count > COMPLETIONS {
         completion.values.truncate(COMPLETIONS);
@@ -288,9 +307,10 @@ async fn complete(
     Ok(CompleteResult::new(completion))
 }
 
-async fn within<T>(server: &Server, run: impl Future<Output = T>) -> Result<T, RpcError> {
+async fn within<T>(server: &Server, context: &Context, run: impl Future<Output = T>) -> Result<T, RpcError> {
     let limit = server.limits().read_timeout;
     tokio::time::timeout(limit, run).await.map_err(|_| {
+        context.expire();
         tracing::warn!(?limit, "a handler did not finish in time");
         RpcError::internal("the server did not finish in time")
     })

@@ -1,0 +1,201 @@
+//! `notifications/cancelled`, time limits and lost connections: the work ends, and nobody answers who need not.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Dropped, Wire, call, cancel, code, event, hold, legacy, modern, notification, slow, text_of};
+use mcp_server_core::{Cancelled, Context, Server, resource, tool};
+use mcp_transport::{Frame, Transport, memory::duplex, recv};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc::unbounded_channel, time::Instant};
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_is_dropped_and_not_answered() {
+    for request in [legacy as fn(Value, &str, Value) -> Value, modern] {
+        for id in [json!(7), json!("7")] {
+            let (hold, mut seen) = hold();
+            let mut wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
+            wire.open("2025-11-25").await;
+            wire.send(request(id.clone(), "tools/call", call("hold"))).await;
+            assert_eq!(event(&mut seen).await, "entered");
+            wire.send(cancel(id)).await;
+            assert_eq!(event(&mut seen).await, "dropped");
+            wire.quiet().await;
+            assert!(wire.close().await.is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_right_behind_its_request_finds_it() {
+    let (hold, _seen) = hold();
+    let (mut ours, theirs) = duplex(8);
+    for message in [common::initialize("2025-11-25"), legacy(2, "tools/call", call("hold")), cancel(2)] {
+        ours.sender().send(Frame::new(message.to_string())).await.unwrap();
+    }
+    ours.sender().shutdown().await.unwrap();
+    // All three are there before the server reads the first, and the end of input behind them.
+    let drain = Duration::from_secs(600);
+    let server =
+        Server::builder("test", "1").tool(hold.timeout(drain * 2)).limits(|limits| limits.drain = drain).build();
+    let start = Instant::now();
+    server.serve(theirs).await.unwrap();
+    assert!(start.elapsed() < drain, "the call was not cancelled");
+    assert!(recv(&mut ours).await.is_some(), "the session was opened");
+    assert!(recv(&mut ours).await.is_none(), "the call was answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellations_that_find_nothing_change_nothing() {
+    let (hold, mut seen) = hold();
+    let server = Server::builder("test", "1").tool(hold).tool(tool("quick", async || "quick")).build();
+    let mut wire = Wire::connect(&server);
+    wire.send(cancel(1)).await;
+    wire.open("2025-11-25").await;
+    wire.send(legacy(7, "tools/call", call("hold"))).await;
+    assert_eq!(event(&mut seen).await, "entered");
+    assert_eq!(text_of(&wire.ask(legacy(8, "tools/call", call("quick"))).await), "quick");
+    for stray in [
+        cancel("7"),
+        cancel(8),
+        cancel(99),
+        cancel("open"),
+        notification("notifications/cancelled", json!({})),
+        notification("notifications/cancelled", json!({ "requestId": null })),
+        notification("notifications/cancelled", json!({ "requestId": {} })),
+        notification("notifications/cancelled", json!({ "requestId": 1.5, "reason": 7 })),
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": [7] }),
+    ] {
+        wire.send(stray).await;
+    }
+    wire.quiet().await;
+    assert!(seen.try_recv().is_err(), "the call still runs");
+    wire.send(cancel(7)).await;
+    assert_eq!(event(&mut seen).await, "dropped");
+    // The id is free again.
+    wire.send(legacy(7, "tools/call", call("quick"))).await;
+    assert_eq!(text_of(&wire.recv().await), "quick");
+}
+
+/// The token reaches work that the handler gave away, whatever ended the call.
+#[tokio::test(start_paused = true)]
+async fn work_given_to_other_tasks_is_told() {
+    for ends_by in ["cancellation", "time limit", "disconnect"] {
+        let (events, mut seen) = unbounded_channel();
+        let route = tool("spawn", move |cancelled: Cancelled| {
+            let events = events.clone();
+            async move {
+                tokio::spawn(async move {
+                    let _guard = Dropped(events.clone());
+                    events.send("entered").ok();
+                    cancelled.await;
+                });
+                std::future::pending::<()>().await;
+            }
+        });
+        let server = Server::builder("test", "1").tool(route).build();
+        let mut wire = Wire::connect(&server);
+        wire.open("2025-11-25").await;
+        wire.send(legacy(1, "tools/call", call("spawn"))).await;
+        assert_eq!(event(&mut seen).await, "entered");
+        match ends_by {
+            "cancellation" => wire.send(cancel(1)).await,
+            "time limit" => {
+                let response = wire.recv().await;
+                assert_eq!(response["result"]["isError"], true, "{response}");
+            }
+            _ => drop(wire.close().await),
+        }
+        let told = tokio::time::timeout(Duration::from_secs(1), event(&mut seen)).await;
+        assert_eq!(told, Ok("dropped"), "{ends_by}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_sees_the_token_first_is_not_answered_either() {
+    let (events, mut seen) = unbounded_channel();
+    let route = tool("polite", move |context: Context| {
+        let events = events.clone();
+        async move {
+            events.send("entered").ok();
+            context.cancelled().await;
+            "cancelled"
+        }
+    });
+    let mut wire = Wire::connect(&Server::builder("test", "1").tool(route).build());
+    wire.open("2025-11-25").await;
+    wire.send(legacy(1, "tools/call", call("polite"))).await;
+    assert_eq!(event(&mut seen).await, "entered");
+    wire.send(cancel(1)).await;
+    wire.quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_a_minute_or_what_it_was_given() {
+    let forever = || std::future::pending::<String>();
+    let server = Server::builder("test", "1")
+        .tool(tool("default", forever))
+        .tool(tool("own", forever).timeout(Duration::from_secs(5)))
+        .tool(tool("busy", async |context: Context| {
+            // Progress holds no limit off.
+            for step in 1.. {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                context.progress().report(f64::from(step), None, None).await;
+            }
+        }))
+        .tool(slow().timeout(Duration::from_secs(11)))
+        .resource(resource("x://never", || std::future::pending::<String>()))
+        .build();
+    let mut wire = Wire::connect(&server);
+    for (request, seconds, expected) in [
+        (modern(1, "tools/call", call("default")), 60, "the tool did not finish within 60 seconds"),
+        (modern(2, "tools/call", call("own")), 5, "the tool did not finish within 5 seconds"),
+        (modern(3, "tools/call", call("busy")), 60, "the tool did not finish within 60 seconds"),
+        (modern(4, "tools/call", call("slow")), 10, "slow"),
+    ] {
+        let start = Instant::now();
+        let response = wire.ask(request).await;
+        assert_eq!((start.elapsed().as_secs(), text_of(&response)), (seconds, expected));
+        assert_eq!(response["result"].get("isError").is_some(), expected != "slow", "{response}");
+    }
+    let start = Instant::now();
+    let response = wire.ask(modern(5, "resources/read", json!({ "uri": "x://never" }))).await;
+    assert_eq!((start.elapsed().as_secs(), code(&response)), (60, Some(-32603)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_a_server_can_be_changed() {
+    let forever = || std::future::pending::<String>();
+    let server = Server::builder("test", "1")
+        .tool(tool("default", forever))
+        .resource(resource("x://never", forever))
+        .limits(|limits| {
+            limits.tool_timeout = Duration::from_secs(3);
+            limits.read_timeout = Duration::from_secs(4);
+        })
+        .build();
+    let start = Instant::now();
+    assert!(server.call_tool("default", json!({})).await.unwrap().is_error);
+    assert_eq!(start.elapsed().as_secs(), 3);
+    assert!(server.read_resource("x://never").await.is_err());
+    assert_eq!(start.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cancellation_leaves_other_calls_and_connections_alone() {
+    let (hold, mut seen) = hold();
+    let server = Server::builder("test", "1").tool(hold).tool(slow()).build();
+    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    one.open("2025-11-25").await;
+    two.open("2025-11-25").await;
+    one.send(legacy(1, "tools/call", call("slow"))).await;
+    one.send(legacy(2, "tools/call", call("hold"))).await;
+    two.send(legacy(2, "tools/call", call("slow"))).await;
+    assert_eq!(event(&mut seen).await, "entered");
+    two.send(cancel(1)).await;
+    one.send(cancel(2)).await;
+    assert_eq!(event(&mut seen).await, "dropped");
+    assert_eq!(text_of(&one.recv().await), "slow");
+    assert_eq!(text_of(&two.recv().await), "slow");
+}

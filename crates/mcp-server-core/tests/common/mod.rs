@@ -1,0 +1,198 @@
+//! The client's end of a connection in memory, the messages it sends, and tools that wait until they are told.
+#![allow(dead_code, reason = "every test file uses a part of this")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use mcp_server_core::{ServeError, Server, ToolRoute, tool};
+use mcp_transport::{
+    Frame, FrameSender,
+    memory::{MemoryTransport, duplex},
+    recv,
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// Every revision that opens with `initialize`.
+pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// A connection to a server, seen from the client.
+pub(crate) struct Wire {
+    transport: MemoryTransport,
+    sender: Arc<dyn FrameSender>,
+    pub(crate) served: JoinHandle<Result<(), ServeError>>,
+    /// How long a message may take. Tests whose clock is paused wait this long in no time.
+    pub(crate) patience: Duration,
+}
+
+impl Wire {
+    pub(crate) fn connect(server: &Server) -> Self {
+        Self::with_capacity(server, 256)
+    }
+
+    /// Each direction holds this many messages.
+    pub(crate) fn with_capacity(server: &Server, capacity: usize) -> Self {
+        let (ours, theirs) = duplex(capacity);
+        let server = server.clone();
+        let served = tokio::spawn(async move { server.serve(theirs).await });
+        Self { sender: mcp_transport::Transport::sender(&ours), transport: ours, served, patience: HOUR }
+    }
+
+    pub(crate) async fn text(&self, text: impl Into<String>) {
+        timeout(self.patience, self.sender.send(Frame::new(text.into())))
+            .await
+            .expect("the server does not read")
+            .unwrap();
+    }
+
+    pub(crate) async fn send(&self, message: Value) {
+        self.text(message.to_string()).await;
+    }
+
+    /// The next message, which is valid in form and no request: nothing that a server does here asks the client.
+    pub(crate) async fn recv(&mut self) -> Value {
+        self.next().await.expect("the connection has ended")
+    }
+
+    /// The next message, or `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        let frame = timeout(self.patience, recv(&mut self.transport)).await.expect("the server does not answer")?;
+        let message: Value = serde_json::from_slice(&frame.unwrap().message).unwrap();
+        assert_eq!(message["jsonrpc"], "2.0", "{message}");
+        let members = ["method", "result", "error"].map(|member| message.get(member).is_some());
+        assert_eq!(members.iter().filter(|given| **given).count(), 1, "{message}");
+        assert!(message.get("method").is_none() || message.get("id").is_none(), "a request: {message}");
+        if let Some(error) = message.get("error") {
+            assert!(error["code"].is_i64() && !error["message"].as_str().unwrap().is_empty(), "{message}");
+        }
+        Some(message)
+    }
+
+    /// Sends a request; the very next message is its response.
+    pub(crate) async fn ask(&mut self, request: Value) -> Value {
+        let id = request["id"].clone();
+        self.send(request).await;
+        let response = self.recv().await;
+        assert_eq!(response["id"], id, "{response}");
+        response
+    }
+
+    /// Opens a legacy session: the result of `initialize`.
+    pub(crate) async fn open(&mut self, version: &str) -> Value {
+        let response = self.ask(initialize(version)).await;
+        self.send(notification("notifications/initialized", json!({}))).await;
+        response["result"].clone()
+    }
+
+    /// Nothing waits to be read: the answer to this ping comes next. Every task had its turn before.
+    pub(crate) async fn quiet(&mut self) {
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        let fence = self.ask(legacy("fence", "ping", json!({}))).await;
+        assert!(fence.get("result").is_some(), "{fence}");
+    }
+
+    /// Closes the client's end; what still comes until the server has closed the other.
+    pub(crate) async fn close(mut self) -> Vec<Value> {
+        self.sender.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        while let Some(message) = self.next().await {
+            rest.push(message);
+        }
+        timeout(self.patience, self.served).await.expect("the server goes on").unwrap().unwrap();
+        rest
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) fn legacy(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
+}
+
+pub(crate) fn notification(method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params })
+}
+
+pub(crate) fn initialize(version: &str) -> Value {
+    let params = json!({
+        "protocolVersion": version,
+        "capabilities": { "roots": {} },
+        "clientInfo": { "name": "legacy-client", "version": "1" },
+    });
+    legacy("open", "initialize", params)
+}
+
+/// A request of 2026-07-28; `params._meta` adds to the metadata, and a `null` takes away.
+pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> Value {
+    let mut meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "modern-client", "version": "2" },
+    });
+    if let Some(Value::Object(more)) = params.get("_meta") {
+        for (key, value) in more {
+            meta[key] = value.clone();
+        }
+    }
+    meta.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    params["_meta"] = meta;
+    legacy(id, method, params)
+}
+
+pub(crate) fn call(name: &str) -> Value {
+    json!({ "name": name, "arguments": {} })
+}
+
+pub(crate) fn cancel(id: impl Into<Value>) -> Value {
+    notification("notifications/cancelled", json!({ "requestId": id.into(), "reason": "enough" }))
+}
+
+pub(crate) fn code(response: &Value) -> Option<i64> {
+    response["error"]["code"].as_i64()
+}
+
+pub(crate) fn text_of(response: &Value) -> &str {
+    response["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {response}"))
+}
+
+/// The tool `hold`, which never ends, and what happens to it: `entered`, then `dropped` when its future goes.
+pub(crate) fn hold() -> (ToolRoute, UnboundedReceiver<&'static str>) {
+    let (events, seen) = unbounded_channel();
+    let route = tool("hold", move || {
+        let events = events.clone();
+        async move {
+            let _guard = Dropped(events.clone());
+            events.send("entered").ok();
+            pending::<()>().await;
+        }
+    });
+    (route, seen)
+}
+
+/// The tool `slow`: ten seconds.
+pub(crate) fn slow() -> ToolRoute {
+    tool("slow", async || {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        "slow"
+    })
+}
+
+/// Tells that it was dropped.
+pub(crate) struct Dropped(pub(crate) UnboundedSender<&'static str>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.send("dropped").ok();
+    }
+}
+
+/// The next event, which comes soon.
+pub(crate) async fn event(seen: &mut UnboundedReceiver<&'static str>) -> &'static str {
+    timeout(HOUR, seen.recv()).await.expect("nothing happens").expect("nobody is left to tell")
+}
