@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use mcp_server_core::engine::Payload;
+use mcp_transport::sse;
 
 use crate::{listen::Listening, stream::Answering};
 
@@ -31,6 +32,17 @@ impl Body {
     pub(crate) fn payload(payload: Payload) -> Self {
         let pieces = payload.into_pieces().into_iter().rev().filter(|piece| !piece.is_empty());
         Self(Kind::Pieces(pieces.collect()))
+    }
+
+    /// A message as the only event of a stream; a stream stays what it is.
+    pub(crate) fn into_event(self) -> Self {
+        match self.0 {
+            Kind::Pieces(pieces) => {
+                let message: Vec<u8> = pieces.iter().rev().flat_map(|piece| piece.iter().copied()).collect();
+                Self(Kind::Pieces(vec![sse::Event::new(&message).with_event("message").encode()]))
+            }
+            stream => Self(stream),
+        }
     }
 
     pub(crate) fn answer(stream: Answering) -> Self {

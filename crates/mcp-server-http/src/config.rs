@@ -25,6 +25,7 @@ pub struct HttpConfig {
     pub(crate) body_limit: usize,
     pub(crate) header_limit: usize,
     pub(crate) body_timeout: Duration,
+    pub(crate) write_timeout: Duration,
     pub(crate) session_idle: Duration,
     pub(crate) session_opening: Duration,
     pub(crate) sessions: usize,
@@ -45,6 +46,7 @@ impl Default for HttpConfig {
             body_limit: 4 << 20,
             header_limit: 8 << 10,
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             session_idle: Duration::from_secs(30 * 60),
             session_opening: Duration::from_secs(30),
             sessions: 10_000,
@@ -119,6 +121,14 @@ impl HttpConfig {
     #[must_use]
     pub fn body_timeout(mut self, limit: Duration) -> Self {
         self.body_timeout = limit;
+        self
+    }
+
+    /// How long a client of `serve_http` may leave its answer unread before the connection is closed: the call behind it
+    /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default.
+    #[must_use]
+    pub fn write_timeout(mut self, limit: Duration) -> Self {
+        self.write_timeout = limit;
         self
     }
 

@@ -16,6 +16,7 @@ mod respond;
 mod serve;
 mod service;
 mod sessions;
+mod stall;
 mod stateless;
 mod stream;
 

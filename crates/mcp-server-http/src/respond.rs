@@ -80,6 +80,16 @@ pub(crate) fn events(body: Body) -> Response<Body> {
     response
 }
 
+/// The same answer as a stream, for who accepts nothing else.
+pub(crate) fn as_stream(response: Response<Body>) -> Response<Body> {
+    let (parts, body) = response.into_parts();
+    let mut response = events(body.into_event());
+    for (name, value) in &parts.headers {
+        response.headers_mut().entry(name).or_insert_with(|| value.clone());
+    }
+    response
+}
+
 /// Says which revision the answer speaks.
 pub(crate) fn with_version(mut response: Response<Body>, version: ProtocolVersion) -> Response<Body> {
     response.headers_mut().insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));

@@ -13,7 +13,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{Body, HttpConfig, McpService, guard, respond};
+use crate::{Body, HttpConfig, McpService, guard, respond, stall::Stalling};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -118,6 +118,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
     let places = Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS)));
     let deadline = config.shutdown_deadline;
+    let write_timeout = config.write_timeout;
     let path: Arc<str> = config.path.as_str().into();
     let service = McpService::new(server.clone(), config);
     let _ending = EndSessions(service.clone());
@@ -143,6 +144,9 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
                 continue;
             }
         };
+        // Small answers must not wait for the acknowledgement of earlier ones.
+        let _ = stream.set_nodelay(true);
+        let stream = Stalling::new(stream, write_timeout);
         let connection = serve_connection(stream, service.clone(), path.clone(), shutdown.clone());
         connections.spawn(async move {
             connection.await;
@@ -166,13 +170,11 @@ impl Drop for EndSessions {
 }
 
 async fn serve_connection(
-    stream: TcpStream,
+    stream: Stalling<TcpStream>,
     service: McpService,
     path: Arc<str>,
     shutdown: tokio_util::sync::CancellationToken,
 ) {
-    // Small answers must not wait for the acknowledgement of earlier ones.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let (service, path) = (service.clone(), path.clone());
         async move { Ok::<_, Infallible>(at_path(&service, &path, request).await) }

@@ -115,14 +115,15 @@ impl Inner {
         if !accept::is_json(&parts.headers) {
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json".into());
         }
-        let mut accepted = Accepted::of(&parts.headers);
-        if !(accepted.json && accepted.sse) {
-            if !self.config.lenient_accept || !(accepted.json || accepted.sse) {
-                let text = "Accept must list application/json and text/event-stream";
-                return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
-            }
-            // Whoever accepts no JSON is answered by a stream, whatever the answer is.
-            accepted.json = accepted.json || !accepted.sse;
+        let accepted = Accepted::of(&parts.headers);
+        let is_acceptable = match (accepted.json, accepted.sse) {
+            (true, true) => true,
+            (false, false) => false,
+            _ => self.config.lenient_accept,
+        };
+        if !is_acceptable {
+            let text = "Accept must list application/json and text/event-stream";
+            return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
         }
         if let Some(name) = self.oversized_header(&parts.headers) {
             let text = format!("the header {name} is longer than {} bytes", self.config.header_limit);
@@ -139,7 +140,9 @@ impl Inner {
             }
             Err(ReadError::Broken) => return refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
         };
-        self.dispatch(parts, accepted, &bytes).await
+        let response = self.dispatch(parts, accepted, &bytes).await;
+        // Whoever accepts no JSON is answered by a stream of one event; what is refused has its status to say so.
+        if accepted.json || response.status() != StatusCode::OK { response } else { respond::as_stream(response) }
     }
 
     async fn dispatch(&self, parts: Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
