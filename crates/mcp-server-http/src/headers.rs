@@ -49,23 +49,32 @@ pub(crate) fn check_mirrored(headers: &HeaderMap, request: &Request<'_>, version
     }
 }
 
-/// The text of one member of the parameters.
+/// The text of one member of the parameters. No other member is read: one that does not fit must not hide this one.
 fn named<'a>(request: &Request<'a>, member: &str) -> Option<Cow<'a, str>> {
     #[derive(Deserialize)]
-    struct Named<'a> {
-        #[serde(borrow, default)]
-        name: Option<Cow<'a, str>>,
-        #[serde(borrow, default)]
-        uri: Option<Cow<'a, str>>,
-        #[serde(borrow, default, rename = "taskId")]
-        task_id: Option<Cow<'a, str>>,
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+    #[derive(Deserialize)]
+    struct ByName<'a> {
+        #[serde(borrow)]
+        name: Name<'a>,
     }
-    let named: Named<'a> = serde_json::from_str(request.params?.get()).ok()?;
-    match member {
-        "name" => named.name,
-        "uri" => named.uri,
-        _ => named.task_id,
+    #[derive(Deserialize)]
+    struct ByUri<'a> {
+        #[serde(borrow)]
+        uri: Name<'a>,
     }
+    #[derive(Deserialize)]
+    struct ByTask<'a> {
+        #[serde(borrow, rename = "taskId")]
+        task_id: Name<'a>,
+    }
+    let params = request.params?.get();
+    let name = match member {
+        "name" => serde_json::from_str::<ByName<'a>>(params).ok()?.name,
+        "uri" => serde_json::from_str::<ByUri<'a>>(params).ok()?.uri,
+        _ => serde_json::from_str::<ByTask<'a>>(params).ok()?.task_id,
+    };
+    Some(name.0)
 }
 
 fn expect(headers: &HeaderMap, name: &HeaderName, body: &str, encoded: bool) -> Result<(), RpcError> {

@@ -2,6 +2,9 @@
 #![allow(dead_code, reason = "every test file uses a part of this")]
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
+pub(crate) mod socket;
+pub(crate) mod watch;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -132,7 +135,12 @@ pub(crate) fn stateless(method: &str, params: Value, extra: &[(&str, &str)]) -> 
 
 /// A request of a legacy session.
 pub(crate) fn legacy(session: Option<&str>, method: &str, params: Value) -> Request<Full<Bytes>> {
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    legacy_as(1, session, method, params)
+}
+
+/// A request of a legacy session with an id of its own.
+pub(crate) fn legacy_as(id: u64, session: Option<&str>, method: &str, params: Value) -> Request<Full<Bytes>> {
+    let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
     let mut headers = BASE.to_vec();
     if let Some(session) = session {
         headers.push(("mcp-session-id", session));
@@ -152,4 +160,27 @@ pub(crate) async fn open(service: &McpService) -> String {
     let answer = send(service, initialize()).await;
     assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     answer.header("mcp-session-id").unwrap().to_owned()
+}
+
+/// Says that the client of a session is ready, so that it is told of changes.
+pub(crate) async fn initialized(service: &McpService, session: &str) {
+    let answer = send(service, notification(session, "notifications/initialized", json!({}))).await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0));
+}
+
+pub(crate) fn notification(session: &str, method: &str, params: Value) -> Request<Full<Bytes>> {
+    let mut headers = BASE.to_vec();
+    headers.push(("mcp-session-id", session));
+    request(Method::POST, &headers, json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string())
+}
+
+/// A GET for the stream of a session.
+pub(crate) fn listen(session: &str) -> Request<Full<Bytes>> {
+    request(Method::GET, &[("accept", "text/event-stream"), ("mcp-session-id", session)], "")
+}
+
+/// The longest that a test waits for something that has to happen.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(Duration::from_secs(20), future).await;
+    waited.unwrap_or_else(|_| panic!("{what} did not happen"))
 }

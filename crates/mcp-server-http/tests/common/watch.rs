@@ -1,0 +1,78 @@
+//! Tools that tell when they start and how they end, and that wait to be released.
+
+use std::sync::Arc;
+
+use mcp_server_core::{Progress, Server, tool};
+use tokio::sync::{
+    Semaphore,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
+
+use super::within;
+
+/// What happened to a call of the tool `hold`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Started,
+    /// It ran to its end.
+    Finished,
+    /// Its future was dropped before that.
+    Dropped,
+}
+
+/// A server with the tool `hold`, which reports progress, waits for a permit, reports much more and ends.
+pub(crate) struct Watched {
+    pub(crate) server: Server,
+    pub(crate) release: Arc<Semaphore>,
+    events: UnboundedReceiver<Event>,
+}
+
+struct OnDrop {
+    events: UnboundedSender<Event>,
+    finished: bool,
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        let event = if self.finished { Event::Finished } else { Event::Dropped };
+        let _ = self.events.send(event);
+    }
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        let (sender, events) = unbounded_channel();
+        let release = Arc::new(Semaphore::new(0));
+        let permits = release.clone();
+        let hold = move |progress: Progress| {
+            let (sender, permits) = (sender.clone(), permits.clone());
+            async move {
+                let _ = sender.send(Event::Started);
+                let mut end = OnDrop { events: sender, finished: false };
+                progress.report(1.0, None, None).await;
+                permits.acquire().await.unwrap().forget();
+                // More than any queue holds.
+                for step in 2..1000 {
+                    progress.report(f64::from(step), None, None).await;
+                }
+                end.finished = true;
+                "held"
+            }
+        };
+        let server = Server::builder("test", "1.0")
+            .tool(tool("hold", hold))
+            .tool(tool("quick", async || "quick"))
+            .build();
+        Self { server, release, events }
+    }
+
+    pub(crate) async fn expect(&mut self, event: Event) {
+        let next = within("an event of the tool", self.events.recv()).await;
+        assert_eq!(next, Some(event));
+    }
+
+    /// Nothing happened that was not looked at.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.events.try_recv().is_err()
+    }
+}

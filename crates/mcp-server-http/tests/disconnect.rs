@@ -1,0 +1,96 @@
+//! What a lost connection means: the end of a stateless request, and nothing to a call of a session.
+
+mod common;
+
+use common::{
+    legacy, legacy_as,
+    socket::serve,
+    stateless,
+    watch::{Event, Watched},
+};
+use http::StatusCode;
+use mcp_server_http::HttpConfig;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_lost_connection_cancels_a_stateless_call() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    wire.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
+    watched.expect(Event::Started).await;
+    drop(wire);
+    watched.expect(Event::Dropped).await;
+}
+
+#[tokio::test]
+async fn a_closed_stream_cancels_a_stateless_call() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    let params = json!({ "name": "hold", "_meta": { "progressToken": "t" } });
+    wire.send(stateless("tools/call", params, &[])).await;
+    assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
+    let first = wire.chunk().await.unwrap();
+    assert!(first.starts_with(b"event: message"), "{first:?}");
+    watched.expect(Event::Started).await;
+    drop(wire);
+    watched.expect(Event::Dropped).await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let (mut quiet, mut streaming, mut other) = (site.connect().await, site.connect().await, site.connect().await);
+    quiet.send(legacy_as(1, Some(&session), "tools/call", json!({ "name": "hold" }))).await;
+    let params = json!({ "name": "hold", "_meta": { "progressToken": "t" } });
+    streaming.send(legacy_as(2, Some(&session), "tools/call", params.clone())).await;
+    streaming.head().await.unwrap();
+    streaming.chunk().await.unwrap();
+    other.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
+    for _ in 0..3 {
+        watched.expect(Event::Started).await;
+    }
+    drop((quiet, streaming, other));
+    // The stateless call ends at once: by then the server knows that the others were given up as well.
+    watched.expect(Event::Dropped).await;
+    for _ in 0..10 {
+        assert_eq!(site.ask(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
+    }
+    assert!(watched.is_quiet());
+    // They go on although nobody reads what they say, however much that is, and the session lives on.
+    watched.release.add_permits(2);
+    watched.expect(Event::Finished).await;
+    watched.expect(Event::Finished).await;
+    assert_eq!(site.ask(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_call_given_up_before_its_first_word_is_not_held_up_by_what_nobody_reads() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let mut wire = site.connect().await;
+    wire.send(legacy(Some(&session), "tools/call", json!({ "name": "hold", "_meta": { "progressToken": "t" } }))).await;
+    watched.expect(Event::Started).await;
+    drop(wire);
+    watched.release.add_permits(1);
+    watched.expect(Event::Finished).await;
+}
+
+#[tokio::test]
+async fn ending_a_session_ends_its_calls_without_an_answer() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let mut wire = site.connect().await;
+    wire.send(legacy(Some(&session), "tools/call", json!({ "name": "hold" }))).await;
+    watched.expect(Event::Started).await;
+    let end = common::request(http::Method::DELETE, &[("mcp-session-id", &session)], "");
+    assert_eq!(site.ask(end).await.status, StatusCode::NO_CONTENT);
+    watched.expect(Event::Dropped).await;
+    let answer = wire.answer().await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 0));
+}

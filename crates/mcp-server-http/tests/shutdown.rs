@@ -1,0 +1,102 @@
+//! How serving ends: what runs may finish, what only waits ends at once, and the deadline is the end of all.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    legacy, listen,
+    socket::serve,
+    stateless,
+    watch::{Event, Watched},
+    within,
+};
+use http::StatusCode;
+use mcp_server_http::HttpConfig;
+use serde_json::json;
+
+#[tokio::test]
+async fn what_runs_finishes_and_what_waits_ends() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let (mut idle, mut events) = (site.connect().await, site.connect().await);
+    idle.send(stateless("tools/list", json!({}), &[])).await;
+    assert_eq!(idle.answer().await.status, StatusCode::OK);
+    events.send(listen(&session)).await;
+    assert_eq!(events.head().await.unwrap().0, StatusCode::OK);
+    let (mut quiet, mut streaming) = (site.connect().await, site.connect().await);
+    quiet.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
+    let params = json!({ "name": "hold", "_meta": { "progressToken": 1 } });
+    streaming.send(legacy(Some(&session), "tools/call", params)).await;
+    watched.expect(Event::Started).await;
+    watched.expect(Event::Started).await;
+
+    watched.server.shutdown();
+    assert!(idle.closes_silently().await);
+    assert_eq!(events.chunk().await, None);
+    within("the end of listening", async {
+        while tokio::net::TcpStream::connect(site.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(watched.is_quiet());
+
+    watched.release.add_permits(2);
+    assert_eq!(quiet.answer().await.json()["result"]["content"][0]["text"], "held");
+    let answer = streaming.answer().await;
+    assert_eq!(answer.events().last().unwrap()["result"]["content"][0]["text"], "held");
+    site.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_deadline_cuts_off_what_still_runs_in_both_eras() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new().shutdown_deadline(Duration::from_millis(200))).await;
+    let session = site.open().await;
+    let (mut modern, mut old) = (site.connect().await, site.connect().await);
+    modern.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
+    old.send(legacy(Some(&session), "tools/call", json!({ "name": "hold" }))).await;
+    watched.expect(Event::Started).await;
+    watched.expect(Event::Started).await;
+    watched.server.shutdown();
+    site.ended().await.unwrap();
+    watched.expect(Event::Dropped).await;
+    watched.expect(Event::Dropped).await;
+    assert!(modern.closes_silently().await);
+}
+
+#[tokio::test]
+async fn giving_up_the_serving_future_ends_everything() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let mut wires = Vec::new();
+    let hold = || json!({ "name": "hold" });
+    for request in [stateless("tools/call", hold(), &[]), legacy(Some(&session), "tools/call", hold())] {
+        let mut wire = site.connect().await;
+        wire.send(request).await;
+        wires.push(wire);
+        watched.expect(Event::Started).await;
+    }
+    // One call lost its connection before; it has to end as well.
+    wires.truncate(1);
+    site.abort();
+    watched.expect(Event::Dropped).await;
+    watched.expect(Event::Dropped).await;
+}
+
+#[tokio::test]
+async fn shutdown_ends_the_streams_of_sessions_of_a_mounted_endpoint() {
+    use http_body_util::BodyExt;
+
+    let server = common::server();
+    let service = mcp_server_http::HttpServer::into_service(server.clone(), HttpConfig::new());
+    let session = common::open(&service).await;
+    let stream = service.handle(listen(&session)).await.into_body();
+    let reading = tokio::spawn(stream.collect());
+    server.shutdown();
+    let rest = within("the end of the stream", reading).await.unwrap().unwrap();
+    assert_eq!(rest.to_bytes().len(), 0);
+}
