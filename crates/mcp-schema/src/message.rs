@@ -82,6 +82,10 @@ pub(crate) fn describe(schema: &Value, error: &ValidationError<'_>, nested: usiz
         Kind::ContentMediaType { content_media_type } => {
             (Ours::Format, format!("must contain {}", shorten(content_media_type, 40)))
         }
+        // The finding names the property's value only, so the sentence is about the object.
+        Kind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
+            (Ours::Property, "no properties are allowed here".to_owned())
+        }
         Kind::FalseSchema => (Ours::Property, "nothing is allowed here".to_owned()),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
             (Ours::Combination, alternatives(schema, error, context, nested))

@@ -52,6 +52,7 @@ fn sentences() {
         (json!({"exclusiveMaximum": 5}), json!(5), "must be less than 5, got 5"),
         (json!({"uniqueItems": true}), json!([1, 1.0]), "the items must be unique"),
         (json!({"properties": {"a": false}}), json!({"a": 1}), "`/a`: nothing is allowed here"),
+        (json!({"additionalProperties": false}), json!({"a": 1}), "no properties are allowed here"),
         (json!({"not": {"type": "null"}}), json!(null), r#"must not match {"type":"null"}"#),
         (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), json!(1), "expected a string or null, got a number"),
         (
