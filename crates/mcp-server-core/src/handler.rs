@@ -33,6 +33,8 @@ pub struct Description {
     pub input: Option<Value>,
     /// The JSON Schema of its structured output.
     pub output: Option<Value>,
+    /// The media type of what it reads, where its type tells: `application/json` for [`Json`].
+    pub mime_type: Option<String>,
     /// Whether it takes its arguments as they come, so that a schema must be given at registration.
     pub takes_raw_arguments: bool,
 }

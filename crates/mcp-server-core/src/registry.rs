@@ -122,9 +122,12 @@ pub(crate) struct Snapshot<E> {
 
 impl<E> Default for Snapshot<E> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), ordered: Vec::new(), next: 1, pages: Pages::default() }
+        Self { by_key: HashMap::new(), ordered: Vec::new(), next: FIRST, pages: Pages::default() }
     }
 }
+
+/// The number of the first entry; pages start after zero.
+const FIRST: u64 = 1;
 
 impl<E: Entry> Default for Registry<E> {
     fn default() -> Self {
@@ -183,8 +186,10 @@ impl<E: Entry> Snapshot<E> {
         self.by_key.get(key)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ordered.is_empty()
+    /// Whether there is or ever was an entry. A list that was offered once stays offered when it runs empty, so that what
+    /// a client was told keeps holding.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.next > FIRST
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<E>> {

@@ -167,7 +167,6 @@ impl Server {
 
         // Where change notices flow on `subscriptions/listen` only, none are promised until that method exists.
         let list_changed = (!version.has_listen()).then_some(true);
-        let inner = &self.inner;
         let mut capabilities = ServerCapabilities::default();
         capabilities.logging = Some(JsonObject::default());
         if self.has_tools() {
@@ -180,7 +179,7 @@ impl Server {
             resources.list_changed = list_changed;
             capabilities.resources = Some(resources);
         }
-        if !inner.prompts.load().is_empty() {
+        if self.has_prompts() {
             let mut prompts = PromptsCapability::default();
             prompts.list_changed = list_changed;
             capabilities.prompts = Some(prompts);
@@ -192,15 +191,15 @@ impl Server {
     }
 
     pub(crate) fn has_tools(&self) -> bool {
-        !self.inner.tools.load().is_empty()
+        self.inner.tools.load().is_in_use()
     }
 
     pub(crate) fn has_resources(&self) -> bool {
-        !self.inner.resources.load().is_empty() || !self.inner.templates.load().is_empty()
+        self.inner.resources.load().is_in_use() || self.inner.templates.load().is_in_use()
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        !self.inner.prompts.load().is_empty()
+        self.inner.prompts.load().is_in_use()
     }
 
     pub(crate) fn has_completions(&self) -> bool {

@@ -284,16 +284,23 @@ impl IntoOutput<ResourceKind> for Blob {
 }
 
 impl IntoOutput<ResourceKind> for Value {
+    fn describe(description: &mut Description) {
+        <Json<Value> as IntoOutput<ResourceKind>>::describe(description);
+    }
+
     fn into_output(self) -> Result<ReadResourceResult, ToolError> {
         IntoOutput::<ResourceKind>::into_output(Json(self))
     }
 }
 
+/// The media type is `application/json` unless the resource was registered with another.
 impl<T: Serialize> IntoOutput<ResourceKind> for Json<T> {
+    fn describe(description: &mut Description) {
+        description.mime_type = Some("application/json".into());
+    }
+
     fn into_output(self) -> Result<ReadResourceResult, ToolError> {
-        let mut contents = ResourceContents::text("", serde_json::to_string(&self.0)?);
-        contents.mime_type = Some("application/json".into());
-        Ok(ReadResourceResult::new(vec![contents]))
+        Ok(ReadResourceResult::new(vec![ResourceContents::text("", serde_json::to_string(&self.0)?)]))
     }
 }
 

@@ -31,6 +31,17 @@ impl ParameterType {
             Self::Object => "object",
         }
     }
+
+    fn admits(self, value: &Value) -> bool {
+        match self {
+            Self::String => value.is_string(),
+            Self::Integer => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            Self::Number => value.is_number(),
+            Self::Boolean => value.is_boolean(),
+            Self::Array => value.is_array(),
+            Self::Object => value.is_object(),
+        }
+    }
 }
 
 /// One parameter of a tool.
@@ -92,6 +103,9 @@ pub(super) fn schema_of(parameters: Vec<Parameter>) -> Result<(Value, Map<String
             property.insert("description".into(), text.into());
         }
         if let Some(value) = parameter.default {
+            if !parameter.kind.admits(&value) {
+                return Err(format!("the default of the parameter `{}` is not of its type", parameter.name));
+            }
             property.insert("default".into(), value.clone());
             defaults.insert(parameter.name.clone(), value);
         }

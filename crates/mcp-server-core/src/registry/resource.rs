@@ -5,7 +5,7 @@ use mcp_schema::UriTemplate;
 
 use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
 use crate::{
-    handler::{CompletionKind, Erased, Handler, Ready, ResourceKind},
+    handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
     hints::CacheHint,
 };
 
@@ -26,7 +26,11 @@ where
 {
     let uri = uri.into();
     let name = uri.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&uri).to_owned();
-    ResourceRoute { resource: Resource::new(uri, name), cache: None, handler: Erased::new(handler) }
+    let mut description = Description::default();
+    H::describe(&mut description);
+    let mut resource = Resource::new(uri, name);
+    resource.mime_type = description.mime_type;
+    ResourceRoute { resource, cache: None, handler: Erased::new(handler) }
 }
 
 /// A resource template on its way into a server. `S` is the state that its handler still misses.
@@ -39,7 +43,8 @@ pub struct TemplateRoute<S = ()> {
 }
 
 /// A resource template (RFC 6570) whose matching URIs `handler` reads. The variables are the handler's [`Args`], decoded:
-/// `{name}` is one path segment, `{+path}` may span several, `{?a,b}` are query parameters.
+/// `{name}` is one path segment, `{+path}` may span several, `{?a,b}` are query parameters. The doc comment of the
+/// arguments is the description until [`TemplateRoute::description`] gives another.
 ///
 /// [`Args`]: crate::Args
 pub fn template<M, S, H>(uri_template: impl Into<String>, handler: H) -> TemplateRoute<S>
@@ -49,12 +54,12 @@ where
 {
     let uri_template = uri_template.into();
     let name = uri_template.clone();
-    TemplateRoute {
-        template: ResourceTemplate::new(uri_template, name),
-        cache: None,
-        handler: Erased::new(handler),
-        completions: Sources::default(),
-    }
+    let mut description = Description::default();
+    H::describe(&mut description);
+    let mut template = ResourceTemplate::new(uri_template, name);
+    template.description = description.text;
+    template.mime_type = description.mime_type;
+    TemplateRoute { template, cache: None, handler: Erased::new(handler), completions: Sources::default() }
 }
 
 macro_rules! definition_setters {
@@ -171,10 +176,7 @@ impl<S> ResourceRoute<S> {
     /// Checks the definition and takes it apart into what needs no state and what does.
     pub(crate) fn check(self) -> Result<(ResourceSpec, Erased<S, ResourceKind>), RegistrationError> {
         let uri = &self.resource.uri;
-        let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
-        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-        if !is_scheme || uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        if !begins_with_scheme(uri) || uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(RegistrationError::new(format!("the resource `{uri}`: not a URI (RFC 3986)")));
         }
         Ok((ResourceSpec { resource: self.resource, cache: self.cache }, self.handler))
@@ -188,6 +190,10 @@ impl<S> TemplateRoute<S> {
         let text = &self.template.uri_template;
         let refuse = |what: String| RegistrationError::new(format!("the resource template `{text}`: {what}"));
         let matcher = UriTemplate::parse(text).map_err(|e| refuse(e.to_string()))?;
+        // What a leading variable stands for is not known before it is matched.
+        if !text.starts_with('{') && !begins_with_scheme(text) {
+            return Err(refuse("it does not begin with the scheme of a URI (RFC 3986)".into()));
+        }
         for variable in self.completions.names() {
             if !matcher.variables().any(|known| known == variable) {
                 return Err(refuse(format!("there is no variable `{variable}` to complete")));
@@ -196,6 +202,13 @@ impl<S> TemplateRoute<S> {
         let spec = TemplateSpec { template: self.template, matcher, cache: self.cache };
         Ok((spec, self.handler, self.completions))
     }
+}
+
+/// Whether a text begins as every URI does (RFC 3986, §3.1).
+fn begins_with_scheme(uri: &str) -> bool {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
 /// What a registered resource is, apart from its handler.
