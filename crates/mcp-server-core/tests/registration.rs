@@ -1,0 +1,218 @@
+//! Mistakes of the programmer end the start-up: as errors where asked for, as panics at the caller's line otherwise.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Mutex,
+};
+
+use mcp_protocol::PromptArgument;
+use mcp_server_core::{
+    Args, Json, MessageTemplate, Parameter, ParameterType, PromptRoute, RawArgs, ResourceRoute, Server, ServerBuilder,
+    TemplateRoute, ToolRoute, prompt, prompt_template, resource, template, tool,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "kind")]
+#[allow(dead_code, reason = "only its schema is of interest")]
+enum Choice {
+    A { a: u8 },
+    B { b: u8 },
+}
+
+fn builder() -> ServerBuilder {
+    Server::builder("t", "1")
+}
+
+fn named(name: &str) -> ToolRoute {
+    tool(name, async || "x")
+}
+
+fn with_schema(schema: Value) -> ToolRoute {
+    tool("t", async |_: RawArgs| "x").input_schema(schema)
+}
+
+fn mirrored(property: Value) -> ToolRoute {
+    with_schema(json!({ "type": "object", "properties": { "p": property } }))
+}
+
+#[test]
+fn tools_that_cannot_be_are_refused_with_a_sentence() {
+    let parameter =
+        |kind, header: &str| tool("t", async |_: RawArgs| "x").parameters([Parameter::new("p", kind).header(header)]);
+    for (route, said) in [
+        (named(""), "1 to 128 characters"),
+        (named("a b"), "the tool `a b`: a name has"),
+        (named("a/b"), "a name has"),
+        (named("é"), "a name has"),
+        (named(&"n".repeat(129)), "a name has"),
+        (tool("t", async |_: RawArgs| "x"), "`RawArgs` needs `input_schema(…)` or `parameters(…)`"),
+        (with_schema(json!(true)), "must be a JSON object"),
+        (with_schema(json!({})), r#"must say "type": "object""#),
+        (with_schema(json!({ "type": "array" })), r#"must have the type "object""#),
+        (with_schema(json!({ "type": "object", "properties": 7 })), "input schema"),
+        (with_schema(json!({ "type": "object", "required": "p" })), "input schema"),
+        (with_schema(json!({ "type": "object", "$schema": "https://example.com/own" })), "https://example.com/own"),
+        (with_schema(json!({ "type": "object", "$ref": "https://example.com/s.json" })), "https://example.com/s.json"),
+        (with_schema(json!({ "type": "object", "$ref": "#/$defs/gone" })), "gone"),
+        (tool("t", async |_: Args<Choice>| "x"), r#"must say "type": "object""#),
+        (named("t").output_schema(json!({ "type": "strange" })), "output schema"),
+        (mirrored(json!({ "type": "string", "x-mcp-header": "" })), "x-mcp-header"),
+        (mirrored(json!({ "type": "string", "x-mcp-header": "a b" })), "x-mcp-header"),
+        (mirrored(json!({ "type": "string", "x-mcp-header": "a\r\nb" })), "x-mcp-header"),
+        (mirrored(json!({ "type": "number", "x-mcp-header": "A" })), "x-mcp-header"),
+        (mirrored(json!({ "type": "object", "x-mcp-header": "A" })), "x-mcp-header"),
+        (mirrored(json!({ "type": "array", "x-mcp-header": "A" })), "x-mcp-header"),
+        (mirrored(json!({ "items": { "type": "string", "x-mcp-header": "A" } })), "x-mcp-header"),
+        (mirrored(json!({ "anyOf": [{ "type": "string", "x-mcp-header": "A" }] })), "x-mcp-header"),
+        (mirrored(json!({ "if": { "type": "string", "x-mcp-header": "A" } })), "x-mcp-header"),
+        (
+            with_schema(json!({ "type": "object", "$defs": { "d": { "type": "string", "x-mcp-header": "A" } } })),
+            "x-mcp-header",
+        ),
+        (
+            with_schema(json!({ "type": "object", "properties": {
+                "a": { "type": "string", "x-mcp-header": "Key" }, "b": { "type": "string", "x-mcp-header": "kEY" }
+            } })),
+            "x-mcp-header",
+        ),
+        (parameter(ParameterType::Number, "A"), "x-mcp-header"),
+        (parameter(ParameterType::Array, "A"), "x-mcp-header"),
+        (parameter(ParameterType::String, "a:b"), "x-mcp-header"),
+        (
+            tool("t", async |_: RawArgs| "x")
+                .parameters([Parameter::new("p", ParameterType::String), Parameter::new("p", ParameterType::Integer)]),
+            "the parameter `p` is given twice",
+        ),
+        (
+            tool("t", async |_: RawArgs| "x")
+                .parameters([Parameter::new("p", ParameterType::Integer).default_value("ten")]),
+            "the default of the parameter `p` is not of its type",
+        ),
+    ] {
+        let shown = format!("{route:?}");
+        let error = builder().try_tool(route).expect_err(&shown).to_string();
+        assert!(error.starts_with("the tool `") && error.contains(said), "{error} should say {said}");
+    }
+    for name in ["a", "get_weather", "a.b-C_9", &"n".repeat(128)] {
+        assert!(builder().try_tool(named(name)).is_ok(), "{name}");
+    }
+    for kind in [ParameterType::String, ParameterType::Integer, ParameterType::Boolean] {
+        assert!(builder().try_tool(parameter(kind, "Region")).is_ok(), "{kind:?}");
+    }
+}
+
+#[test]
+fn schemas_of_any_type_are_fine_for_output() {
+    assert!(builder().try_tool(tool("t", async || Json(vec![1]))).is_ok());
+    assert!(builder().try_tool(named("t").output_schema(json!({ "oneOf": [{ "type": "null" }] }))).is_ok());
+}
+
+#[test]
+fn resources_and_templates_that_cannot_be_are_refused() {
+    let at = |uri: &str| -> ResourceRoute { resource(uri, async || "x") };
+    for uri in ["", "settings", "/etc/hosts", "1a:b", "a b:c", ":x", "a:b c", "a:\n"] {
+        let error = builder().try_resource(at(uri)).expect_err(uri).to_string();
+        assert!(error.contains("not a URI"), "{error}");
+    }
+    for uri in ["config://app", "urn:x:y", "a+b-c.d:", "file:///etc/hosts"] {
+        assert!(builder().try_resource(at(uri)).is_ok(), "{uri}");
+    }
+    let of = |text: &str| -> TemplateRoute { template(text, async || "x") };
+    for (route, said) in [
+        (of("a:{"), "the resource template `a:{`"),
+        (of("a:{b"), "the resource template"),
+        (of("a:{b}{c}"), "the resource template"),
+        (of("a:{!b}"), "the resource template"),
+        (of("{b}{+c}"), "the resource template"),
+        (of("etc/{name}"), "scheme"),
+        (of("1:{name}"), "scheme"),
+        (of("a:{b}").complete_from("c", ["x"]), "there is no variable `c` to complete"),
+    ] {
+        let error = builder().try_resource_template(route).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    for text in ["a:{b}", "file:///{+path}", "{+uri}", "s://q{?a,b}"] {
+        assert!(builder().try_resource_template(of(text)).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn prompts_that_cannot_be_are_refused() {
+    let named = |name: &str| -> PromptRoute { prompt(name, async || "x") };
+    let twice = named("p").arguments([PromptArgument::new("a"), PromptArgument::new("a")]);
+    for (route, said) in [
+        (named(""), "at least one character"),
+        (twice, "the argument `a` is given twice"),
+        (named("p").complete_from("a", ["x"]), "there is no argument `a` to complete"),
+        (
+            prompt_template("p", [MessageTemplate::user("{a}")]).complete_from("b", ["x"]),
+            "there is no argument `b` to complete",
+        ),
+    ] {
+        let error = builder().try_prompt(route).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn names_are_taken_once_within_their_kind_only() {
+    let full = || {
+        builder()
+            .tool(named("x"))
+            .prompt(prompt("x", async || "x"))
+            .resource(resource("urn:x", async || "x"))
+            .resource_template(template("urn:{x}", async || "x"))
+    };
+    // Names differ by case.
+    assert!(full().try_tool(named("X")).is_ok());
+    for (outcome, said) in [
+        (full().try_tool(named("x")).err(), "the tool `x` is already registered"),
+        (full().try_prompt(prompt("x", async || "y")).err(), "the prompt `x` is already registered"),
+        (full().try_resource(resource("urn:x", async || "y")).err(), "the resource `urn:x` is already registered"),
+        (
+            full().try_resource_template(template("urn:{x}", async || "y")).err(),
+            "the resource template `urn:{x}` is already registered",
+        ),
+    ] {
+        assert_eq!(outcome.unwrap().to_string(), said);
+    }
+}
+
+#[test]
+fn panics_point_at_the_line_of_the_mistake() {
+    static SEEN: Mutex<Option<(String, u32, String)>> = Mutex::new(None);
+    std::panic::set_hook(Box::new(|info| {
+        let location = info.location().unwrap();
+        let text = info.payload_as_str().unwrap_or_default().to_owned();
+        *SEEN.lock().unwrap() = Some((location.file().to_owned(), location.line(), text));
+    }));
+    let mut outcomes = Vec::new();
+    macro_rules! check {
+        ($said:literal, $call:expr) => {
+            outcomes.push((
+                $said,
+                line!(),
+                catch_unwind(AssertUnwindSafe(|| drop($call))),
+                SEEN.lock().unwrap().take(),
+            ));
+        };
+    }
+    check!("a name has", builder().tool(named("a b")));
+    check!("is already registered", builder().tool(named("a")).tool(named("a")));
+    check!("not a URI", builder().resource(resource("a", async || "x")));
+    check!("the resource template", builder().resource_template(template("a:{", async || "x")));
+    check!("at least one character", builder().prompt(prompt("", async || "x")));
+    check!("at least one revision", builder().versions([]));
+    drop(std::panic::take_hook());
+    for (said, expected, outcome, seen) in outcomes {
+        assert!(outcome.is_err(), "{said}");
+        let (file, line, text) = seen.unwrap();
+        assert!(file.ends_with("registration.rs"), "{said}: {file}");
+        assert_eq!(line, expected, "{said}");
+        assert!(text.contains(said), "{text}");
+    }
+}

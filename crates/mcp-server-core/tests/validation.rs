@@ -1,0 +1,207 @@
+//! What is checked before a tool's handler runs, and after it.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use mcp_protocol::{CallToolResult, ErrorCode};
+use mcp_server_core::{Args, Json, Parameter, ParameterType, RawArgs, Server, State, ToolRoute, tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Unit {
+    Celsius,
+    Kelvin,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    #[schemars(range(min = -90.0, max = 90.0))]
+    latitude: f64,
+    #[schemars(length(min = 2))]
+    tags: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Forecast {
+    place: Place,
+    unit: Option<Unit>,
+    #[serde(default)]
+    days: u8,
+}
+
+fn server<S: Clone + Send + Sync + 'static>(route: ToolRoute<S>, state: S) -> Server {
+    Server::builder("t", "1").tool(route).with_state(state).build()
+}
+
+/// What a tool tells the model; `None` when it succeeded.
+fn complaint(result: &CallToolResult) -> Option<&str> {
+    result.is_error.then(|| result.content[0].as_text().unwrap())
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_by_place_and_the_handler_does_not_run() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let handler = async |State(runs): State<Arc<AtomicUsize>>, Args(forecast): Args<Forecast>| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        let unit = match forecast.unit {
+            Some(Unit::Kelvin) => "K",
+            Some(Unit::Celsius) | None => "C",
+        };
+        let tags = forecast.place.tags.map_or(0, |tags| tags.len());
+        format!("{} {unit} {} {tags}", forecast.place.latitude, forecast.days)
+    };
+    let server = server(tool("forecast", handler), runs.clone());
+    for (arguments, said) in [
+        (json!({}), r#"Invalid arguments: the required property "place" is missing"#),
+        (json!({ "place": {} }), r#"`/place`: the required property "latitude" is missing"#),
+        (json!({ "place": { "latitude": "north" } }), "`/place/latitude`: expected a number, got a string"),
+        (json!({ "place": { "latitude": 91 } }), "`/place/latitude`: must be at most 90"),
+        (json!({ "place": { "latitude": 1, "tags": ["a"] } }), "`/place/tags`: must have at least 2 items, got 1"),
+        (json!({ "place": { "latitude": 1, "tags": ["a", 7] } }), "`/place/tags/1`: expected a string"),
+        (json!({ "place": { "latitude": 1 }, "unit": "f" }), "`/unit`"),
+        (json!({ "place": { "latitude": 1 }, "days": 1.5 }), "`/days`: expected an integer, got 1.5"),
+        (json!({ "place": { "latitude": 1 }, "days": 256 }), "`/days`: must be at most 255"),
+    ] {
+        let result = server.call_tool("forecast", arguments.clone()).await.unwrap();
+        assert!(complaint(&result).unwrap().contains(said), "{arguments}: {result:?}");
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+    let fits = json!({ "place": { "latitude": 1.5, "tags": ["a", "b"] }, "unit": "kelvin", "days": 2, "unknown": 1 });
+    let result = server.call_tool("forecast", fits).await.unwrap();
+    assert_eq!(result.content[0].as_text(), Some("1.5 K 2 2"));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn values_that_only_the_type_can_refuse_are_told_to_the_model_too() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Host {
+        ip: Ipv4Addr,
+    }
+    let server = server(tool("ping", async |Args(Host { ip }): Args<Host>| ip.octets()[3].to_string()), ());
+    let result = server.call_tool("ping", json!({ "ip": "10.0.0.7" })).await.unwrap();
+    assert_eq!(result.content[0].as_text(), Some("7"));
+    let result = server.call_tool("ping", json!({ "ip": "10.0.0.777" })).await.unwrap();
+    assert!(complaint(&result).unwrap().starts_with("Invalid arguments: "), "{result:?}");
+}
+
+#[tokio::test]
+async fn arguments_are_an_object_or_absent() {
+    let server = server(tool("bare", async || "ran"), ());
+    for none in [json!({}), Value::Null] {
+        assert_eq!(server.call_tool("bare", none).await.unwrap().content[0].as_text(), Some("ran"));
+    }
+    for wrong in [json!([]), json!("x"), json!(1)] {
+        let error = server.call_tool("bare", wrong).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+    }
+    let result = server.call_tool("bare", json!({ "surprise": 1 })).await.unwrap();
+    assert_eq!(complaint(&result), Some("Invalid arguments: no properties are allowed here"));
+}
+
+#[tokio::test]
+async fn the_check_of_the_input_can_be_switched_off() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let route = || tool("raw", async |RawArgs(args): RawArgs| json!(args.0)).input_schema(schema.clone());
+    let wrong = json!({ "n": "seven", "m": null });
+    let checked = server(route(), ()).call_tool("raw", wrong.clone()).await.unwrap();
+    assert!(complaint(&checked).unwrap().contains("`/n`"));
+    let passed = server(route().validate_input(false), ()).call_tool("raw", wrong.clone()).await.unwrap();
+    assert_eq!(complaint(&passed), None);
+    assert_eq!(passed.content[0].as_text(), Some(&*wrong.to_string()));
+}
+
+#[tokio::test]
+async fn keywords_of_2020_12_are_enforced() {
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+        "properties": {
+            "pair": { "prefixItems": [{ "type": "string" }, { "$ref": "#/$defs/size" }], "items": false },
+            "kind": { "const": "a" }
+        },
+        "$defs": { "size": { "type": "integer", "exclusiveMinimum": 0 } },
+        "dependentRequired": { "kind": ["pair"] },
+        "if": { "required": ["kind"] }, "then": { "minProperties": 2 },
+        "unevaluatedProperties": false
+    });
+    let server = server(tool("raw", async |_: RawArgs| "ran").input_schema(schema), ());
+    for (arguments, fits) in [
+        (json!({}), true),
+        (json!({ "pair": ["a", 1] }), true),
+        (json!({ "pair": ["a", 1], "kind": "a" }), true),
+        (json!({ "pair": ["a", 0] }), false),
+        (json!({ "pair": ["a", 1, 2] }), false),
+        (json!({ "kind": "a" }), false),
+        (json!({ "pair": ["a", 1], "kind": "b" }), false),
+        (json!({ "other": 1 }), false),
+    ] {
+        let result = server.call_tool("raw", arguments.clone()).await.unwrap();
+        assert_eq!(complaint(&result).is_none(), fits, "{arguments}: {result:?}");
+    }
+}
+
+#[tokio::test]
+async fn defaults_of_parameters_are_filled_in_before_the_check() {
+    let route = tool("search", async |RawArgs(args): RawArgs| json!(args.0)).parameters([
+        Parameter::new("query", ParameterType::String).required(),
+        Parameter::new("limit", ParameterType::Integer).default_value(10),
+        Parameter::new("fuzzy", ParameterType::Boolean).required().default_value(false),
+        Parameter::new("after", ParameterType::String),
+    ]);
+    let server = server(route, ());
+    for (arguments, got) in [
+        (json!({ "query": "a" }), json!({ "query": "a", "limit": 10, "fuzzy": false })),
+        (json!({ "query": "a", "limit": 3, "fuzzy": true }), json!({ "query": "a", "limit": 3, "fuzzy": true })),
+        (json!({ "query": "a", "after": "x" }), json!({ "query": "a", "limit": 10, "fuzzy": false, "after": "x" })),
+    ] {
+        let result = server.call_tool("search", arguments).await.unwrap();
+        let seen: Value = serde_json::from_str(result.content[0].as_text().unwrap()).unwrap();
+        assert_eq!(seen, got);
+    }
+    let result = server.call_tool("search", json!({ "limit": "ten" })).await.unwrap();
+    let said = complaint(&result).unwrap();
+    assert!(said.contains("`/limit`") && said.contains("query"), "{said}");
+}
+
+#[tokio::test]
+async fn output_that_does_not_fit_its_schema_never_reaches_the_client() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let returning = |structured: Option<Value>| {
+        let mut result = CallToolResult::text("secret");
+        result.structured_content = structured;
+        tool("t", async move || result.clone()).output_schema(schema.clone())
+    };
+    for (structured, fits) in [
+        (Some(json!({ "n": 1 })), true),
+        (Some(json!({ "n": "secret" })), false),
+        (Some(Value::Null), false),
+        (None, false),
+    ] {
+        let result = server(returning(structured.clone()), ()).call_tool("t", json!({})).await.unwrap();
+        assert_eq!(result.is_error, !fits, "{structured:?}");
+        if !fits {
+            let wire = serde_json::to_string(&result).unwrap();
+            assert!(wire.contains("does not fit its own schema") && !wire.contains("secret"), "{wire}");
+        }
+        let route = returning(structured.clone()).validate_output(false);
+        let result = server(route, ()).call_tool("t", json!({})).await.unwrap();
+        assert_eq!((result.is_error, result.structured_content), (false, structured));
+    }
+}
+
+#[tokio::test]
+async fn a_failure_needs_no_structured_content() {
+    let failing =
+        async || -> Result<Json<u8>, mcp_server_core::ToolError> { Err(mcp_server_core::ToolError::new("not today")) };
+    let result = server(tool("t", failing), ()).call_tool("t", json!({})).await.unwrap();
+    assert_eq!(complaint(&result), Some("not today"));
+}
