@@ -19,8 +19,7 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
         .resource(
             resource("demo://settings", settings)
                 .title("Settings")
-                .description("Settings as JSON, made from a typed value.")
-                .mime_type("application/json"),
+                .description("Settings as JSON, made from a typed value."),
         )
         .resource(
             resource("demo://dot.png", dot)

@@ -8,7 +8,7 @@ use crate::{cli::Options, server};
 fn the_order_that_the_suites_rely_on_holds() {
     let tools = server(&Options { tools: 1_000, ..Options::default() });
     let tools = tools.tools().names();
-    assert_eq!(tools[0], "test_simple_text");
+    assert_eq!(tools[..2], ["test_simple_text", "test_x_mcp_header"]);
     assert!(tools.contains(&"generated_0001".to_owned()) && tools.contains(&"generated_1000".to_owned()));
     let resources = server(&Options::default()).resources().names();
     assert_eq!(resources[0], "test://static-text");
