@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use crate::error::Error;
 
+mod bench;
 mod ci;
 mod conformance;
 mod error;
@@ -47,6 +48,11 @@ const COMMANDS: &[Command] = &[
         name: "interop",
         usage: "[--client NAME]... [--transport stdio|http]  real clients against the example server, a matrix",
         run: interop::run,
+    },
+    Command {
+        name: "bench",
+        usage: "[--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]  speed, size, build time",
+        run: bench::run,
     },
     Command { name: "ci", usage: "[--after-test] [--step NAME]...  everything that has to hold", run: ci::run },
 ];

@@ -1,0 +1,75 @@
+//! The bare limits: the least that a server does which reads JSON and answers JSON over the same transport.
+
+use std::{
+    hint::black_box,
+    io::{self, BufRead, BufReader, Write},
+    thread,
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing,
+    serve::ListenerExt,
+};
+use serde_json::Value;
+use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
+
+use crate::{error::Error, peer};
+
+/// An axum handler that parses the body and answers what was written before. It prints its address and ends with stdin.
+pub(crate) fn http(answer: Vec<u8>) -> Result<(), Error> {
+    Runtime::new()?.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        let (end, ended) = oneshot::channel::<()>();
+        thread::spawn(move || {
+            peer::wait_for_end();
+            drop(end);
+        });
+        let listener = listener.tap_io(|stream| {
+            // Fails only for a connection that is gone already.
+            let _ = stream.set_nodelay(true);
+        });
+        let router = Router::new().route("/mcp", routing::post(respond)).with_state(Bytes::from(answer));
+        tokio::select! {
+            served = axum::serve(listener, router) => Ok(served?),
+            _ = ended => Ok(()),
+        }
+    })
+}
+
+async fn respond(State(answer): State<Bytes>, body: Bytes) -> Response {
+    match serde_json::from_slice::<Value>(&body) {
+        Ok(message) => {
+            black_box(&message);
+            ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    }
+}
+
+/// A loop that parses each line of stdin and answers it with one write; or with one write for all that were there to be
+/// read, when `gathered`.
+pub(crate) fn stdio(mut answer: Vec<u8>, gathered: bool) -> Result<(), Error> {
+    answer.push(b'\n');
+    let mut input = BufReader::with_capacity(64 << 10, io::stdin().lock());
+    let mut output = io::stdout().lock();
+    let mut line = Vec::new();
+    let mut pending = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        let message: Value = serde_json::from_slice(&line)?;
+        black_box(&message);
+        line.clear();
+        pending.extend_from_slice(&answer);
+        if !gathered || !input.buffer().contains(&b'\n') {
+            output.write_all(&pending)?;
+            output.flush()?;
+            pending.clear();
+        }
+    }
+    Ok(())
+}

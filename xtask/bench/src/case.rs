@@ -1,0 +1,274 @@
+//! What is measured: the cases, and the bytes of their requests.
+
+use std::{fmt, io::Write, ops::Range};
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+
+/// One case of the table.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) call: Call,
+    pub(crate) over: Over,
+    /// Measured against the line loop that gathers its answers.
+    pub(crate) gathered: bool,
+    /// The ratio that is wanted at least.
+    pub(crate) aim: Option<f64>,
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Echo,
+    List,
+    Text,
+}
+
+/// Over which transport, and how many calls are under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Http { connections: usize },
+    Stdio { depth: usize },
+}
+
+/// The tools of the server in the list case.
+pub(crate) const TOOLS: usize = 1000;
+/// The bytes of the large text.
+const TEXT: usize = 1 << 20;
+const WORDS: &str = "The quick brown fox jumps over the lazy dog.";
+
+const fn case(name: &'static str, call: Call, over: Over, aim: Option<f64>) -> Case {
+    Case { name, call, over, gathered: false, aim }
+}
+
+pub(crate) const CASES: &[Case] = &[
+    case("http-1", Call::Echo, Over::Http { connections: 1 }, None),
+    case("http-32", Call::Echo, Over::Http { connections: 32 }, Some(0.70)),
+    case("list", Call::List, Over::Http { connections: 4 }, Some(0.80)),
+    case("text", Call::Text, Over::Http { connections: 4 }, Some(0.80)),
+    case("stdio-1", Call::Echo, Over::Stdio { depth: 1 }, None),
+    case("stdio-64", Call::Echo, Over::Stdio { depth: 64 }, Some(0.40)),
+    Case { gathered: true, ..case("stdio-64-gathered", Call::Echo, Over::Stdio { depth: 64 }, None) },
+];
+
+impl Case {
+    /// How many tools the server has.
+    pub(crate) fn tools(&self) -> usize {
+        if self.call == Call::List { TOOLS } else { 0 }
+    }
+}
+
+impl Call {
+    fn method(self) -> &'static str {
+        if self == Self::List { "tools/list" } else { "tools/call" }
+    }
+
+    /// What is mirrored in `Mcp-Name`.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Echo => Some("echo"),
+            Self::Text => Some("big"),
+            Self::List => None,
+        }
+    }
+
+    fn params(self) -> Value {
+        match self {
+            Self::Echo => json!({ "name": "echo", "arguments": { "text": WORDS } }),
+            Self::Text => json!({ "name": "big", "arguments": { "n": TEXT } }),
+            Self::List => json!({}),
+        }
+    }
+
+    /// Checks that an answer is the right one.
+    pub(crate) fn verify(self, answer: &[u8], id: u64) -> Result<(), Error> {
+        let wrong = |what: &str| {
+            let shown = String::from_utf8_lossy(&answer[..answer.len().min(300)]).into_owned();
+            Err(Error::new(format!("a wrong answer ({what}): {shown}")))
+        };
+        let message: Value = serde_json::from_slice(answer)?;
+        if message["id"] != id {
+            return wrong("id");
+        }
+        let result = &message["result"];
+        let text = result["content"][0]["text"].as_str().unwrap_or_default();
+        match self {
+            Self::Echo if text != WORDS => wrong("text"),
+            Self::Text if text.len() != TEXT => wrong("length of the text"),
+            Self::List if result["tools"].as_array().map(Vec::len) != Some(TOOLS) => wrong("number of tools"),
+            Self::List if !result["nextCursor"].is_null() => wrong("more than one page"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// In which revision the requests are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Revision {
+    /// 2026-07-28: every request stands alone.
+    Stateless,
+    /// 2025-11-25: in a session.
+    Session,
+}
+
+impl Revision {
+    pub(crate) const ALL: [Self; 2] = [Self::Stateless, Self::Session];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Stateless => "2026-07-28",
+            Self::Session => "2025-11-25",
+        }
+    }
+
+    fn meta(self) -> Value {
+        json!({
+            "io.modelcontextprotocol/protocolVersion": self.name(),
+            "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1.0.0" },
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        })
+    }
+
+    /// The message that opens a session.
+    pub(crate) fn initialize(self) -> String {
+        let params = json!({
+            "protocolVersion": self.name(),
+            "capabilities": { "elicitation": {} },
+            "clientInfo": { "name": "bench", "version": "1.0.0" },
+        });
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string()
+    }
+}
+
+/// The notification that follows the answer to `initialize`.
+pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The bytes of a request, in which only the id changes.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    bytes: Vec<u8>,
+    id: Range<usize>,
+    next: u64,
+}
+
+/// Ids have ten digits, so that all requests of a case are equally long, and so are the answers.
+const FIRST_ID: u64 = 1_000_000_000;
+/// Ids of different lanes do not meet.
+const LANE: u64 = 50_000_000;
+
+impl Template {
+    /// A request over stdio, with its line break.
+    pub(crate) fn line(call: Call, revision: Revision) -> Self {
+        let mut bytes = body(call, revision).into_bytes();
+        bytes.push(b'\n');
+        Self::new(bytes)
+    }
+
+    /// A request over HTTP.
+    pub(crate) fn http(call: Call, revision: Revision, host: &str, session: Option<&str>) -> Self {
+        let mut headers = format!("MCP-Protocol-Version: {revision}\r\n");
+        if let Some(session) = session {
+            headers.push_str(&format!("Mcp-Session-Id: {session}\r\n"));
+        }
+        if revision == Revision::Stateless {
+            headers.push_str(&format!("Mcp-Method: {}\r\n", call.method()));
+            if let Some(name) = call.name() {
+                headers.push_str(&format!("Mcp-Name: {name}\r\n"));
+            }
+        }
+        Self::new(post(host, &headers, &body(call, revision)))
+    }
+
+    fn new(bytes: Vec<u8>) -> Self {
+        let mark = FIRST_ID.to_string();
+        let at = bytes.windows(mark.len()).position(|window| window == mark.as_bytes()).unwrap_or_default();
+        Self { id: at..at + mark.len(), bytes, next: FIRST_ID }
+    }
+
+    /// The same request with ids of its own.
+    pub(crate) fn lane(&self, n: usize) -> Self {
+        Self { next: FIRST_ID + n as u64 * LANE, ..self.clone() }
+    }
+
+    /// The next request, and its id.
+    pub(crate) fn next(&mut self) -> (&[u8], u64) {
+        let id = self.next;
+        self.next += 1;
+        // A slice that is too short cuts the id off; ten digits last for more calls than a run can make.
+        let _ = write!(&mut self.bytes[self.id.clone()], "{id}");
+        (&self.bytes, id)
+    }
+}
+
+fn body(call: Call, revision: Revision) -> String {
+    let mut params = call.params();
+    if revision == Revision::Stateless {
+        params["_meta"] = revision.meta();
+    }
+    json!({ "jsonrpc": "2.0", "id": FIRST_ID, "method": call.method(), "params": params }).to_string()
+}
+
+/// A POST to the endpoint, with the headers that every client sends.
+pub(crate) fn post(host: &str, headers: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench/1.0\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(template: &mut Template) -> String {
+        String::from_utf8(template.next().0.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn requests_differ_in_their_ids_only() {
+        for revision in Revision::ALL {
+            let template = Template::line(Call::Echo, revision);
+            let (mut first, mut second) = (template.lane(0), template.lane(1));
+            let (a, b, c) = (text(&mut first), text(&mut first), text(&mut second));
+            assert!(a.contains("\"id\":1000000000,") && a.ends_with("}\n"), "{a}");
+            assert_eq!(b, a.replace("1000000000", "1000000001"));
+            assert_eq!(c, a.replace("1000000000", "1050000000"));
+            assert_eq!(a.contains("_meta"), revision == Revision::Stateless);
+        }
+    }
+
+    #[test]
+    fn http_requests_mirror_their_body_where_the_revision_wants_it() {
+        let stateless = text(&mut Template::http(Call::Text, Revision::Stateless, "127.0.0.1:1", None));
+        for part in ["POST /mcp HTTP/1.1\r\n", "Host: 127.0.0.1:1\r\n", "Mcp-Method: tools/call\r\nMcp-Name: big\r\n"] {
+            assert!(stateless.contains(part), "{part}: {stateless}");
+        }
+        let session = text(&mut Template::http(Call::List, Revision::Session, "127.0.0.1:1", Some("abc")));
+        assert!(session.contains("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: abc\r\n"), "{session}");
+        assert!(!session.contains("Mcp-Method") && !session.contains("_meta"), "{session}");
+    }
+
+    #[test]
+    fn wrong_answers_are_seen() {
+        let answer = |text: &str| {
+            let result = json!({ "content": [{ "type": "text", "text": text }] });
+            json!({ "jsonrpc": "2.0", "id": 7, "result": result }).to_string().into_bytes()
+        };
+        assert!(Call::Echo.verify(&answer(WORDS), 7).is_ok());
+        assert!(Call::Echo.verify(&answer(WORDS), 8).is_err());
+        assert!(Call::Echo.verify(&answer("no"), 7).is_err());
+        assert!(Call::Text.verify(&answer("no"), 7).is_err());
+        assert!(Call::List.verify(&answer("no"), 7).is_err());
+        assert!(Call::Echo.verify(b"no", 7).is_err());
+    }
+}

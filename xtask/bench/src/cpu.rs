@@ -1,0 +1,71 @@
+//! Which core a process runs on, and how much of it a process has used.
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// The cores for the servers and for the generator; `None` when there are not two, or the system has no way to choose.
+pub(crate) fn pair() -> Option<(usize, usize)> {
+    let mut allowed = allowed().into_iter();
+    Some((allowed.next()?, allowed.next()?))
+}
+
+#[cfg(target_os = "linux")]
+fn allowed() -> Vec<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allowed() -> Vec<usize> {
+    Vec::new()
+}
+
+/// Keeps this thread, and those that it starts, on one core.
+#[cfg(target_os = "linux")]
+pub(crate) fn pin(cpu: usize) -> Result<(), Error> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    let mut set = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(Error::new(format!("there is no core {cpu}")));
+    }
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Keeps this thread on one core: only Linux can.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn pin(_cpu: usize) -> Result<(), Error> {
+    Err(Error::new("this system cannot pin a process to a core"))
+}
+
+/// The time that a process has spent on a core so far, its own and the system's for it; `None` where there is no `/proc`.
+pub(crate) fn used(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse(&stat)
+}
+
+/// What a tick is on every Linux that this is likely to run on (`USER_HZ`).
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Reads user and system time (fields 14 and 15; the name in field 2 may contain anything but ends with the last brace).
+fn parse(stat: &str) -> Option<Duration> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_both_times() {
+        let stat =
+            "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 150 75 3 4 20 0 1 0 12345 1000 10 18446744073709551615";
+        assert_eq!(parse(stat), Some(Duration::from_millis(2250)));
+        assert_eq!(parse("42 (a) S 1 2"), None);
+        assert_eq!(parse(""), None);
+    }
+}

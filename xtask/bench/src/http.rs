@@ -1,0 +1,290 @@
+//! Load over HTTP/1.1: connections that are kept open, requests written by hand, and only as much of a response read as
+//! the framing needs, so that the generator is not what limits the server.
+
+use std::{net::SocketAddr, time::Instant};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+use crate::{
+    case::{Call, INITIALIZED, Revision, Template, post},
+    error::Error,
+};
+
+const BUFFER: usize = 256 << 10;
+
+/// One connection.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// What of the buffer is read and not yet used.
+    start: usize,
+    end: usize,
+}
+
+/// The head of a response, as far as it matters here.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    length: Option<usize>,
+    chunked: bool,
+    session: Option<String>,
+}
+
+/// What came of a response.
+pub(crate) struct Answer {
+    status: u16,
+    session: Option<String>,
+    /// The bytes of the body.
+    pub(crate) length: usize,
+    /// The body, when it was asked for.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self, Error> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: vec![0; BUFFER], start: 0, end: 0 })
+    }
+
+    /// Sends a request and reads the response, whose body is kept on demand only.
+    pub(crate) async fn call(&mut self, request: &[u8], keep: bool) -> Result<Answer, Error> {
+        self.stream.write_all(request).await?;
+        let head = self.head().await?;
+        let mut body = Vec::new();
+        let length = if head.chunked {
+            let mut length = 0;
+            loop {
+                let line = self.line().await?;
+                let size = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)?;
+                self.take(size, keep.then_some(&mut body)).await?;
+                if !self.line().await?.is_empty() {
+                    return Err(Error::new("a chunk does not end where it should"));
+                }
+                if size == 0 {
+                    break length;
+                }
+                length += size;
+            }
+        } else {
+            let length = head.length.unwrap_or(0);
+            self.take(length, keep.then_some(&mut body)).await?;
+            length
+        };
+        Ok(Answer { status: head.status, session: head.session, length, body })
+    }
+
+    /// Reads more bytes behind those that are there.
+    async fn fill(&mut self) -> Result<(), Error> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end == self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let read = self.stream.read(&mut self.buffer[self.end..]).await?;
+        if read == 0 {
+            return Err(Error::new("the connection or the buffer ended within a response"));
+        }
+        self.end += read;
+        Ok(())
+    }
+
+    async fn head(&mut self) -> Result<Head, Error> {
+        loop {
+            let unread = &self.buffer[self.start..self.end];
+            if let Some(at) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                let head = parse_head(&unread[..at])?;
+                self.start += at + 4;
+                return Ok(head);
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn line(&mut self) -> Result<String, Error> {
+        loop {
+            let unread = &self.buffer[self.start..self.end];
+            if let Some(at) = unread.windows(2).position(|window| window == b"\r\n") {
+                let line = String::from_utf8_lossy(&unread[..at]).into_owned();
+                self.start += at + 2;
+                return Ok(line);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Uses up some bytes of a body.
+    async fn take(&mut self, mut length: usize, mut keep: Option<&mut Vec<u8>>) -> Result<(), Error> {
+        while length > 0 {
+            if self.start == self.end {
+                self.fill().await?;
+            }
+            let some = length.min(self.end - self.start);
+            if let Some(keep) = &mut keep {
+                keep.extend_from_slice(&self.buffer[self.start..self.start + some]);
+            }
+            self.start += some;
+            length -= some;
+        }
+        Ok(())
+    }
+}
+
+fn parse_head(head: &[u8]) -> Result<Head, Error> {
+    let text = std::str::from_utf8(head)?;
+    let mut lines = text.split("\r\n");
+    let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
+    let mut parsed = Head { status: status.ok_or_else(|| Error::new("not HTTP/1.1"))?, ..Head::default() };
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            parsed.length = Some(value.parse()?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            parsed.chunked = value.eq_ignore_ascii_case("chunked");
+        } else if name.eq_ignore_ascii_case("mcp-session-id") {
+            parsed.session = Some(value.to_owned());
+        }
+    }
+    Ok(parsed)
+}
+
+/// Opens the session that the revision needs, if it needs one.
+pub(crate) async fn open_session(address: SocketAddr, revision: Revision) -> Result<Option<String>, Error> {
+    if revision == Revision::Stateless {
+        return Ok(None);
+    }
+    let host = address.to_string();
+    let mut connection = Connection::open(address).await?;
+    let opened = connection.call(&post(&host, "", &revision.initialize()), true).await?;
+    let id = opened.session.ok_or_else(|| {
+        Error::new(format!("`initialize` opened no session: {}", String::from_utf8_lossy(&opened.body)))
+    })?;
+    let headers = format!("MCP-Protocol-Version: {revision}\r\nMcp-Session-Id: {id}\r\n");
+    let noticed = connection.call(&post(&host, &headers, INITIALIZED), false).await?;
+    if noticed.status != 202 {
+        return Err(Error::new(format!("`initialized` was answered with {}", noticed.status)));
+    }
+    Ok(Some(id))
+}
+
+/// The load of one round on one server.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) call: Call,
+    pub(crate) revision: Revision,
+    pub(crate) session: Option<&'a str>,
+}
+
+impl Target<'_> {
+    fn template(&self) -> Template {
+        Template::http(self.call, self.revision, &self.address.to_string(), self.session)
+    }
+
+    /// One call, whose answer is kept; the id that it had.
+    pub(crate) async fn once(&self) -> Result<(Vec<u8>, u64), Error> {
+        let mut connection = Connection::open(self.address).await?;
+        // Above the lanes of the load.
+        let mut template = self.template().lane(100);
+        let (request, id) = template.next();
+        let answer = connection.call(request, true).await?;
+        if answer.status != 200 {
+            let body = String::from_utf8_lossy(&answer.body).into_owned();
+            return Err(Error::new(format!("status {}: {body}", answer.status)));
+        }
+        Ok((answer.body, id))
+    }
+
+    /// Opens the connections of a round.
+    pub(crate) async fn connect(&self, count: usize) -> Result<Vec<Connection>, Error> {
+        let mut connections = Vec::new();
+        for _ in 0..count {
+            connections.push(Connection::open(self.address).await?);
+        }
+        Ok(connections)
+    }
+
+    /// Calls on all connections until the deadline; returns how many calls were answered. An answer of another length
+    /// than `expected` is a failure.
+    pub(crate) async fn drive(
+        &self,
+        connections: Vec<Connection>,
+        until: Instant,
+        expected: usize,
+    ) -> Result<u64, Error> {
+        let template = self.template();
+        let mut lanes = JoinSet::new();
+        for (n, mut connection) in connections.into_iter().enumerate() {
+            let mut template = template.lane(n);
+            lanes.spawn(async move {
+                let mut calls = 0;
+                while Instant::now() < until {
+                    let answer = connection.call(template.next().0, false).await?;
+                    if answer.status != 200 || answer.length != expected {
+                        let text = format!("status {} with {} bytes", answer.status, answer.length);
+                        return Err(Error::new(format!("{text}, not 200 with {expected}")));
+                    }
+                    calls += 1;
+                }
+                Ok(calls)
+            });
+        }
+        let mut calls = 0;
+        while let Some(lane) = lanes.join_next().await {
+            calls += lane??;
+        }
+        Ok(calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn reads_heads() {
+        let head = parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nmcp-session-id: ab").unwrap();
+        assert_eq!(head, Head { status: 200, length: Some(12), chunked: false, session: Some("ab".into()) });
+        assert!(parse_head(b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked").unwrap().chunked);
+        assert!(parse_head(b"HTTP/1.0 200 OK").is_err() && parse_head(b"").is_err());
+    }
+
+    #[test]
+    fn reads_bodies_of_both_framings_on_one_connection() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let serving = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                for answer in [
+                    "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+                    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+                    "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
+                ] {
+                    assert_eq!(stream.read_u8().await.unwrap(), b'?');
+                    // In two pieces, cut where it hurts.
+                    let (first, second) = answer.split_at(answer.len() - 3);
+                    stream.write_all(first.as_bytes()).await.unwrap();
+                    stream.flush().await.unwrap();
+                    tokio::task::yield_now().await;
+                    stream.write_all(second.as_bytes()).await.unwrap();
+                }
+            });
+            let mut connection = Connection::open(address).await.unwrap();
+            for (status, body) in [(200, "hello"), (200, "hello"), (202, "")] {
+                let answer = connection.call(b"?", true).await.unwrap();
+                assert_eq!((answer.status, &*answer.body, answer.length), (status, body.as_bytes(), body.len()));
+            }
+            serving.await.unwrap();
+        });
+    }
+}

@@ -1,0 +1,235 @@
+//! `bench load`: for every case and revision, rounds that take turns between our server and the bare peer.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use tokio::time::timeout;
+
+use crate::{
+    case::{Call, Case, Over, Revision, Template},
+    cpu,
+    error::Error,
+    http,
+    options::Options,
+    peer::{Peer, Start},
+    report::{self, Round, Row},
+    stdio,
+};
+
+/// How long the first answers of a case and the last of a round may take.
+const GRACE: Duration = Duration::from_secs(20);
+/// Before the rounds that count, each peer works this long.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Measures and prints the table.
+pub(crate) fn run(args: &[String]) -> Result<(), Error> {
+    let options = Options::parse(args)?;
+    let cores = cpu::pair();
+    match cores {
+        Some((server, generator)) => {
+            cpu::pin(generator)?;
+            println!("servers on core {server}, load from core {generator}");
+        }
+        None => println!("NOT PINNED: fewer than two cores, or no way to choose. The figures say little."),
+    }
+    let rounds = options.rounds;
+    println!("{rounds} rounds of {:?} for each peer of a case, in turns; medians\n", options.round);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let scratch = Scratch::new()?;
+    let mut rows = Vec::new();
+    for case in options.cases() {
+        for revision in Revision::ALL {
+            let measured =
+                runtime.block_on(measure(case, revision, &options, cores.map(|(server, _)| server), &scratch));
+            let rounds = measured.map_err(|error| error.when(format_args!("{} {revision}", case.name)))?;
+            rows.push(Row::new(case, revision, &rounds));
+        }
+    }
+    report::print(&rows);
+    Ok(())
+}
+
+/// A folder that goes when the run ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Error> {
+        let path = std::env::temp_dir().join(format!("mcp-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("answer.json")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind is small, and in the system's folder for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One server that is ready for load.
+struct Runner {
+    peer: Peer,
+    side: Side,
+    is_bare: bool,
+    call: Call,
+    revision: Revision,
+}
+
+enum Side {
+    Http { address: SocketAddr, session: Option<String>, connections: usize },
+    Stdio { template: Template, depth: usize },
+}
+
+async fn measure(
+    case: &Case,
+    revision: Revision,
+    options: &Options,
+    cpu: Option<usize>,
+    scratch: &Scratch,
+) -> Result<Vec<(Round, Round)>, Error> {
+    let mut ours = Runner::start(case, revision, cpu, None, None).await?;
+    let answer = ours.check(None).await?;
+    let file = scratch.file();
+    std::fs::write(&file, &answer)?;
+    let session = ours.session();
+    let mut bare = Runner::start(case, revision, cpu, Some(&file), session).await?;
+    for runner in [&mut ours, &mut bare] {
+        runner.round(WARM_UP.min(options.round), &answer).await?;
+    }
+    let mut rounds = Vec::new();
+    for n in 1..=options.rounds {
+        let pair = (ours.round(options.round, &answer).await?, bare.round(options.round, &answer).await?);
+        eprintln!(
+            "{:<18} {revision}  {n}/{}  {:>9.0} calls/s, bare {:>9.0}",
+            case.name,
+            options.rounds,
+            pair.0.per_second(),
+            pair.1.per_second(),
+        );
+        rounds.push(pair);
+    }
+    Ok(rounds)
+}
+
+impl Runner {
+    /// Starts a peer: the bare one when there is an answer for it. That one gets the session id of ours, so that it
+    /// reads the same bytes.
+    async fn start(
+        case: &Case,
+        revision: Revision,
+        cpu: Option<usize>,
+        answer: Option<&Path>,
+        session: Option<String>,
+    ) -> Result<Self, Error> {
+        let is_bare = answer.is_some();
+        let kind = match (case.over, is_bare) {
+            (Over::Http { .. }, false) => "ours-http",
+            (Over::Http { .. }, true) => "bare-http",
+            (Over::Stdio { .. }, false) => "ours-stdio",
+            (Over::Stdio { .. }, true) if case.gathered => "bare-stdio-gathered",
+            (Over::Stdio { .. }, true) => "bare-stdio",
+        };
+        let start = Start { kind, cpu, tools: case.tools(), answer: answer.map(Path::to_owned) };
+        let mut peer = Peer::start(&start)?;
+        let opening = async {
+            Ok::<_, Error>(match case.over {
+                Over::Http { connections } => {
+                    let address = peer.address().await?;
+                    let session = if is_bare { session } else { http::open_session(address, revision).await? };
+                    Side::Http { address, session, connections }
+                }
+                Over::Stdio { depth } => {
+                    if !is_bare {
+                        stdio::open_session(&mut peer, revision).await?;
+                    }
+                    Side::Stdio { template: stdio::template(case.call, revision), depth }
+                }
+            })
+        };
+        let opened = timeout(GRACE, opening).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
+        match opened {
+            Ok(side) => Ok(Self { peer, side, is_bare, call: case.call, revision }),
+            Err(error) => Err(error.when(format_args!("{kind}{}", fate(&mut peer)))),
+        }
+    }
+
+    fn session(&self) -> Option<String> {
+        match &self.side {
+            Side::Http { session, .. } => session.clone(),
+            Side::Stdio { .. } => None,
+        }
+    }
+
+    /// Makes one call and checks its answer: against the `expected` bytes for a bare peer, by its content for ours.
+    async fn check(&mut self, expected: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+        let calling = async {
+            match &mut self.side {
+                Side::Http { address, session, .. } => {
+                    let session = session.as_deref();
+                    http::Target { address: *address, call: self.call, revision: self.revision, session }.once().await
+                }
+                Side::Stdio { template, .. } => stdio::once(&mut self.peer, template).await,
+            }
+        };
+        let (answer, id) = timeout(GRACE, calling).await.map_err(|_| Error::new("no answer in time"))??;
+        if self.is_bare {
+            if Some(&*answer) != expected {
+                return Err(Error::new("the bare peer answers something else than it was told to"));
+            }
+        } else {
+            self.call.verify(&answer, id)?;
+        }
+        Ok(answer)
+    }
+
+    /// One round: a call that is checked, then load for a while.
+    async fn round(&mut self, length: Duration, answer: &[u8]) -> Result<Round, Error> {
+        let outcome = timeout(length + GRACE, self.load(length, answer)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(Error::new("answers did not come in time")));
+        outcome.map_err(|error| {
+            let who = if self.is_bare { "the bare peer" } else { "our server" };
+            error.when(format_args!("{who}{}", fate(&mut self.peer)))
+        })
+    }
+
+    async fn load(&mut self, length: Duration, answer: &[u8]) -> Result<Round, Error> {
+        let checked = self.check(Some(answer)).await?;
+        if checked.len() != answer.len() {
+            return Err(Error::new("answers differ in their length"));
+        }
+        let expected = answer.len();
+        let own = std::process::id();
+        let (calls, elapsed, server, generator) = match &mut self.side {
+            Side::Http { address, session, connections } => {
+                let session = session.as_deref();
+                let target = http::Target { address: *address, call: self.call, revision: self.revision, session };
+                let open = target.connect(*connections).await?;
+                let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
+                let calls = target.drive(open, start + length, expected).await?;
+                (calls, start.elapsed(), server, generator)
+            }
+            Side::Stdio { template, depth } => {
+                let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
+                let calls = stdio::drive(&mut self.peer, template, *depth, start + length, expected).await?;
+                (calls, start.elapsed(), server, generator)
+            }
+        };
+        let since = |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
+        let server = since(server, self.peer.used());
+        let generator = since(generator, cpu::used(own));
+        Ok(Round { calls, elapsed, server, generator })
+    }
+}
+
+/// How a peer ended, for the text of an error.
+fn fate(peer: &mut Peer) -> String {
+    peer.ended().map_or_else(String::new, |status| format!(" (ended: {status})"))
+}

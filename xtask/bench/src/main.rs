@@ -1,0 +1,76 @@
+//! What `cargo xtask bench` runs: `bench load` measures; the servers that it starts are this program too.
+//!
+//! Every figure is a ratio to a bare limit: a peer that reads the same bytes over the same transport, parses them into a
+//! `serde_json::Value`, and answers as many bytes that were written before. Both are measured in the same run, in short
+//! rounds that take turns, because the machine is shared.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
+
+use std::{path::PathBuf, process::ExitCode};
+
+use crate::error::Error;
+
+mod bare;
+mod case;
+mod cpu;
+mod error;
+mod http;
+mod load;
+mod options;
+mod peer;
+mod report;
+mod server;
+mod stdio;
+
+const USAGE: &str = "\
+usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
+       bench peer ours-http|ours-stdio [--cpu N] [--tools N]              the server under test
+       bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.split_first() {
+        Some((command, rest)) if command == "load" => load::run(rest),
+        Some((command, rest)) if command == "peer" => peer(rest),
+        _ => Err(Error::new(USAGE)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs as one of the servers.
+fn peer(args: &[String]) -> Result<(), Error> {
+    let (kind, rest) = args.split_first().ok_or_else(|| Error::new(USAGE))?;
+    let (mut cpu, mut tools, mut answer) = (None, 0, None);
+    let mut rest = rest.iter();
+    while let Some(flag) = rest.next() {
+        let value = rest.next().ok_or_else(|| Error::new(USAGE))?;
+        match flag.as_str() {
+            "--cpu" => cpu = Some(value.parse()?),
+            "--tools" => tools = value.parse()?,
+            "--answer" => answer = Some(PathBuf::from(value)),
+            _ => return Err(Error::new(USAGE)),
+        }
+    }
+    if let Some(cpu) = cpu {
+        // Before there are threads: they inherit it, and the runtime starts as many workers as there are cores.
+        cpu::pin(cpu)?;
+    }
+    let answer = || {
+        let path = answer.ok_or_else(|| Error::new(USAGE))?;
+        std::fs::read(&path).map_err(|error| Error::new(format!("{}: {error}", path.display())))
+    };
+    match kind.as_str() {
+        "ours-http" => server::http(tools),
+        "ours-stdio" => server::stdio(tools),
+        "bare-http" => bare::http(answer()?),
+        "bare-stdio" => bare::stdio(answer()?, false),
+        "bare-stdio-gathered" => bare::stdio(answer()?, true),
+        _ => Err(Error::new(USAGE)),
+    }
+}

@@ -1,0 +1,86 @@
+//! A server as a child process: started, pinned, watched, and ended with its handle.
+
+use std::{
+    io::{self, Read},
+    net::SocketAddr,
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::{cpu, error::Error};
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A child that serves. It is killed when this is dropped, and it ends by itself when its stdin does.
+pub(crate) struct Peer {
+    child: Child,
+    pid: u32,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: BufReader<ChildStdout>,
+}
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) kind: &'static str,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) tools: usize,
+    /// What a bare peer answers.
+    pub(crate) answer: Option<PathBuf>,
+}
+
+impl Peer {
+    /// Starts this program as a server.
+    pub(crate) fn start(start: &Start) -> Result<Self, Error> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["peer", start.kind]);
+        if let Some(cpu) = start.cpu {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
+        if start.tools > 0 {
+            command.args(["--tools", &start.tools.to_string()]);
+        }
+        if let Some(answer) = &start.answer {
+            command.arg("--answer").arg(answer);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let lost = || Error::new("a server has no pipes");
+        let pid = child.id().ok_or_else(lost)?;
+        let stdin = child.stdin.take().ok_or_else(lost)?;
+        let stdout = BufReader::with_capacity(64 << 10, child.stdout.take().ok_or_else(lost)?);
+        Ok(Self { child, pid, stdin, stdout })
+    }
+
+    /// The address that a server over HTTP prints when it listens.
+    pub(crate) async fn address(&mut self) -> Result<SocketAddr, Error> {
+        let mut line = String::new();
+        timeout(START_LIMIT, self.stdout.read_line(&mut line))
+            .await
+            .map_err(|_| Error::new("no address in time"))??;
+        line.trim().parse().map_err(|_| Error::new(format!("a server printed `{}` for its address", line.trim())))
+    }
+
+    /// The time on a core that the server has used.
+    pub(crate) fn used(&self) -> Option<Duration> {
+        cpu::used(self.pid)
+    }
+
+    /// How the server ended, when it did.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+}
+
+/// Waits until stdin ends: whoever started this server is gone.
+pub(crate) fn wait_for_end() {
+    let mut buffer = [0; 64];
+    let mut stdin = io::stdin().lock();
+    while matches!(stdin.read(&mut buffer), Ok(1..)) {}
+}

@@ -1,0 +1,163 @@
+//! From rounds to a table: medians of ratios, because the two rounds of a pair saw the same machine.
+
+use std::time::Duration;
+
+use crate::case::{Case, Over, Revision};
+
+/// What one round of one peer came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Round {
+    pub(crate) calls: u64,
+    pub(crate) elapsed: Duration,
+    /// The time on a core that the server took, its own and the system's for it.
+    pub(crate) server: Option<Duration>,
+    /// The same for the generator.
+    pub(crate) generator: Option<Duration>,
+}
+
+impl Round {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.calls as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Microseconds of the server's time on a core per call.
+    fn cost(&self) -> Option<f64> {
+        Some(self.server?.as_secs_f64() * 1e6 / self.calls.max(1) as f64)
+    }
+
+    fn generator_share(&self) -> f64 {
+        self.generator.unwrap_or_default().as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    name: &'static str,
+    revision: Revision,
+    aim: Option<f64>,
+    ours: f64,
+    bare: f64,
+    ratio: Spread,
+    cost: Option<(f64, f64, Spread)>,
+    /// The generator had no time left while the bare peer was measured, so that the ratio flatters us.
+    is_limited: bool,
+}
+
+/// The middle of some values, and the ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Spread {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let at = |n: usize| values.get(n).copied().unwrap_or(f64::NAN);
+        let count = values.len();
+        let median =
+            if count % 2 == 1 { at(count / 2) } else { f64::midpoint(at((count / 2).wrapping_sub(1)), at(count / 2)) };
+        Self { median, least: at(0), most: at(count.wrapping_sub(1)) }
+    }
+}
+
+impl Row {
+    pub(crate) fn new(case: &Case, revision: Revision, rounds: &[(Round, Round)]) -> Self {
+        let costs: Vec<(f64, f64)> =
+            rounds.iter().filter_map(|(ours, bare)| Some((ours.cost()?, bare.cost()?))).collect();
+        let cost = (costs.len() == rounds.len()).then(|| {
+            (
+                Spread::of(costs.iter().map(|(ours, _)| *ours)).median,
+                Spread::of(costs.iter().map(|(_, bare)| *bare)).median,
+                Spread::of(costs.iter().map(|(ours, bare)| bare / ours)),
+            )
+        });
+        let is_saturating = !matches!(case.over, Over::Http { connections: 1 } | Over::Stdio { depth: 1 });
+        let share = Spread::of(rounds.iter().map(|(_, bare)| bare.generator_share())).median;
+        Self {
+            name: case.name,
+            revision,
+            aim: case.aim,
+            ours: Spread::of(rounds.iter().map(|(ours, _)| ours.per_second())).median,
+            bare: Spread::of(rounds.iter().map(|(_, bare)| bare.per_second())).median,
+            ratio: Spread::of(rounds.iter().map(|(ours, bare)| ours.per_second() / bare.per_second())),
+            cost,
+            is_limited: is_saturating && share > 0.97,
+        }
+    }
+}
+
+/// Prints the table and how to read it.
+pub(crate) fn print(rows: &[Row]) {
+    println!(
+        "\n{:<18} {:<11} {:>9} {:>9}  {:>5} {:<13} {:>5}   {:>8} {:>8}  {:>5} {:<13}",
+        "case", "revision", "calls/s", "bare", "ratio", "(spread)", "aim", "CPU us", "bare", "ratio", "(spread)"
+    );
+    for row in rows {
+        let aim = match row.aim {
+            Some(aim) => format!("{aim:.2}{}", if row.ratio.median < aim { " !" } else { "  " }),
+            None => String::new(),
+        };
+        let cost = match &row.cost {
+            Some((ours, bare, ratio)) => format!("{ours:>8.1} {bare:>8.1}  {}", spread(ratio)),
+            None => "CPU times cannot be read here".to_owned(),
+        };
+        println!(
+            "{:<18} {:<11} {:>9.0} {:>9.0}  {} {aim:>6}  {cost}{}",
+            row.name,
+            row.revision.name(),
+            row.ours,
+            row.bare,
+            spread(&row.ratio),
+            if row.is_limited { "  *" } else { "" },
+        );
+    }
+    println!("\nratio: what the bare peer needs, by what this server needs; 1.00 is as fast as the bare peer");
+    println!("CPU us: the server's time on a core per call, user and system; !: below the aim");
+    if rows.iter().any(|row| row.is_limited) {
+        println!(
+            "*: the generator was the limit of the bare peer, so that the ratio of CPU says more than that of calls"
+        );
+    }
+}
+
+fn spread(spread: &Spread) -> String {
+    format!("{:>5.2} {:<13}", spread.median, format!("({:.2}-{:.2})", spread.least, spread.most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::CASES;
+
+    #[test]
+    fn spreads_have_a_middle() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
+        assert!(Spread::of([]).median.is_nan());
+    }
+
+    #[test]
+    fn ratios_are_taken_pair_by_pair() {
+        let round = |calls, cpu, generator| Round {
+            calls,
+            elapsed: Duration::from_secs(1),
+            server: Some(Duration::from_millis(cpu)),
+            generator: Some(Duration::from_millis(generator)),
+        };
+        let pairs = [
+            (round(500, 1000, 400), round(1000, 1000, 990)),
+            (round(50, 100, 400), round(100, 100, 990)),
+            (round(800, 1000, 400), round(1000, 1000, 990)),
+        ];
+        let row = Row::new(&CASES[1], Revision::Session, &pairs);
+        assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
+        let (ours, bare, ratio) = row.cost.unwrap();
+        assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
+        assert!(row.is_limited);
+        assert!(!Row::new(&CASES[0], Revision::Session, &pairs).is_limited, "one connection waits by nature");
+    }
+}

@@ -1,0 +1,78 @@
+//! The server under test: handlers and settings as a user writes them.
+
+use std::thread;
+
+use mcp_server::prelude::*;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+use crate::{error::Error, peer};
+
+/// Say the text again.
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    /// What to say.
+    text: String,
+}
+
+async fn echo(Args(Echo { text }): Args<Echo>) -> String {
+    text
+}
+
+/// Make a text of a size.
+#[derive(Deserialize, JsonSchema)]
+struct Big {
+    /// How many bytes.
+    n: usize,
+}
+
+async fn big(Args(Big { n }): Args<Big>) -> String {
+    "x".repeat(n)
+}
+
+/// Find the entries that contain a text.
+#[derive(Deserialize, JsonSchema)]
+struct Find {
+    /// What to look for.
+    text: String,
+    /// The most entries that are wanted.
+    limit: Option<u32>,
+}
+
+async fn find(Args(Find { text, limit }): Args<Find>) -> String {
+    format!("{} times {text}", limit.unwrap_or_default())
+}
+
+fn server(tools: usize) -> Server {
+    let mut builder = Server::builder("bench", "1.0.0")
+        .tool(tool("echo", echo).title("Echo").read_only())
+        .tool(tool("big", big).title("A large text").read_only());
+    for name in more_names(tools) {
+        builder = builder.tool(tool(name, find).title("Find entries").read_only());
+    }
+    builder.build()
+}
+
+/// Names for as many more tools as make `tools` in all.
+fn more_names(tools: usize) -> impl Iterator<Item = String> {
+    (3..=tools).map(|n| format!("find_{n:04}"))
+}
+
+/// Serves HTTP on a free port, which it prints, until stdin ends.
+pub(crate) fn http(tools: usize) -> Result<(), Error> {
+    let server = server(tools);
+    Runtime::new()?.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        let running = server.clone();
+        thread::spawn(move || {
+            peer::wait_for_end();
+            running.shutdown();
+        });
+        Ok(server.serve_http_with(listener, HttpConfig::new()).await?)
+    })
+}
+
+/// Serves stdin and stdout.
+pub(crate) fn stdio(tools: usize) -> Result<(), Error> {
+    Runtime::new()?.block_on(async { Ok(server(tools).serve_stdio().await?) })
+}

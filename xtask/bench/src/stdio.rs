@@ -1,0 +1,86 @@
+//! Load over stdin and stdout: a number of calls under way, one more sent for each that is answered.
+
+use std::time::Instant;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+
+use crate::{
+    case::{Call, INITIALIZED, Revision, Template},
+    error::Error,
+    peer::Peer,
+};
+
+/// Opens the session that the revision needs, if it needs one.
+pub(crate) async fn open_session(peer: &mut Peer, revision: Revision) -> Result<(), Error> {
+    if revision == Revision::Stateless {
+        return Ok(());
+    }
+    peer.stdin.write_all(format!("{}\n", revision.initialize()).as_bytes()).await?;
+    line(peer).await?;
+    peer.stdin.write_all(format!("{INITIALIZED}\n").as_bytes()).await?;
+    Ok(())
+}
+
+/// One call, whose answer is kept; `id` is what it had.
+pub(crate) async fn once(peer: &mut Peer, template: &mut Template) -> Result<(Vec<u8>, u64), Error> {
+    let (request, id) = template.next();
+    peer.stdin.write_all(request).await?;
+    Ok((line(peer).await?, id))
+}
+
+async fn line(peer: &mut Peer) -> Result<Vec<u8>, Error> {
+    let mut line = Vec::new();
+    peer.stdout.read_until(b'\n', &mut line).await?;
+    if line.pop() != Some(b'\n') {
+        return Err(Error::new("the server ended its output"));
+    }
+    Ok(line)
+}
+
+/// The request of a case.
+pub(crate) fn template(call: Call, revision: Revision) -> Template {
+    Template::line(call, revision)
+}
+
+/// Keeps `depth` calls under way until the deadline; returns how many were answered. All answers together must be as
+/// long as that many of `expected` bytes.
+pub(crate) async fn drive(
+    peer: &mut Peer,
+    template: &mut Template,
+    depth: usize,
+    until: Instant,
+    expected: usize,
+) -> Result<u64, Error> {
+    let mut batch = Vec::new();
+    let mut missing = 0;
+    let mut calls: u64 = 0;
+    let mut bytes: u64 = 0;
+    let mut wanted = depth;
+    loop {
+        if Instant::now() < until {
+            batch.clear();
+            for _ in 0..wanted {
+                batch.extend_from_slice(template.next().0);
+            }
+            missing += wanted;
+            peer.stdin.write_all(&batch).await?;
+        }
+        if missing == 0 {
+            break;
+        }
+        let read = peer.stdout.fill_buf().await?;
+        if read.is_empty() {
+            return Err(Error::new("the server ended its output"));
+        }
+        wanted = read.iter().filter(|byte| **byte == b'\n').count();
+        let length = read.len();
+        peer.stdout.consume(length);
+        missing = missing.checked_sub(wanted).ok_or_else(|| Error::new("more answers than calls"))?;
+        calls += wanted as u64;
+        bytes += length as u64;
+    }
+    if bytes != calls * (expected as u64 + 1) {
+        return Err(Error::new(format!("{calls} answers have {bytes} bytes, not {expected} each")));
+    }
+    Ok(calls)
+}
