@@ -5,9 +5,10 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use mcp_protocol::{
@@ -19,6 +20,9 @@ use serde::Serialize;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::session::Session;
+
+/// How long an answer waits for a notification that is being sent.
+const TURN: Duration = Duration::from_secs(10);
 
 /// The request that a handler serves. Cheap to clone.
 #[derive(Clone)]
@@ -38,9 +42,16 @@ pub(crate) struct Inner {
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
-    pub(crate) last_progress: Mutex<Option<f64>>,
+    /// Held while one notification is sent, so that several tasks of a handler cannot overtake each other, or the answer.
+    pub(crate) outgoing: tokio::sync::Mutex<Outgoing>,
     pub(crate) finished: AtomicBool,
     pub(crate) expired: AtomicBool,
+}
+
+/// What was sent for a request.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    last_progress: Option<f64>,
 }
 
 /// Who is on the other side, as far as it said.
@@ -167,12 +178,17 @@ impl Context {
         };
         let mut params = LoggingMessageParams::new(level, data);
         params.logger = logger.map(str::to_owned);
-        self.notify::<notification::LoggingMessage>(&params).await;
+        let outgoing = self.inner.outgoing.lock().await;
+        self.notify::<notification::LoggingMessage>(&outgoing, &params).await;
     }
 
-    /// Marks the end: nothing more is sent for this request.
-    pub(crate) fn finish(&self) {
+    /// Marks the end, once the notification that is being sent has left: nothing more is sent for this request.
+    pub(crate) async fn finish(&self) {
         self.inner.finished.store(true, Ordering::Release);
+        if self.inner.outgoing.try_lock().is_err() {
+            // Whoever holds the turn may never be polled again.
+            let _ = tokio::time::timeout(TURN, self.inner.outgoing.lock()).await;
+        }
     }
 
     /// Marks that the time was up: what the handler handed to other tasks ends as well.
@@ -184,7 +200,8 @@ impl Context {
         self.inner.expired.load(Ordering::Acquire)
     }
 
-    async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync)) {
+    /// Sends a notification while its turn is held.
+    async fn notify<N: NotificationMethod>(&self, _turn: &Outgoing, params: &(impl Serialize + Sync)) {
         let (Some(sink), false) = (&self.inner.sink, self.inner.finished.load(Ordering::Acquire)) else { return };
         let Ok(message) = jsonrpc::notification(N::NAME, params) else { return };
         let mut frame = Frame::new(message);
@@ -225,18 +242,16 @@ impl Progress {
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
-        {
-            let mut last = inner.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
-            if !progress.is_finite() || last.is_some_and(|last| progress <= last) {
-                return;
-            }
-            *last = Some(progress);
+        let mut outgoing = inner.outgoing.lock().await;
+        if !progress.is_finite() || outgoing.last_progress.is_some_and(|last| progress <= last) {
+            return;
         }
+        outgoing.last_progress = Some(progress);
         let mut params = ProgressParams::new(token.clone(), progress);
         params.total = total.filter(|total| total.is_finite());
         params.message = message.into().map(str::to_owned);
         params.shape(inner.version);
-        self.context.notify::<notification::Progress>(&params).await;
+        self.context.notify::<notification::Progress>(&outgoing, &params).await;
     }
 }
 

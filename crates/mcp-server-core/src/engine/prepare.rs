@@ -373,8 +373,8 @@ fn bare_context(
         sink: scope.sink.clone(),
         cancel: scope.cancel.clone(),
         extensions: scope.extensions.clone(),
-        last_progress: std::sync::Mutex::new(None),
-        expired: std::sync::atomic::AtomicBool::new(false),
+        outgoing: tokio::sync::Mutex::default(),
         finished: std::sync::atomic::AtomicBool::new(false),
+        expired: std::sync::atomic::AtomicBool::new(false),
     })
 }

@@ -127,7 +127,10 @@ async fn execute(server: &Server, scope: &Scope, context: &Context, work: Handle
         output = perform(server, scope.version, context, work) => output,
         () = scope.cancel.cancelled() => return Err(Stop::Cancelled),
     };
-    context.finish();
+    tokio::select! {
+        () = context.finish() => {}
+        () = scope.cancel.cancelled() => {}
+    }
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }

@@ -1,0 +1,198 @@
+//! What a handler knows of its request, its client and its caller, in every era, and what it can log.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
+use mcp_protocol::{LoggingLevel, Message, Meta, Principal, ProtocolVersion, meta::keys};
+use mcp_server_core::{
+    Context, Extension, Extensions, Json, Server, State,
+    engine::{Era, Scope, StatelessCall},
+    tool,
+};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+/// Everything, as the tool `context` sees it.
+async fn seen(context: Context, meta: Meta, principal: Option<Principal>, shoe: Option<Extension<u32>>) -> Json<Value> {
+    let logs = [LoggingLevel::Debug, LoggingLevel::Info, LoggingLevel::Emergency].map(|level| context.logs(level));
+    Json(json!({
+        "version": context.version().as_str(),
+        "id": context.request_id().map(ToString::to_string),
+        "client": context.client_info().map(|info| &info.name),
+        "roots": context.client_capabilities().roots.is_some(),
+        "session": context.session_id(),
+        "meta": meta.get("com.example/key"),
+        "progress": context.progress().is_wanted(),
+        "logs": logs,
+        "subject": principal.map(|principal| principal.subject),
+        "same": context.principal().map(|principal| principal.scopes.len()),
+        "shoe": shoe.map(|Extension(size)| size),
+        "structured": context.version().has_structured_content(),
+    }))
+}
+
+fn server() -> Server {
+    Server::builder("test", "1").tool(tool("context", seen)).build()
+}
+
+fn told(response: &Value) -> Value {
+    serde_json::from_str(text_of(response)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_sees_its_request_in_every_revision() {
+    for version in LEGACY {
+        let mut wire = Wire::connect(&server());
+        wire.open(version).await;
+        let mut params = call("context");
+        params["_meta"] = json!({ "com.example/key": [1, { "a": null }], "progressToken": "t" });
+        assert_eq!(
+            told(&wire.ask(legacy("i", "tools/call", params)).await),
+            json!({
+                "version": version, "id": "\"i\"", "client": "legacy-client", "roots": true, "session": null,
+                "meta": [1, { "a": null }], "progress": true, "logs": [false, true, true],
+                "subject": null, "same": null, "shoe": null, "structured": version >= "2025-06-18",
+            })
+        );
+    }
+    let mut wire = Wire::connect(&server());
+    let mut params = call("context");
+    params["_meta"] = json!({ "com.example/key": 7, keys::CLIENT_CAPABILITIES: { "roots": {} } });
+    assert_eq!(
+        told(&wire.ask(modern(9, "tools/call", params)).await),
+        json!({
+            "version": "2026-07-28", "id": "9", "client": "modern-client", "roots": true, "session": null,
+            "meta": 7, "progress": false, "logs": [false, false, false],
+            "subject": null, "same": null, "shoe": null, "structured": true,
+        })
+    );
+    let result = server().call_tool("context", json!({})).await.unwrap();
+    assert_eq!(result.structured_content.unwrap()["version"], "2026-07-28");
+}
+
+/// What a transport attaches travels with its request alone.
+#[tokio::test(start_paused = true)]
+async fn callers_and_extensions_travel_with_the_request() {
+    let server = server();
+    let run = |subject: &'static str, size: u32| {
+        let server = server.clone();
+        async move {
+            let text = modern(1, "tools/call", call("context")).to_string();
+            let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
+            let Ok(Era::Stateless(meta)) = Era::of(&request.method, request.params) else { unreachable!() };
+            let mut principal = Principal::new(subject);
+            principal.scopes.insert("read".into());
+            let mut extensions = Extensions::default();
+            extensions.insert(size);
+            let scope = Scope::stateless(StatelessCall::read(&meta).unwrap().supported(&server).unwrap())
+                .principal(Some(Arc::new(principal)))
+                .extensions(extensions);
+            assert_eq!(scope.version(), ProtocolVersion::V2026_07_28);
+            let prepared = server.prepare(&request, scope).unwrap();
+            tokio::task::yield_now().await;
+            let reply = prepared.run().await.unwrap();
+            let response: Value = serde_json::from_slice(&reply.payload.into_bytes()).unwrap();
+            told(&response)
+        }
+    };
+    let (one, two) = tokio::join!(run("alice", 42), run("bob", 36));
+    assert_eq!((&one["subject"], &one["same"], &one["shoe"]), (&json!("alice"), &json!(1), &json!(42)));
+    assert_eq!((&two["subject"], &two["same"], &two["shoe"]), (&json!("bob"), &json!(1), &json!(36)));
+}
+
+/// Arguments are the client's own words: nothing is put into them.
+#[tokio::test(start_paused = true)]
+async fn arguments_hold_what_the_client_sent_and_no_more() {
+    let echo =
+        tool("echo", async |mcp_server_core::RawArgs(arguments): mcp_server_core::RawArgs| Json(json!(arguments)))
+            .input_schema(json!({ "type": "object" }));
+    let mut wire = Wire::connect(&Server::builder("test", "1").tool(echo).build());
+    let params = json!({ "name": "echo", "arguments": { "a": 1, "_auth": "mine" }, "_meta": { "com.example/x": 1 } });
+    let response = wire.ask(modern(1, "tools/call", params)).await;
+    assert_eq!(told(&response), json!({ "a": 1, "_auth": "mine" }));
+}
+
+/// State is shared on purpose: it is what the program made it, and the sessions share nothing else.
+#[tokio::test(start_paused = true)]
+async fn state_is_shared_and_sessions_are_not() {
+    let count = async |State(count): State<Arc<Mutex<u32>>>, context: Context| {
+        let mut count = count.lock().await;
+        *count += 1;
+        format!("{} {}", *count, context.version())
+    };
+    let server =
+        Server::builder("test", "1").tool(tool("count", count)).with_state(Arc::<Mutex<u32>>::default()).build();
+    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    one.open("2025-03-26").await;
+    two.open("2025-11-25").await;
+    assert_eq!(text_of(&one.ask(legacy(1, "tools/call", call("count"))).await), "1 2025-03-26");
+    assert_eq!(text_of(&two.ask(legacy(1, "tools/call", call("count"))).await), "2 2025-11-25");
+    assert_eq!(text_of(&one.ask(legacy(2, "tools/call", call("count"))).await), "3 2025-03-26");
+}
+
+/// Which of all levels reach the client when one is asked for; `None` asks for nothing.
+async fn levels(wire: &mut Wire, request: Value) -> Vec<String> {
+    wire.send(request).await;
+    let mut levels = Vec::new();
+    loop {
+        let message = wire.recv().await;
+        if message.get("method").is_none() {
+            assert_eq!(text_of(&message), "logged");
+            return levels;
+        }
+        assert_eq!(message["method"], "notifications/message");
+        assert_eq!(message["params"]["logger"], "test");
+        assert_eq!(message["params"]["data"], json!({ "secret": false }));
+        levels.push(message["params"]["level"].as_str().unwrap().to_owned());
+    }
+}
+
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+fn chatty() -> Server {
+    let log = async |context: Context| {
+        for level in LEVELS {
+            context.log_as(level.parse().unwrap(), Some("test"), json!({ "secret": false })).await;
+        }
+        "logged"
+    };
+    Server::builder("test", "1").tool(tool("log", log)).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_hears_what_it_asked_for_and_info_before() {
+    for version in LEGACY {
+        let server = chatty();
+        let (mut wire, mut other) = (Wire::connect(&server), Wire::connect(&server));
+        wire.open(version).await;
+        other.open(version).await;
+        assert_eq!(levels(&mut wire, legacy(1, "tools/call", call("log"))).await, LEVELS[1..]);
+        for (at, level) in LEVELS.into_iter().enumerate() {
+            let response = wire.ask(legacy(2, "logging/setLevel", json!({ "level": level }))).await;
+            assert_eq!(response["result"], json!({}));
+            assert_eq!(levels(&mut wire, legacy(3, "tools/call", call("log"))).await, LEVELS[at..], "{level}");
+        }
+        for bad in [json!({ "level": "loud" }), json!({ "level": "Debug" }), json!({ "level": 7 }), json!({})] {
+            assert_eq!(code(&wire.ask(legacy(4, "logging/setLevel", bad)).await), Some(-32602));
+        }
+        assert_eq!(levels(&mut wire, legacy(5, "tools/call", call("log"))).await, LEVELS[7..], "nothing has changed");
+        assert_eq!(levels(&mut other, legacy(5, "tools/call", call("log"))).await, LEVELS[1..], "it is this session's");
+        // A new session starts anew.
+        wire.ask(initialize(version)).await;
+        assert_eq!(levels(&mut wire, legacy(6, "tools/call", call("log"))).await, LEVELS[1..]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_hears_what_it_asked_for_and_nothing_otherwise() {
+    let mut wire = Wire::connect(&chatty());
+    assert!(levels(&mut wire, modern(1, "tools/call", call("log"))).await.is_empty());
+    for (at, level) in LEVELS.into_iter().enumerate() {
+        let mut params = call("log");
+        params["_meta"] = json!({ keys::LOG_LEVEL: level });
+        assert_eq!(levels(&mut wire, modern(2, "tools/call", params)).await, LEVELS[at..], "{level}");
+        assert!(levels(&mut wire, modern(3, "tools/call", call("log"))).await.is_empty(), "it is this request's");
+    }
+}

@@ -1,0 +1,202 @@
+//! Lists in pages: complete, in order, and in place while they change.
+
+mod common;
+
+use common::{LEGACY, Wire, code, legacy, modern};
+use mcp_server_core::{Server, ServerBuilder, prompt, resource, template, tool};
+use serde_json::{Value, json};
+
+async fn text() -> &'static str {
+    "text"
+}
+
+fn name(number: usize) -> String {
+    format!("n{number:04}")
+}
+
+/// So many of each kind.
+fn builder(count: usize) -> ServerBuilder {
+    (0..count).fold(Server::builder("test", "1"), |builder, number| {
+        let name = name(number);
+        builder
+            .resource(resource(format!("x://{name}"), text))
+            .resource_template(template(format!("y://{name}/{{+path}}"), text))
+            .prompt(prompt(name.clone(), text))
+            .tool(tool(name, text))
+    })
+}
+
+/// The four lists: method, member of the result, what tells an entry.
+const LISTS: [(&str, &str, &str); 4] = [
+    ("tools/list", "tools", "name"),
+    ("prompts/list", "prompts", "name"),
+    ("resources/list", "resources", "uri"),
+    ("resources/templates/list", "resourceTemplates", "uriTemplate"),
+];
+
+fn names(response: &Value, member: &str, key: &str) -> Vec<String> {
+    let entries = response["result"][member].as_array().unwrap_or_else(|| panic!("no list: {response}"));
+    entries.iter().map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
+}
+
+fn params(cursor: Option<&Value>) -> Value {
+    cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
+}
+
+/// The pages of a list, walked as a client does.
+async fn walk(wire: &mut Wire, (method, member, key): (&str, &str, &str)) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    let mut cursor = None;
+    loop {
+        let response = wire.ask(modern(1, method, params(cursor.as_ref()))).await;
+        pages.push(names(&response, member, key));
+        cursor = response["result"].get("nextCursor").cloned();
+        match &cursor {
+            None => return pages,
+            Some(cursor) => assert!(!cursor.as_str().unwrap().is_empty()),
+        }
+        assert!(pages.len() <= 1000, "the walk does not end");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_entries_are_one_page() {
+    let server = builder(1000).build();
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    for (method, member, key) in LISTS {
+        for request in [legacy(1, method, json!({})), modern(1, method, json!({}))] {
+            let response = wire.ask(request).await;
+            assert_eq!(names(&response, member, key).len(), 1000, "{method}");
+            assert!(response["result"].get("nextCursor").is_none(), "{method}");
+        }
+    }
+    // One more makes a second page.
+    server.tools().add(tool("last", text)).unwrap();
+    assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
+    let pages = walk(&mut wire, LISTS[0]).await;
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1]);
+    assert_eq!(pages[1], ["last"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_as_long_as_asked_for_and_in_the_order_of_registration() {
+    for (count, size, lengths) in
+        [(1000, 50, vec![50; 20]), (7, 3, vec![3, 3, 1]), (6, 3, vec![3, 3]), (1, 1, vec![1]), (2, 0, vec![1, 1])]
+    {
+        let mut wire = Wire::connect(&builder(count).page_size(size).build());
+        for list in LISTS {
+            let pages = walk(&mut wire, list).await;
+            assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), lengths, "{list:?}");
+            let all = pages.concat();
+            assert!(all.iter().enumerate().all(|(at, found)| found.contains(&name(at))), "{list:?}: {all:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_bounded_in_bytes_too() {
+    let tools = |builder: ServerBuilder, size: usize| {
+        (0..6).fold(builder, |builder, at| builder.tool(tool(name(at), text).description("d".repeat(size))))
+    };
+    let builder = || Server::builder("test", "1");
+    // 400 KiB each: two fit in the megabyte of a page.
+    let mut wire = Wire::connect(&tools(builder(), 400 << 10).build());
+    assert_eq!(walk(&mut wire, LISTS[0]).await.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
+    // One entry fits always.
+    let mut wire = Wire::connect(&tools(builder().limits(|limits| limits.page_bytes = 10), 100).build());
+    assert_eq!(walk(&mut wire, LISTS[0]).await.iter().map(Vec::len).collect::<Vec<_>>(), [1; 6]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_walk_keeps_its_place_while_the_list_changes() {
+    for version in LEGACY {
+        let server = builder(10).page_size(4).build();
+        let mut wire = Wire::connect(&server);
+        wire.ask(common::initialize(version)).await;
+        let mut cursors: Vec<Value> = Vec::new();
+        let mut seen = Vec::new();
+        loop {
+            let response = wire.ask(legacy(1, "tools/list", params(cursors.last()))).await;
+            seen.extend(names(&response, "tools", "name"));
+            // Between pages one goes that was seen, one that was not, the very one that the cursor points at, and some come.
+            match cursors.len() {
+                0 => {
+                    for gone in [0, 3, 5] {
+                        assert!(server.tools().remove(&name(gone)));
+                    }
+                    server.tools().extend([tool("new1", text), tool("new2", text)]).unwrap();
+                }
+                1 => {
+                    server.tools().add(tool(name(0), text)).unwrap();
+                }
+                _ => {}
+            }
+            match response["result"].get("nextCursor") {
+                Some(cursor) => cursors.push(cursor.clone()),
+                None => break,
+            }
+        }
+        let expected: Vec<String> = [0, 1, 2, 3, 4, 6, 7, 8, 9].into_iter().map(name).collect();
+        assert_eq!(seen[..9], expected, "{version}");
+        assert_eq!(seen[9..], ["new1".to_owned(), "new2".to_owned(), name(0)], "{version}");
+        // Old cursors still point at their places.
+        let response = wire.ask(legacy(1, "tools/list", params(cursors.first()))).await;
+        assert_eq!(names(&response, "tools", "name"), [4, 6, 7, 8].map(name));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_at_the_end_of_a_list_that_shrank_is_an_empty_page() {
+    let server = builder(5).page_size(4).build();
+    let mut wire = Wire::connect(&server);
+    let response = wire.ask(modern(1, "tools/list", json!({}))).await;
+    let cursor = response["result"]["nextCursor"].clone();
+    assert!(server.tools().remove(&name(4)));
+    let response = wire.ask(modern(1, "tools/list", params(Some(&cursor)))).await;
+    assert!(names(&response, "tools", "name").is_empty());
+    assert!(response["result"].get("nextCursor").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_works_on_another_connection_and_in_another_revision() {
+    let server = builder(6).page_size(4).build();
+    let mut one = Wire::connect(&server);
+    let cursor = one.ask(modern(1, "tools/list", json!({}))).await["result"]["nextCursor"].clone();
+    drop(one);
+    let mut two = Wire::connect(&server);
+    two.open("2024-11-05").await;
+    for request in [legacy(1, "tools/list", params(Some(&cursor))), modern(1, "tools/list", params(Some(&cursor)))] {
+        assert_eq!(names(&two.ask(request).await, "tools", "name"), [4, 5].map(name));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cursors_from_elsewhere_are_refused() {
+    let mut wire = Wire::connect(&builder(5).page_size(2).build());
+    wire.open("2025-11-25").await;
+    let mut own = Vec::new();
+    for (method, ..) in LISTS {
+        own.push(wire.ask(modern(1, method, json!({}))).await["result"]["nextCursor"].clone());
+    }
+    for (at, (method, ..)) in LISTS.into_iter().enumerate() {
+        let mut bad =
+            vec![json!(""), json!("x"), json!("%%%"), json!("n0001"), json!("bjAwMDE"), json!("A".repeat(2000))];
+        // One letter of a cursor changed.
+        let letters = own[at].as_str().unwrap();
+        bad.push(json!(format!("{}{}", &letters[..letters.len() - 1], if letters.ends_with('A') { 'E' } else { 'A' })));
+        bad.push(json!(format!("{letters}A")));
+        bad.extend(own.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, cursor)| cursor.clone()));
+        for cursor in bad {
+            for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
+                let response = wire.ask(request(1, method, params(Some(&cursor)))).await;
+                assert_eq!(code(&response), Some(-32602), "{method} {cursor}: {response}");
+            }
+        }
+        for cursor in [json!(7), json!([]), json!({})] {
+            assert_eq!(code(&wire.ask(legacy(1, method, params(Some(&cursor)))).await), Some(-32602), "{cursor}");
+        }
+        let response = wire.ask(legacy(1, method, params(Some(&own[at])))).await;
+        assert!(response.get("result").is_some(), "its own cursor works: {response}");
+    }
+}
