@@ -133,7 +133,7 @@ async fn a_handler_that_sees_the_token_first_is_not_answered_either() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_a_minute_or_what_it_was_given() {
-    let forever = || std::future::pending::<String>();
+    let forever = std::future::pending::<String>;
     let server = Server::builder("test", "1")
         .tool(tool("default", forever))
         .tool(tool("own", forever).timeout(Duration::from_secs(5)))
@@ -145,7 +145,7 @@ async fn a_tool_has_a_minute_or_what_it_was_given() {
             }
         }))
         .tool(slow().timeout(Duration::from_secs(11)))
-        .resource(resource("x://never", || std::future::pending::<String>()))
+        .resource(resource("x://never", forever))
         .build();
     let mut wire = Wire::connect(&server);
     for (request, seconds, expected) in [
@@ -166,7 +166,7 @@ async fn a_tool_has_a_minute_or_what_it_was_given() {
 
 #[tokio::test(start_paused = true)]
 async fn the_limits_of_a_server_can_be_changed() {
-    let forever = || std::future::pending::<String>();
+    let forever = std::future::pending::<String>;
     let server = Server::builder("test", "1")
         .tool(tool("default", forever))
         .resource(resource("x://never", forever))

@@ -1,4 +1,5 @@
 //! What a handler knows of its request, its client and its caller, in every era, and what it can log.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

@@ -10,7 +10,8 @@ use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
-fn with_token(name: &str, token: Value) -> Value {
+fn with_token(name: &str, token: impl Into<Value>) -> Value {
+    let token: Value = token.into();
     json!({ "name": name, "arguments": {}, "_meta": { "progressToken": token } })
 }
 

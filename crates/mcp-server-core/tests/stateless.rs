@@ -1,4 +1,5 @@
 //! Requests of 2026-07-28: each stands alone, also beside a session of an older revision on the same connection.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

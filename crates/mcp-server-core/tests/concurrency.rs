@@ -1,0 +1,279 @@
+//! Many calls at once: they run in parallel, nobody waits for them who need not, and more than the limit are refused.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{LEGACY, Wire, call, cancel, code, event, hold, legacy, modern, slow, text_of};
+use mcp_server_core::{Server, prompt, resource, template, tool};
+use mcp_transport::{Frame, Transport, memory::duplex};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Barrier, mpsc::unbounded_channel},
+    time::{Instant, timeout},
+};
+
+fn is_busy(response: &Value) -> bool {
+    code(response) == Some(-32603) && response["error"]["message"].as_str().unwrap().starts_with("busy")
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixty_four_slow_calls_take_as_long_as_one_and_block_nobody() {
+    for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
+        let mut wire = Wire::connect(&Server::builder("test", "1").tool(slow()).build());
+        wire.open("2025-11-25").await;
+        let start = Instant::now();
+        for id in 0..64 {
+            wire.send(request(id, "tools/call", call("slow"))).await;
+        }
+        // One more than may run is refused at once.
+        assert!(is_busy(&wire.ask(request(64, "tools/call", call("slow"))).await));
+        assert_eq!(wire.ask(legacy(65, "ping", json!({}))).await["result"], json!({}));
+        assert_eq!(wire.ask(request(66, "tools/list", json!({}))).await["result"]["tools"][0]["name"], "slow");
+        assert_eq!(code(&wire.ask(request(67, "no/such", json!({}))).await), Some(-32601));
+        assert_eq!(start.elapsed(), Duration::ZERO, "all of that came while the calls ran");
+        let mut ids = Vec::new();
+        for _ in 0..64 {
+            let response = wire.recv().await;
+            assert_eq!(text_of(&response), "slow");
+            ids.push(response["id"].as_i64().unwrap());
+        }
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..64), "each is answered once");
+        assert_eq!(start.elapsed(), Duration::from_secs(10));
+        // Every place is free again.
+        for id in 0..64 {
+            wire.send(request(id, "tools/call", call("slow"))).await;
+        }
+        for _ in 0..64 {
+            assert_eq!(text_of(&wire.recv().await), "slow");
+        }
+    }
+}
+
+/// Every call waits for all others: they end only if they all run at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_calls_meet() {
+    let barrier = Arc::new(Barrier::new(64));
+    let meet = move || {
+        let barrier = barrier.clone();
+        async move {
+            barrier.wait().await;
+            "met"
+        }
+    };
+    let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("meet", meet)).build());
+    wire.patience = Duration::from_secs(20);
+    for id in 0..64 {
+        wire.send(modern(id, "tools/call", call("meet"))).await;
+    }
+    for _ in 0..64 {
+        assert_eq!(text_of(&wire.recv().await), "met");
+    }
+}
+
+/// Reading a resource, getting a prompt and completing an argument run beside each other too.
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_handler_runs_in_parallel() {
+    let nap = async || {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        "rested"
+    };
+    let think = async || {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        vec!["thought".to_owned()]
+    };
+    let server = Server::builder("test", "1")
+        .tool(tool("t", nap))
+        .resource(resource("x://r", nap))
+        .resource_template(template("y://{+p}", nap).complete("p", think))
+        .prompt(prompt("p", nap))
+        .build();
+    let mut wire = Wire::connect(&server);
+    let start = Instant::now();
+    let reference = json!({ "type": "ref/resource", "uri": "y://{+p}" });
+    for (id, (method, params)) in [
+        ("tools/call", call("t")),
+        ("resources/read", json!({ "uri": "x://r" })),
+        ("resources/read", json!({ "uri": "y://a" })),
+        ("prompts/get", json!({ "name": "p" })),
+        ("completion/complete", json!({ "ref": reference, "argument": { "name": "p", "value": "" } })),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        wire.send(modern(id, method, params)).await;
+    }
+    for _ in 0..5 {
+        let response = wire.recv().await;
+        assert!(response.get("result").is_some(), "{response}");
+    }
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_a_connection_and_of_the_server_both_hold() {
+    for (per_session, per_server, held) in [(2, 100, [2, 2]), (100, 3, [3, 0]), (2, 3, [2, 1]), (0, 9, [0, 0])] {
+        let (hold, mut seen) = hold();
+        let server = Server::builder("test", "1")
+            .tool(hold)
+            .limits(|limits| {
+                limits.handlers_per_session = per_session;
+                limits.handlers = per_server;
+            })
+            .build();
+        let mut wires = [Wire::connect(&server), Wire::connect(&server)];
+        for (wire, held) in wires.iter_mut().zip(held) {
+            wire.open("2025-11-25").await;
+            for id in 0..held {
+                wire.send(legacy(id, "tools/call", call("hold"))).await;
+                assert_eq!(event(&mut seen).await, "entered");
+            }
+            for request in [legacy as fn(&'static str, &str, Value) -> Value, modern] {
+                let response = wire.ask(request("more", "tools/call", call("hold"))).await;
+                assert!(is_busy(&response), "{per_session} {per_server}: {response}");
+            }
+            wire.quiet().await;
+        }
+        // A call that is cancelled makes room for one.
+        if held[0] > 0 {
+            wires[0].send(cancel(0)).await;
+            assert_eq!(event(&mut seen).await, "dropped");
+            wires[0].send(legacy("next", "tools/call", call("hold"))).await;
+            assert_eq!(event(&mut seen).await, "entered");
+            assert!(is_busy(&wires[0].ask(legacy("more", "tools/call", call("hold"))).await));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_in_use_is_refused_and_free_when_it_is_answered() {
+    let mut wire = Wire::connect(&Server::builder("test", "1").tool(slow()).build());
+    wire.open("2025-11-25").await;
+    for id in [json!(1), json!("1")] {
+        wire.send(legacy(id.clone(), "tools/call", call("slow"))).await;
+    }
+    for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
+        let response = wire.ask(request(1, "tools/call", call("slow"))).await;
+        assert_eq!(code(&response), Some(-32600), "{response}");
+    }
+    for _ in 0..2 {
+        assert_eq!(text_of(&wire.recv().await), "slow");
+    }
+    for _ in 0..100 {
+        assert_eq!(text_of(&wire.ask(legacy(1, "tools/call", call("slow"))).await), "slow");
+    }
+}
+
+/// Calls that run see nothing of the change, and no session hears of it twice or never.
+#[tokio::test(start_paused = true)]
+async fn a_tool_added_while_calls_run_is_told_once_per_session() {
+    let server = Server::builder("test", "1").tool(slow()).build();
+    let mut wires: Vec<Wire> = Vec::new();
+    for version in LEGACY {
+        let mut wire = Wire::connect(&server);
+        wire.open(version).await;
+        for id in 0..32 {
+            wire.send(legacy(id, "tools/call", call("slow"))).await;
+        }
+        wire.quiet().await;
+        wires.push(wire);
+    }
+    let mut stateless = Wire::connect(&server);
+    stateless.send(modern(0, "tools/call", call("slow"))).await;
+    server.tools().extend([tool("a", async || "a"), tool("b", async || "b")]).unwrap();
+    server.tools().extend([]).unwrap();
+    assert!(server.tools().add(tool("a", async || "a")).is_err());
+    assert!(!server.tools().remove("none"));
+    for wire in &mut wires {
+        assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
+        assert_eq!(text_of(&wire.ask(legacy("new", "tools/call", call("b"))).await), "b");
+    }
+    for wire in &mut wires {
+        for _ in 0..32 {
+            assert_eq!(text_of(&wire.recv().await), "slow");
+        }
+        wire.quiet().await;
+    }
+    assert_eq!(text_of(&stateless.recv().await), "slow");
+    assert!(stateless.close().await.is_empty(), "nobody is told who has no session");
+}
+
+/// A call goes on when its tool is removed, and the next one finds none.
+#[tokio::test(start_paused = true)]
+async fn a_tool_removed_while_it_runs_ends_in_peace() {
+    let server = Server::builder("test", "1").tool(slow()).build();
+    let mut wire = Wire::connect(&server);
+    wire.send(modern(1, "tools/call", call("slow"))).await;
+    wire.ask(modern(2, "tools/list", json!({}))).await;
+    assert!(server.tools().remove("slow"));
+    let refused = wire.ask(modern(3, "tools/call", call("slow"))).await;
+    assert!(code(&refused).is_some(), "{refused}");
+    assert_eq!(text_of(&wire.recv().await), "slow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_harms_nobody_else() {
+    let server = Server::builder("test", "1")
+        .tool(slow())
+        .tool(tool("panics", async || -> String { panic!("secret") }))
+        .resource(resource("x://panics", async || -> String { panic!("secret") }))
+        .prompt(prompt("panics", async || -> String { panic!("secret") }))
+        .build();
+    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    one.open("2025-11-25").await;
+    one.send(legacy(1, "tools/call", call("slow"))).await;
+    two.send(modern(1, "tools/call", call("slow"))).await;
+    for _ in 0..100 {
+        let response = one.ask(legacy(2, "tools/call", call("panics"))).await;
+        assert_eq!(response["result"]["isError"], true, "{response}");
+        assert!(!response.to_string().contains("secret"), "{response}");
+    }
+    for (method, params) in
+        [("resources/read", json!({ "uri": "x://panics" })), ("prompts/get", json!({ "name": "panics" }))]
+    {
+        let response = one.ask(legacy(2, method, params)).await;
+        assert_eq!(code(&response), Some(-32603), "{response}");
+        assert!(!response.to_string().contains("secret"), "{response}");
+    }
+    assert_eq!(text_of(&one.recv().await), "slow");
+    assert_eq!(text_of(&two.recv().await), "slow");
+}
+
+/// A client that sends and never reads is not read either, once enough answers wait for it: nothing piles up.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_not_read() {
+    let (events, mut seen) = unbounded_channel();
+    let quick = move || {
+        let events = events.clone();
+        async move {
+            events.send("ran").ok();
+            "quick"
+        }
+    };
+    let server = Server::builder("test", "1")
+        .tool(tool("quick", quick))
+        .limits(|limits| limits.handlers_per_session = 4)
+        .build();
+    let (ours, theirs) = duplex(2);
+    let served = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(theirs).await }
+    });
+    let sender = ours.sender();
+    let flood = async {
+        for id in 0..1000 {
+            sender.send(Frame::new(modern(id, "tools/call", call("quick")).to_string())).await.unwrap();
+        }
+    };
+    assert!(timeout(Duration::from_secs(1), flood).await.is_err(), "everything was taken");
+    let mut ran = 0;
+    while seen.try_recv().is_ok() {
+        ran += 1;
+    }
+    assert!((4..=10).contains(&ran), "{ran}");
+    // Whoever waits for such a client can be told to end.
+    server.shutdown();
+    timeout(Duration::from_secs(3), served).await.expect("it goes on").unwrap().unwrap();
+}

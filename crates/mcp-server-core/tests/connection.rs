@@ -1,0 +1,241 @@
+//! How a connection ends, and what it survives: lines that are too long, the end of input, shutdown, a lost client.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of};
+use mcp_server_core::{Server, tool};
+use mcp_transport::{
+    Transport,
+    memory::duplex,
+    ndjson::{Ndjson, Options},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+
+fn server() -> Server {
+    Server::builder("test", "1").tool(tool("quick", async || "quick")).tool(slow()).build()
+}
+
+/// The client's end of a pipe.
+struct Pipe {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    served: JoinHandle<()>,
+}
+
+impl Pipe {
+    fn open(server: &Server, max_line: Option<usize>) -> Self {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (reader, writer) = tokio::io::split(theirs);
+        let server = server.clone();
+        let served = tokio::spawn(async move {
+            match max_line {
+                None => server.serve_io(reader, writer).await.unwrap(),
+                Some(max) => {
+                    let mut options = Options::default();
+                    options.max_line = max;
+                    server.serve(Ndjson::with_options(reader, writer, &options)).await.unwrap();
+                }
+            }
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        Self { lines: BufReader::new(reader).lines(), writer, served }
+    }
+
+    async fn write(&mut self, text: &str) {
+        self.writer.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    async fn read(&mut self) -> Value {
+        let line = timeout(Duration::from_secs(600), self.lines.next_line()).await.expect("no line comes");
+        serde_json::from_str(&line.unwrap().expect("the output has ended")).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_message_is_one_line() {
+    let mut pipe = Pipe::open(&server(), None);
+    // Blank lines are nothing, `\r\n` ends a line, and the last line needs no end.
+    pipe.write(&format!("\n{}\r\n  \n{}\n", initialize("2025-11-25"), legacy(1, "tools/call", call("quick")))).await;
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(text_of(&pipe.read().await), "quick");
+    pipe.write(&modern(2, "tools/call", call("quick")).to_string()).await;
+    pipe.writer.shutdown().await.unwrap();
+    assert_eq!(text_of(&pipe.read().await), "quick");
+    assert_eq!(pipe.lines.next_line().await.unwrap(), None);
+    pipe.served.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_too_long_is_answered_and_the_next_one_is_served() {
+    const LIMIT: usize = 4096;
+    let sized = |size: usize| {
+        let empty = legacy(1, "ping", json!({ "pad": "" })).to_string().len();
+        legacy(1, "ping", json!({ "pad": "x".repeat(size - empty) })).to_string()
+    };
+    let mut pipe = Pipe::open(&server(), Some(LIMIT));
+    pipe.write(&format!("{}\n", sized(LIMIT))).await;
+    assert_eq!(pipe.read().await["result"], json!({}));
+    pipe.write(&format!("{}\n{}\n", sized(LIMIT + 1), sized(100))).await;
+    let response = pipe.read().await;
+    assert_eq!((code(&response), &response["id"]), (Some(-32600), &Value::Null));
+    assert_eq!(pipe.read().await["result"], json!({}));
+
+    // The limit when none is given: 16 MiB.
+    let mut pipe = Pipe::open(&server(), None);
+    let chunk = "x".repeat(1 << 20);
+    for _ in 0..16 {
+        pipe.write(&chunk).await;
+    }
+    pipe.write(&format!("x\n{}\n", sized(100))).await;
+    assert_eq!(code(&pipe.read().await), Some(-32600));
+    assert_eq!(pipe.read().await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_no_text_are_answered() {
+    let mut pipe = Pipe::open(&server(), None);
+    pipe.writer.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}\n").await.unwrap();
+    let response = pipe.read().await;
+    assert_eq!((code(&response), &response["id"]), (Some(-32700), &Value::Null));
+    pipe.write(&format!("{}\n", legacy(1, "ping", json!({})))).await;
+    assert_eq!(pipe.read().await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_depth_of_a_message_is_limited() {
+    for (limit, depth, read) in [(None, 128, true), (None, 129, false), (Some(5), 5, true), (Some(5), 6, false)] {
+        let server = Server::builder::<()>("test", "1")
+            .limits(|limits| limits.json_depth = limit.unwrap_or(limits.json_depth))
+            .build();
+        let mut wire = Wire::connect(&server);
+        // The message and its parameters are two levels.
+        let inner = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
+        wire.text(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":{inner}}}}}"#)).await;
+        assert_eq!(code(&wire.recv().await), (!read).then_some(-32700), "{limit:?} {depth}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_quick_are_answered_after_the_end_of_input() {
+    for (drain, answers) in [(2, 1), (60, 2)] {
+        let server = Server::builder("test", "1")
+            .tool(tool("second", async || {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                "second"
+            }))
+            .tool(slow())
+            .limits(|limits| limits.drain = Duration::from_secs(drain))
+            .build();
+        assert_eq!(Server::builder::<()>("test", "1").build().limits().drain, Duration::from_secs(2));
+        let wire = Wire::connect(&server);
+        wire.send(modern(1, "tools/call", call("slow"))).await;
+        wire.send(modern(2, "tools/call", call("second"))).await;
+        let start = Instant::now();
+        let rest = wire.close().await;
+        assert_eq!(rest.len(), answers, "{rest:?}");
+        assert_eq!(text_of(&rest[0]), "second");
+        assert_eq!(start.elapsed().as_secs(), drain.min(10), "as long as it takes, and no longer than allowed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_ends_at_once() {
+    let start = Instant::now();
+    let wire = Wire::connect(&server());
+    assert!(wire.close().await.is_empty());
+    let mut wire = Wire::connect(&server());
+    wire.open("2025-11-25").await;
+    assert!(wire.close().await.is_empty());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_do_not_finish_are_cancelled_at_the_end() {
+    let (hold, mut seen) = hold();
+    let wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
+    wire.send(modern(1, "tools/call", call("hold"))).await;
+    assert_eq!(event(&mut seen).await, "entered");
+    assert!(wire.close().await.is_empty());
+    assert_eq!(event(&mut seen).await, "dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_connection_cancels_what_runs() {
+    let (hold, mut seen) = hold();
+    let wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
+    wire.send(modern(1, "tools/call", call("hold"))).await;
+    assert_eq!(event(&mut seen).await, "entered");
+    wire.served.abort();
+    assert_eq!(event(&mut seen).await, "dropped");
+    assert!(wire.served.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_every_connection_after_what_is_quick() {
+    let server = server();
+    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    one.open("2025-11-25").await;
+    one.send(legacy(1, "tools/call", call("quick"))).await;
+    two.send(modern(1, "tools/call", call("slow"))).await;
+    two.ask(modern(2, "tools/list", json!({}))).await;
+    assert_eq!(text_of(&one.recv().await), "quick");
+    assert!(!server.shutdown_token().is_cancelled());
+    let start = Instant::now();
+    server.shutdown();
+    assert!(one.next().await.is_none());
+    assert_eq!(start.elapsed(), Duration::ZERO, "nothing ran there");
+    assert!(two.next().await.is_none(), "the slow call is not waited for");
+    assert_eq!(start.elapsed(), Duration::from_secs(2));
+    // Who comes later is not served.
+    let mut late = Wire::connect(&server);
+    assert!(late.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_gone_ends_the_connection() {
+    let (ours, theirs) = duplex(4);
+    let server = server();
+    let sender = ours.sender();
+    let served = tokio::spawn(async move { server.serve(theirs).await });
+    drop(ours);
+    // The answer to this finds nobody.
+    sender.send(mcp_transport::Frame::new(modern(1, "tools/list", json!({})).to_string())).await.unwrap();
+    timeout(Duration::from_secs(60), served).await.expect("it goes on").unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_pipe_is_told_to_the_program() {
+    let reader = broken::Broken;
+    let error = server().serve_io(reader, tokio::io::sink()).await.unwrap_err();
+    assert!(error.is_io());
+    assert_eq!(error.to_string(), "the connection failed");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+mod broken {
+    //! A reader that fails.
+
+    use std::{
+        io,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use tokio::io::{AsyncRead, ReadBuf};
+
+    pub(crate) struct Broken;
+
+    impl AsyncRead for Broken {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::Error::other("the cable is cut")))
+        }
+    }
+}
