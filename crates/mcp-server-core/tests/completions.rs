@@ -1,0 +1,181 @@
+//! Completion of prompt arguments and template variables.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+mod kit;
+
+use kit::{Client, code_and_text};
+use mcp_protocol::{Completion, PromptArgument, ProtocolVersion};
+use mcp_server_core::{Completing, Server, State, ToolError, prompt, resource, template};
+use serde_json::{Value, json};
+
+fn many(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("v{n}")).collect()
+}
+
+fn server() -> Server {
+    let arguments = ["lang", "seen", "many", "hundred", "more", "fails", "panics", "state", "none"];
+    Server::builder("t", "1")
+        .prompt(
+            prompt("p", async || "x")
+                .arguments(arguments.map(PromptArgument::new))
+                .complete_from("lang", ["rust", "ruby", "python", "Rust"])
+                .complete("seen", async |completing: Completing| {
+                    let context: Vec<_> =
+                        completing.context.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                    vec![completing.argument, completing.value, context.join(" ")]
+                })
+                .complete("many", async || many(150))
+                .complete("hundred", async || many(100))
+                .complete("more", async || {
+                    let mut completion = Completion::new(["a"]);
+                    completion.total = Some(12);
+                    completion.has_more = Some(true);
+                    completion
+                })
+                .complete("fails", async || -> Result<Vec<String>, ToolError> {
+                    "secret".parse::<u8>()?;
+                    Ok(vec![])
+                })
+                .complete("panics", async || -> Vec<String> { panic!("secret") })
+                .complete("state", async |State(values): State<Vec<&'static str>>| values),
+        )
+        .prompt(prompt("bare", async || "x").arguments([PromptArgument::new("a")]))
+        .resource(resource("a:r", async || "x"))
+        .resource_template(template("a://{city}/{street}", async || "x").complete_from("city", ["Bern", "Basel"]))
+        .with_state(vec!["one", "two"])
+        .build()
+}
+
+fn of(reference: Value, name: &str, value: &str) -> Value {
+    json!({ "ref": reference, "argument": { "name": name, "value": value } })
+}
+
+fn of_prompt(argument: &str, value: &str) -> Value {
+    of(json!({ "type": "ref/prompt", "name": "p" }), argument, value)
+}
+
+fn of_template(variable: &str, value: &str) -> Value {
+    of(json!({ "type": "ref/resource", "uri": "a://{city}/{street}" }), variable, value)
+}
+
+#[tokio::test]
+async fn values_come_from_lists_and_handlers_in_every_revision() {
+    let server = server();
+    for version in ProtocolVersion::ALL {
+        let mut client = Client::connect(&server, version).await;
+        for (params, values) in [
+            (of_prompt("lang", ""), json!(["rust", "ruby", "python", "Rust"])),
+            (of_prompt("lang", "ru"), json!(["rust", "ruby"])),
+            (of_prompt("lang", "x"), json!([])),
+            (of_prompt("seen", "par"), json!(["seen", "par", ""])),
+            (of_prompt("state", ""), json!(["one", "two"])),
+            (of_template("city", "Be"), json!(["Bern"])),
+        ] {
+            let result = client.result("completion/complete", params.clone()).await;
+            let completion = &result["completion"];
+            let total = values.as_array().unwrap().len();
+            assert_eq!(
+                *completion,
+                json!({ "values": values, "total": total, "hasMore": false }),
+                "{version} {params}"
+            );
+        }
+        if version.has_completions_capability() {
+            assert_eq!(client.opening["capabilities"]["completions"], json!({}), "{version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_settled_are_passed_on() {
+    let server = server();
+    for version in ProtocolVersion::ALL {
+        let mut client = Client::connect(&server, version).await;
+        let mut params = of_prompt("seen", "p");
+        params["context"] = json!({ "arguments": { "lang": "rust", "a": "1" } });
+        let result = client.result("completion/complete", params).await;
+        assert_eq!(result["completion"]["values"][2], "a=1 lang=rust", "{version}");
+        for wrong in [json!({ "arguments": { "a": 1 } }), json!({ "arguments": ["a"] }), json!("x")] {
+            let mut params = of_prompt("seen", "p");
+            params["context"] = wrong.clone();
+            assert_eq!(client.error("completion/complete", params).await["code"], -32602, "{version} {wrong}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn at_most_a_hundred_values_are_sent_and_the_rest_is_counted() {
+    let mut client = Client::connect(&server(), ProtocolVersion::LATEST).await;
+    for (argument, sent, total, has_more) in
+        [("many", 100, 150, true), ("hundred", 100, 100, false), ("more", 1, 12, true)]
+    {
+        let result = client.result("completion/complete", of_prompt(argument, "")).await;
+        let completion = &result["completion"];
+        assert_eq!(completion["values"].as_array().unwrap().len(), sent, "{argument}");
+        assert_eq!((&completion["total"], &completion["hasMore"]), (&json!(total), &json!(has_more)), "{argument}");
+        assert!(completion["values"].as_array().unwrap().iter().all(Value::is_string));
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_without_a_source_is_empty_and_what_is_unknown_is_an_error() {
+    let server = server();
+    let prompt = |name: &str| of(json!({ "type": "ref/prompt", "name": name }), "a", "");
+    let uri = |uri: &str| of(json!({ "type": "ref/resource", "uri": uri }), "a", "");
+    for version in ProtocolVersion::ALL {
+        let mut client = Client::connect(&server, version).await;
+        for params in [
+            of_prompt("none", ""),
+            of_prompt("not an argument", ""),
+            prompt("bare"),
+            of_template("street", ""),
+            uri("a:r"),
+        ] {
+            let result = client.result("completion/complete", params.clone()).await;
+            let expected = json!({ "values": [], "total": 0, "hasMore": false });
+            assert_eq!(result["completion"], expected, "{version} {params}");
+        }
+        for params in [
+            prompt("nope"),
+            uri("a://{x}"),
+            of(json!({ "type": "ref/tool", "name": "p" }), "a", ""),
+            of(json!({ "name": "p" }), "a", ""),
+            of(json!(null), "a", ""),
+            json!({ "ref": { "type": "ref/prompt", "name": "p" } }),
+            json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": "lang" } }),
+            json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": "lang", "value": 1 } }),
+        ] {
+            let error = client.error("completion/complete", params.clone()).await;
+            assert_eq!(error["code"], -32602, "{version} {params}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fault_of_a_source_gives_nothing_away() {
+    let mut client = Client::connect(&server(), ProtocolVersion::LATEST).await;
+    for argument in ["fails", "panics"] {
+        let error = client.error("completion/complete", of_prompt(argument, "")).await;
+        let (code, text) = code_and_text(&error);
+        assert_eq!(code, -32603);
+        assert!(text.contains("reference") && !text.contains("secret") && !text.contains("digit"), "{text}");
+    }
+    client.result("completion/complete", of_prompt("lang", "")).await;
+}
+
+#[tokio::test]
+async fn a_server_that_completes_nothing_says_so() {
+    let server =
+        Server::builder("t", "1").prompt(prompt("p", async || "x").arguments([PromptArgument::new("lang")])).build();
+    for version in ProtocolVersion::ALL {
+        let mut client = Client::connect(&server, version).await;
+        assert!(client.opening["capabilities"].get("completions").is_none(), "{version}");
+        assert_eq!(client.error("completion/complete", of_prompt("lang", "")).await["code"], -32601, "{version}");
+    }
+    let later = prompt("q", async || "x").arguments([PromptArgument::new("a")]).complete_from("a", ["b"]);
+    server.prompts().add(later).unwrap();
+    let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
+    assert_eq!(client.opening["capabilities"]["completions"], json!({}));
+    let params = of(json!({ "type": "ref/prompt", "name": "q" }), "a", "");
+    assert_eq!(client.result("completion/complete", params).await["completion"]["values"], json!(["b"]));
+}
