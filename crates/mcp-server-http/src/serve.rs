@@ -115,6 +115,9 @@ impl HttpServer for Server {
 /// How long the head of a request may take to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Bytes that one connection buffers in each direction; the head of a request has to fit, or is answered 431.
+const BUFFER: usize = 128 << 10;
+
 async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
     let places = Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS)));
     let deadline = config.shutdown_deadline;
@@ -182,6 +185,7 @@ async fn serve_connection(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let outcome = tokio::select! {

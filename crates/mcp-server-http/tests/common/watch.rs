@@ -59,10 +59,8 @@ impl Watched {
                 "held"
             }
         };
-        let server = Server::builder("test", "1.0")
-            .tool(tool("hold", hold))
-            .tool(tool("quick", async || "quick"))
-            .build();
+        let server =
+            Server::builder("test", "1.0").tool(tool("hold", hold)).tool(tool("quick", async || "quick")).build();
         Self { server, release, events }
     }
 

@@ -1,0 +1,83 @@
+//! Where a server may listen: on loopback by itself, elsewhere only once somebody said under which names.
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::{socket::serve, within};
+use http::StatusCode;
+use mcp_server_http::{HttpConfig, HttpError, HttpServer};
+use tokio::net::TcpListener;
+
+async fn listener(address: &str) -> TcpListener {
+    TcpListener::bind(address).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_open_address_without_allowed_hosts_is_refused() {
+    let server = common::server();
+    let refused = within("the refusal", server.serve_http_with(listener("0.0.0.0:0").await, HttpConfig::new())).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(error, HttpError::HostsRequired(address) if address.ip().is_unspecified()), "{error:?}");
+    assert!(error.to_string().contains("allowed_hosts"), "{error}");
+    // Allowed origins say nothing about where the server is.
+    let config = HttpConfig::new().allowed_origins(["https://app.example.com"]);
+    let refused = within("the refusal", server.serve_http_with(listener("0.0.0.0:0").await, config)).await;
+    assert!(matches!(refused, Err(HttpError::HostsRequired(_))));
+    let refused = within("the refusal", server.serve_http("0.0.0.0:0")).await;
+    assert!(matches!(refused, Err(HttpError::HostsRequired(_))));
+}
+
+#[tokio::test]
+async fn an_open_address_serves_the_hosts_that_are_allowed() {
+    let server = common::server();
+    let listener = listener("0.0.0.0:0").await;
+    let port = listener.local_addr().unwrap().port();
+    let config = HttpConfig::new().allowed_hosts(["mcp.example.com"]);
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve_http_with(listener, config).await }
+    });
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    for (host, status) in [("mcp.example.com", "202"), ("evil.example", "403"), ("192.0.2.1", "403")] {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             mcp-protocol-version: 2026-07-28\r\ncontent-length: 33\r\n\r\n{}",
+            r#"{"jsonrpc":"2.0","method":"nope"}"#
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        within("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+    }
+    server.shutdown();
+    within("the end", serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_an_error_that_says_why() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let error = within("the error", common::server().serve_http(site.address)).await.unwrap_err();
+    assert!(matches!(error, HttpError::Io(_)), "{error:?}");
+    assert_eq!(
+        std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>().unwrap().kind(),
+        std::io::ErrorKind::AddrInUse
+    );
+}
+
+#[tokio::test]
+async fn small_answers_are_not_held_back() {
+    // Without TCP_NODELAY the second of two small writes waits for an acknowledgement, about 40 ms each time.
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    let start = std::time::Instant::now();
+    for _ in 0..50 {
+        let params = serde_json::json!({ "name": "progress", "_meta": { "progressToken": 1 } });
+        wire.send(common::stateless("tools/call", params, &[])).await;
+        assert_eq!(wire.answer().await.status, StatusCode::OK);
+    }
+    assert!(start.elapsed() < std::time::Duration::from_millis(50 * 20), "{:?}", start.elapsed());
+}

@@ -1,0 +1,192 @@
+//! What is too large, too slow or too much is refused with a status that says so, before it costs anything.
+
+mod common;
+
+use std::{
+    collections::HashSet,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use common::{open, send, socket::serve, stateless};
+use http::{Request, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use mcp_server_http::{HttpConfig, HttpServer, McpService};
+use serde_json::json;
+use tokio::time::Instant;
+
+/// A body that was declared, or not, and gives what its function gives.
+struct Fed<F> {
+    declared: Option<u64>,
+    next: F,
+}
+
+impl<F: FnMut() -> Poll<Option<Result<Bytes, &'static str>>> + Unpin> Body for Fed<F> {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        (self.next)().map(|next| next.map(|next| next.map(Frame::data)))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.declared.map(SizeHint::with_exact).unwrap_or_default()
+    }
+}
+
+async fn feed(
+    service: &McpService,
+    declared: Option<u64>,
+    next: impl FnMut() -> Poll<Option<Result<Bytes, &'static str>>> + Unpin + Send,
+) -> StatusCode {
+    let (parts, _) = stateless("tools/list", json!({}), &[]).into_parts();
+    service.handle(Request::from_parts(parts, Fed { declared, next })).await.status()
+}
+
+#[tokio::test]
+async fn a_body_declared_too_large_is_refused_unread() {
+    let limit = 4 << 20;
+    let status = feed(&common::service(), Some(limit + 1), || unreachable!("the body is not read")).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_is_read_up_to_the_limit() {
+    let mut chunks = 0;
+    let status = feed(&common::service(), None, || {
+        chunks += 1;
+        Poll::Ready(Some(Ok(Bytes::from(vec![b' '; 1 << 20]))))
+    })
+    .await;
+    assert_eq!((status, chunks), (StatusCode::PAYLOAD_TOO_LARGE, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_given_up() {
+    for (config, seconds) in [(HttpConfig::new(), 30), (HttpConfig::new().body_timeout(Duration::from_secs(2)), 2)] {
+        let start = Instant::now();
+        let status = feed(&common::server().into_service(config), None, || Poll::Pending).await;
+        assert_eq!((status, start.elapsed().as_secs()), (StatusCode::REQUEST_TIMEOUT, seconds));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_a_bad_request() {
+    let status = feed(&common::service(), None, || Poll::Ready(Some(Err("reset")))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_slow_body_over_a_socket_is_answered_408() {
+    let config = HttpConfig::new().body_timeout(Duration::from_millis(50));
+    let site = serve(&common::server(), config).await;
+    let mut wire = site.connect().await;
+    wire.write(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n{",
+    )
+    .await;
+    assert_eq!(wire.answer().await.status, StatusCode::REQUEST_TIMEOUT);
+}
+
+#[tokio::test]
+async fn a_large_body_over_a_socket_is_answered_413_before_it_is_sent() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    for length in ["4194305", "99999999999999"] {
+        let mut wire = site.connect().await;
+        wire.write(format!(
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
+             content-length: {length}\r\n\r\n"
+        ))
+        .await;
+        // No `100 Continue` came before it.
+        assert_eq!(wire.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE, "{length}");
+    }
+    let mut wire = site.connect().await;
+    wire.write("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n").await;
+    wire.write("transfer-encoding: chunked\r\n\r\n400001\r\n").await;
+    wire.write_some(&vec![b' '; 0x40_0001]).await;
+    assert_eq!(wire.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn long_headers_are_refused_and_those_at_the_limit_are_not() {
+    let service = common::service();
+    for name in ["mcp-name", "mcp-session-id", "mcp-param-region", "authorization", "last-event-id"] {
+        for (length, refused) in [(8192, false), (8193, true)] {
+            let request = stateless("tools/list", json!({}), &[(name, &"x".repeat(length))]);
+            let status = send(&service, request).await.status;
+            assert_eq!(status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, refused, "{name} {length}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_huge_head_over_a_socket_is_answered_431_and_hurts_nobody_else() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let mut many = String::from("POST /mcp HTTP/1.1\r\nhost: localhost\r\n");
+    for number in 0..200 {
+        many.push_str(&format!("x-{number}: y\r\n"));
+    }
+    let long = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-name: {}\r\n\r\n", "x".repeat(300_000));
+    for head in [many + "\r\n", long] {
+        let mut wire = site.connect().await;
+        wire.write_some(head.as_bytes()).await;
+        assert_eq!(wire.answer().await.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    }
+    assert_eq!(site.ask(stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn session_ids_are_random_visible_and_never_the_same() {
+    let service = common::service();
+    let mut seen = HashSet::new();
+    for _ in 0..500 {
+        let id = open(&service).await;
+        let random = id.strip_prefix("mcp_").unwrap();
+        assert_eq!(random.len(), 32);
+        assert!(id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{id}");
+        // No half of two ids is the same, as it would be with a counter or a clock in them.
+        assert!(seen.insert(random[..16].to_owned()) && seen.insert(random[16..].to_owned()), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_cannot_choose_or_revive_a_session_id() {
+    let service = common::service();
+    let mut chosen = common::initialize();
+    chosen.headers_mut().insert("mcp-session-id", "mcp_00000000000000000000000000000001".parse().unwrap());
+    let answer = send(&service, chosen).await;
+    assert_eq!((answer.status, answer.header("mcp-session-id")), (StatusCode::NOT_FOUND, None));
+}
+
+#[tokio::test]
+async fn connections_above_the_cap_wait_for_a_place() {
+    let site = serve(&common::server(), HttpConfig::new().max_connections(2)).await;
+    let (mut first, mut second, mut third) = (site.connect().await, site.connect().await, site.connect().await);
+    let list = || stateless("tools/list", json!({}), &[]);
+    for wire in [&mut first, &mut second] {
+        wire.send(list()).await;
+        assert_eq!(wire.answer().await.status, StatusCode::OK);
+    }
+    third.send(list()).await;
+    let answered = Arc::new(AtomicUsize::new(0));
+    let waiting = {
+        let answered = answered.clone();
+        tokio::spawn(async move {
+            let answer = third.answer().await;
+            answered.fetch_add(1, Ordering::SeqCst);
+            answer.status
+        })
+    };
+    first.send(list()).await;
+    assert_eq!(first.answer().await.status, StatusCode::OK);
+    assert_eq!(answered.load(Ordering::SeqCst), 0);
+    drop(first);
+    assert_eq!(common::within("the third answer", waiting).await.unwrap(), StatusCode::OK);
+}

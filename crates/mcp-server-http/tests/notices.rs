@@ -1,0 +1,106 @@
+//! Changes of the lists: one notice for each session, on one of its streams.
+
+mod common;
+
+use common::{initialized, listen, open, send, service};
+use http_body_util::BodyExt;
+use mcp_server_core::{prompt, resource, tool};
+use mcp_server_http::{HttpConfig, HttpServer, McpService};
+use serde_json::Value;
+
+/// What a session was told until it ended.
+async fn told(service: &McpService, session: &str) -> Vec<String> {
+    let stream = service.handle(listen(session)).await.into_body();
+    let mut text = Vec::new();
+    // What waits is there at once; the end of the session is the end of the stream.
+    let reading = stream.collect();
+    let ending = send(service, common::request(http::Method::DELETE, &[("mcp-session-id", session)], ""));
+    let (read, _) = tokio::join!(reading, ending);
+    text.extend_from_slice(&read.unwrap().to_bytes());
+    String::from_utf8(text)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str::<Value>(data).unwrap()["method"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn each_session_is_told_exactly_once() {
+    let server = common::server();
+    let service = server.clone().into_service(HttpConfig::new());
+    let mut sessions = Vec::new();
+    for _ in 0..5 {
+        let id = open(&service).await;
+        initialized(&service, &id).await;
+        sessions.push(id);
+    }
+    let silent = open(&service).await;
+    server.tools().add(tool("later", async || "later")).unwrap();
+    for session in &sessions {
+        assert_eq!(told(&service, session).await, ["notifications/tools/list_changed"]);
+    }
+    assert_eq!(told(&service, &silent).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn every_list_has_its_own_notice() {
+    let server = mcp_server_core::Server::builder("test", "1.0")
+        .tool(tool("first", async || ""))
+        .resource(resource("test://first", async || ""))
+        .prompt(prompt("first", async || ""))
+        .build();
+    let service = server.clone().into_service(HttpConfig::new());
+    let id = open(&service).await;
+    initialized(&service, &id).await;
+    server.tools().add(tool("second", async || "")).unwrap();
+    server.resources().add(resource("test://second", async || "")).unwrap();
+    server.prompts().add(prompt("second", async || "")).unwrap();
+    assert!(server.prompts().remove("second"));
+    assert!(!server.prompts().remove("second"));
+    let expected =
+        ["tools", "resources", "prompts", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
+    assert_eq!(told(&service, &id).await, expected);
+}
+
+#[tokio::test]
+async fn with_two_streams_of_one_session_a_notice_comes_on_one() {
+    let server = common::server();
+    let service = server.clone().into_service(HttpConfig::new());
+    let id = open(&service).await;
+    initialized(&service, &id).await;
+    let mut older = service.handle(listen(&id)).await.into_body();
+    let mut newer = service.handle(listen(&id)).await.into_body();
+    let reading = tokio::spawn(async move {
+        let (newer, older) = tokio::join!(newer.frame(), older.frame());
+        (newer.unwrap().unwrap().into_data().unwrap(), older.is_none())
+    });
+    tokio::task::yield_now().await;
+    server.tools().add(tool("later", async || "later")).unwrap();
+    let (data, older_ended) = common::within("the notice", reading).await.unwrap();
+    assert_eq!(std::str::from_utf8(&data).unwrap().matches("list_changed").count(), 1);
+    assert!(older_ended);
+}
+
+#[tokio::test]
+async fn a_session_that_never_listens_keeps_a_bounded_number_of_notices() {
+    let server = common::server();
+    let service = server.clone().into_service(HttpConfig::new());
+    let id = open(&service).await;
+    initialized(&service, &id).await;
+    for _ in 0..300 {
+        server.tools().add(tool("later", async || "later")).unwrap();
+        server.tools().remove("later");
+    }
+    assert_eq!(told(&service, &id).await.len(), 256);
+}
+
+#[tokio::test]
+async fn stateless_clients_are_promised_no_notices_yet() {
+    let answer = send(&service(), common::stateless("server/discover", serde_json::json!({}), &[])).await;
+    let capabilities = answer.json()["result"]["capabilities"].clone();
+    assert!(capabilities["tools"].is_object());
+    assert!(!capabilities.to_string().contains("listChanged") && !capabilities.to_string().contains("subscribe"));
+    // Legacy task capabilities have no place here either.
+    assert!(capabilities.get("tasks").is_none());
+}

@@ -1,0 +1,142 @@
+//! HTTP itself: paths, methods, connections that are used again, and bytes that are no request at all.
+
+mod common;
+
+use common::{Answer, initialize, request, socket::serve, stateless};
+use http::{Method, StatusCode};
+use mcp_server_http::HttpConfig;
+use serde_json::json;
+
+fn list() -> http::Request<http_body_util::Full<bytes::Bytes>> {
+    stateless("tools/list", json!({}), &[])
+}
+
+#[tokio::test]
+async fn only_the_configured_path_exists() {
+    let site = serve(&common::server(), HttpConfig::new().path("tools")).await;
+    for (path, status) in [
+        ("/tools", 200),
+        ("/tools?x=1", 200),
+        ("/mcp", 404),
+        ("/", 404),
+        ("/tools/", 404),
+        ("/Tools", 404),
+        ("/tools/../x", 404),
+    ] {
+        let mut asked = list();
+        *asked.uri_mut() = path.parse().unwrap();
+        let answer = site.ask(asked).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert!(status == 200 || answer.json()["error"]["message"].as_str().unwrap().contains("/tools"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_answered_405_with_those_that_are_allowed() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    for method in ["HEAD", "PUT", "PATCH", "TRACE", "BREW"] {
+        let method: Method = method.parse().unwrap();
+        wire.send(request(method.clone(), &common::BASE, "")).await;
+        let answer = wire.answer_to(&method).await.unwrap();
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(answer.header("allow"), Some("POST, GET, DELETE, OPTIONS"), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_by_both_eras() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    wire.send(initialize()).await;
+    let session = wire.answer().await.header("mcp-session-id").unwrap().to_owned();
+    for _ in 0..20 {
+        wire.send(list()).await;
+        assert_eq!(wire.answer().await.status, StatusCode::OK);
+        wire.send(common::legacy(Some(&session), "ping", json!({}))).await;
+        assert_eq!(wire.answer().await.status, StatusCode::OK);
+        wire.send(stateless("no/such", json!({}), &[])).await;
+        assert_eq!(wire.answer().await.status, StatusCode::NOT_FOUND);
+        let params = json!({ "name": "progress", "_meta": { "progressToken": 1 } });
+        wire.send(stateless("tools/call", params, &[])).await;
+        assert_eq!(wire.answer().await.events().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let session = site.open().await;
+    let mut bytes = Vec::new();
+    for id in 0..10 {
+        bytes.extend(common::socket::raw(common::legacy_as(id, Some(&session), "ping", json!({}))).await);
+    }
+    let mut wire = site.connect().await;
+    // In pieces that fit no boundary.
+    for piece in bytes.chunks(97) {
+        wire.write(piece).await;
+    }
+    for id in 0..10 {
+        assert_eq!(wire.answer().await.json()["id"], id);
+    }
+}
+
+#[tokio::test]
+async fn the_body_has_one_length() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    for lengths in [
+        "content-length: 2\r\ncontent-length: 3\r\n",
+        "content-length: -1\r\n",
+        "content-length: 0x2\r\n",
+        "transfer-encoding: gzip\r\n",
+        "transfer-encoding: chunked, gzip\r\n",
+    ] {
+        let mut wire = site.connect().await;
+        wire.write_some(format!("{head}{lengths}\r\n{{}}POST /mcp HTTP/1.1\r\n\r\n").as_bytes()).await;
+        let answer = wire.answer_to(&Method::POST).await;
+        assert!(
+            answer.as_ref().is_none_or(|answer| answer.status == StatusCode::BAD_REQUEST),
+            "{lengths:?} {answer:?}"
+        );
+        assert!(wire.closes_silently().await, "{lengths:?}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_request_end_their_connection_and_nothing_else() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let mut cases: Vec<Vec<u8>> = vec![
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        b"GET /mcp\r\n\r\n".to_vec(),
+        b"POST /mcp HTTP/9.9\r\n\r\n".to_vec(),
+        b"POST /mcp HTTP/1.1\r\nhost localhost\r\n\r\n".to_vec(),
+        b"POST /mcp HTTP/1.1\r\nhost: local\0host\r\n\r\n".to_vec(),
+        b"POST /\xff HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\n".to_vec(),
+        b"\r\n\r\n\r\n\0\0\0\0".to_vec(),
+    ];
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    for _ in 0..50 {
+        let noise = (0..64).map(|_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed.to_le_bytes()[0]
+        });
+        cases.push(noise.chain(*b"\r\n\r\n").collect());
+    }
+    // One client that was there before all that, in the middle of a request.
+    let mut witness = site.connect().await;
+    let whole = common::socket::raw(list()).await;
+    witness.write(&whole[..40]).await;
+    for case in cases {
+        let mut wire = site.connect().await;
+        wire.write_some(&case).await;
+        let answer: Option<Answer> = wire.answer_to(&Method::POST).await;
+        assert!(answer.as_ref().is_none_or(|answer| answer.status.is_client_error()), "{case:?} {answer:?}");
+    }
+    witness.write(&whole[40..]).await;
+    assert_eq!(witness.answer().await.status, StatusCode::OK);
+}
