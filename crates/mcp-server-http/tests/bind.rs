@@ -1,4 +1,5 @@
 //! Where a server may listen: on loopback by itself, elsewhere only once somebody said under which names.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

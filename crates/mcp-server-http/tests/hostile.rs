@@ -1,4 +1,5 @@
 //! Bodies that mean harm: each is answered in a form that a client can read, and the next client is served.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Changes of the lists: one notice for each session, on one of its streams.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

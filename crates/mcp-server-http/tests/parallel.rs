@@ -1,4 +1,5 @@
 //! Many calls at once on one session: they run side by side, and what is quick is answered meanwhile.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Streams of events: kept alive, bounded, each message on one of them, over when the response is sent.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod common;
 

@@ -1,0 +1,72 @@
+//! A server that speaks the stateless revision only: no sessions, no GET, no handshake.
+
+mod common;
+
+use common::{initialize, legacy, request, send, stateless};
+use http::{Method, StatusCode};
+use mcp_protocol::ProtocolVersion;
+use mcp_server_core::{Server, tool};
+use mcp_server_http::{HttpConfig, HttpServer, McpService};
+use serde_json::json;
+
+fn service() -> McpService {
+    Server::builder("test", "1.0")
+        .tool(tool("echo", async || "echo"))
+        .versions([ProtocolVersion::LATEST])
+        .build()
+        .into_service(HttpConfig::new())
+}
+
+#[tokio::test]
+async fn there_is_no_other_method_than_post() {
+    let service = service();
+    for method in [Method::GET, Method::DELETE, Method::HEAD, Method::PUT] {
+        let headers = [("accept", "text/event-stream"), ("mcp-session-id", "mcp_0"), ("last-event-id", "1")];
+        let answer = send(&service, request(method.clone(), &headers, "")).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(answer.header("allow"), Some("POST, OPTIONS"), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn session_headers_are_ignored_and_none_is_made() {
+    let service = service();
+    let extra = [("mcp-session-id", "mcp_dead"), ("last-event-id", "7")];
+    let answer = send(&service, stateless("tools/call", json!({ "name": "echo" }), &extra)).await;
+    assert_eq!((answer.status, answer.header("mcp-session-id")), (StatusCode::OK, None));
+    // The same on an endpoint that also serves sessions.
+    let dual = common::service();
+    let answer = send(&dual, stateless("tools/list", json!({}), &extra)).await;
+    assert_eq!((answer.status, answer.header("mcp-session-id")), (StatusCode::OK, None));
+}
+
+#[tokio::test]
+async fn a_handshake_is_told_which_revisions_there_are() {
+    let answer = send(&service(), initialize()).await;
+    assert_eq!((answer.status, answer.error_code()), (StatusCode::BAD_REQUEST, Some(-32022)));
+    assert_eq!(answer.json()["error"]["data"]["supported"], json!(["2026-07-28"]));
+    assert_eq!(answer.header("mcp-session-id"), None);
+}
+
+#[tokio::test]
+async fn what_is_not_modern_is_refused() {
+    let service = service();
+    let answer = send(&service, legacy(Some("mcp_0"), "tools/list", json!({}))).await;
+    assert_eq!((answer.status, answer.error_code()), (StatusCode::BAD_REQUEST, Some(-32020)));
+    let response = json!({ "jsonrpc": "2.0", "id": 1, "result": {} }).to_string();
+    assert_eq!(send(&service, request(Method::POST, &common::BASE, response)).await.status, StatusCode::BAD_REQUEST);
+    let notice = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }).to_string();
+    let answer = send(&service, request(Method::POST, &common::BASE, notice)).await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0));
+}
+
+#[tokio::test]
+async fn a_stateless_request_beside_a_session_is_served_on_its_own() {
+    let service = common::service();
+    let session = common::open(&service).await;
+    let extra = [("mcp-session-id", session.as_str())];
+    let answer = send(&service, stateless("tools/list", json!({}), &extra)).await;
+    assert_eq!(answer.json()["result"]["resultType"], "complete");
+    let old = send(&service, legacy(Some(&session), "tools/list", json!({}))).await;
+    assert!(old.json()["result"].get("resultType").is_none());
+}

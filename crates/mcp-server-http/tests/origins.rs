@@ -1,0 +1,130 @@
+//! `Host`, `Origin` and CORS on every method, in both eras.
+
+mod common;
+
+use common::{listen, open, request, send, stateless};
+use http::{Method, StatusCode};
+use mcp_server_http::{HttpConfig, HttpServer};
+use serde_json::json;
+
+const METHODS: [Method; 5] = [Method::POST, Method::GET, Method::DELETE, Method::OPTIONS, Method::PUT];
+
+#[tokio::test]
+async fn a_foreign_origin_or_host_is_refused_whatever_the_method() {
+    let service = common::service();
+    let session = open(&service).await;
+    for method in METHODS {
+        for (name, value) in [
+            ("origin", "https://evil.example"),
+            ("origin", "null"),
+            ("origin", "http://localhost.evil.example"),
+            ("host", "evil.example"),
+            ("host", "localhost@evil.example"),
+        ] {
+            let mut headers = common::BASE.to_vec();
+            headers.extend([("mcp-session-id", session.as_str()), (name, value)]);
+            let answer = send(&service, request(method.clone(), &headers, "{}")).await;
+            assert_eq!((answer.status, answer.error_code()), (StatusCode::FORBIDDEN, Some(-32600)), "{method} {value}");
+            assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control")), "{answer:?}");
+        }
+    }
+    // The session was not ended by the DELETE.
+    assert_eq!(service.handle(listen(&session)).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_allowed_origin_may_read_every_answer_and_nobody_else_is_named() {
+    let service = common::server().into_service(HttpConfig::new().allowed_origins(["https://app.example.com"]));
+    let with = |origin: &'static str| stateless("tools/list", json!({}), &[("origin", origin)]);
+    for origin in ["https://app.example.com", "https://app.example.com:8443", "http://localhost:5173", "http://[::1]:3"]
+    {
+        let answer = send(&service, with(origin)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{origin}");
+        assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
+        assert_eq!(answer.header("vary"), Some("origin"));
+        let exposed = answer.header("access-control-expose-headers").unwrap();
+        for name in ["mcp-session-id", "mcp-protocol-version", "www-authenticate"] {
+            assert!(exposed.contains(name), "{exposed}");
+        }
+        assert_eq!(answer.header("access-control-allow-credentials"), None);
+    }
+    // Refusals can be read as well, or a page could not tell what was wrong.
+    let refused = send(&service, stateless("no/such", json!({}), &[("origin", "https://app.example.com")])).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
+    assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example.com"));
+    let without = send(&service, stateless("tools/list", json!({}), &[])).await;
+    assert_eq!(without.header("access-control-allow-origin"), None);
+}
+
+#[tokio::test]
+async fn a_preflight_allows_what_clients_send_and_no_more() {
+    let service = common::service();
+    let headers = [
+        ("origin", "http://localhost:5173"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "mcp-param-region, x-other, mcp-param-"),
+    ];
+    let answer = send(&service, request(Method::OPTIONS, &headers, "")).await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("POST, GET, DELETE, OPTIONS"));
+    let allowed: Vec<_> = answer.header("access-control-allow-headers").unwrap().split(", ").collect();
+    for name in [
+        "content-type",
+        "accept",
+        "mcp-session-id",
+        "mcp-protocol-version",
+        "last-event-id",
+        "authorization",
+        "mcp-method",
+        "mcp-name",
+        "mcp-param-region",
+    ] {
+        assert!(allowed.contains(&name), "{name}: {allowed:?}");
+    }
+    assert!(
+        !allowed.contains(&"x-other") && !allowed.contains(&"mcp-param-") && !allowed.contains(&"*"),
+        "{allowed:?}"
+    );
+    // Without an origin there is nobody to allow anything.
+    let plain = send(&service, request(Method::OPTIONS, &[], "")).await;
+    assert_eq!((plain.status, plain.header("access-control-allow-methods")), (StatusCode::NO_CONTENT, None));
+}
+
+#[tokio::test]
+async fn guards_are_turned_off_one_by_one_and_by_name() {
+    let any_origin = common::server().into_service(HttpConfig::new().dangerous_allow_any_origin());
+    let any_host = common::server().into_service(HttpConfig::new().dangerous_allow_any_host());
+    let origin = || stateless("tools/list", json!({}), &[("origin", "https://evil.example")]);
+    let host = || stateless("tools/list", json!({}), &[("host", "evil.example")]);
+    assert_eq!(send(&any_origin, origin()).await.header("access-control-allow-origin"), Some("https://evil.example"));
+    assert_eq!(send(&any_origin, host()).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(send(&any_host, host()).await.status, StatusCode::OK);
+    assert_eq!(send(&any_host, origin()).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn programs_send_no_origin_and_are_served_under_public_names_too() {
+    let service = common::server().into_service(HttpConfig::new().allowed_hosts(["mcp.example.com"]));
+    let call = |extra: &[(&str, &str)]| stateless("tools/list", json!({}), extra);
+    assert_eq!(send(&service, call(&[("host", "mcp.example.com")])).await.status, StatusCode::OK);
+    // A page on the visitor's own machine has no business with a public server.
+    let local_page = call(&[("host", "mcp.example.com"), ("origin", "http://localhost:3000")]);
+    assert_eq!(send(&service, local_page).await.status, StatusCode::FORBIDDEN);
+    // A browser that leaves the origin out still says that the request crosses sites.
+    let crossing = call(&[("host", "mcp.example.com"), ("sec-fetch-site", "cross-site")]);
+    assert_eq!(send(&service, crossing).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn nobody_learns_a_session_id_that_is_not_theirs() {
+    let service = common::service();
+    let session = open(&service).await;
+    for method in METHODS {
+        for headers in [&common::BASE[..], &[("accept", "text/event-stream")], &[("accept", "text/html")]] {
+            let answer = send(&service, request(method.clone(), headers, "{}")).await;
+            assert!(!format!("{answer:?}").contains(&session), "{method} {answer:?}");
+        }
+    }
+    // Nor do logs: the service and what is in it print no ids.
+    assert!(!format!("{service:?}").contains(&session));
+}

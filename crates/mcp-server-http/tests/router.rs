@@ -1,0 +1,89 @@
+//! The endpoint as a part of somebody else's application.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod common;
+
+use axum::{Router, body::Body, extract::State, routing::get};
+use common::{Answer, initialize, legacy, stateless};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use mcp_server_core::{Extension, Server, tool};
+use mcp_server_http::{HttpConfig, HttpServer, RequestParts};
+use serde_json::json;
+use tower_service::Service;
+
+async fn ask(app: &mut Router, path: &str, request: Request<Full<bytes::Bytes>>) -> Answer {
+    let (mut parts, body) = request.into_parts();
+    parts.uri = path.parse().unwrap();
+    let response = app.call(Request::from_parts(parts, Body::new(body))).await.unwrap();
+    let (parts, body) = response.into_parts();
+    Answer { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+}
+
+fn plain(method: &str) -> Request<Full<bytes::Bytes>> {
+    Request::builder().method(method).header("host", "localhost").body(Full::default()).unwrap()
+}
+
+#[tokio::test]
+async fn the_endpoint_merges_beside_other_routes() {
+    let server = common::server();
+    let mut app = Router::new()
+        .route("/health", get(async |State(text): State<&'static str>| text))
+        .with_state("well")
+        .merge(server.into_router(HttpConfig::new().path("/api/mcp")));
+    assert_eq!(ask(&mut app, "/health", plain("GET")).await.body, "well");
+    assert_eq!(ask(&mut app, "/api/mcp", stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
+    // A session opens, works and ends there as well: every method arrives.
+    let session = ask(&mut app, "/api/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
+    let ping = ask(&mut app, "/api/mcp", legacy(Some(&session), "ping", json!({}))).await;
+    assert_eq!(ping.json()["result"], json!({}));
+    let mut end = plain("DELETE");
+    end.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+    assert_eq!(ask(&mut app, "/api/mcp", end).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(ask(&mut app, "/api/mcp", plain("OPTIONS")).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(ask(&mut app, "/api/mcp", plain("PUT")).await.header("allow"), Some("POST, GET, DELETE, OPTIONS"));
+    for path in ["/mcp", "/api", "/api/mcp/more"] {
+        assert_eq!(ask(&mut app, path, stateless("tools/list", json!({}), &[])).await.status, StatusCode::NOT_FOUND);
+    }
+    // The guards of the endpoint are the endpoint's own.
+    let foreign = stateless("tools/list", json!({}), &[("origin", "https://evil.example")]);
+    assert_eq!(ask(&mut app, "/api/mcp", foreign).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn the_endpoint_nests_and_two_servers_share_an_application() {
+    let named = |name: &'static str| Server::builder(name, "1").tool(tool("who", async move || name)).build();
+    let mut app = Router::new()
+        .nest("/one", named("one").into_router(HttpConfig::new()))
+        .nest("/two", named("two").into_router(HttpConfig::new()));
+    for name in ["one", "two"] {
+        let call = stateless("tools/call", json!({ "name": "who" }), &[]);
+        let answer = ask(&mut app, &format!("/{name}/mcp"), call).await;
+        assert_eq!(answer.json()["result"]["content"][0]["text"], name);
+    }
+    // A session of one server is none of the other.
+    let session = ask(&mut app, "/one/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
+    let foreign = ask(&mut app, "/two/mcp", legacy(Some(&session), "ping", json!({}))).await;
+    assert_eq!(foreign.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_handler_sees_the_head_of_its_request() {
+    let show = async |Extension(parts): Extension<RequestParts>| {
+        format!("{} {}", parts.uri, parts.headers["x-tenant"].to_str().unwrap())
+    };
+    let server = Server::builder("test", "1").tool(tool("show", show)).build();
+    let mut app = server.into_router(HttpConfig::new());
+    let call = stateless("tools/call", json!({ "name": "show" }), &[("x-tenant", "acme")]);
+    let answer = ask(&mut app, "/mcp?key=1", call).await;
+    assert_eq!(answer.json()["result"]["content"][0]["text"], "/mcp?key=1 acme");
+}
+
+#[tokio::test]
+async fn the_service_answers_on_any_path_and_needs_no_readiness() {
+    let mut service = common::service();
+    let mut request = stateless("tools/list", json!({}), &[]);
+    *request.uri_mut() = "/anything".parse().unwrap();
+    std::future::poll_fn(|cx| Service::<Request<Full<bytes::Bytes>>>::poll_ready(&mut service, cx)).await.unwrap();
+    assert_eq!(service.call(request).await.unwrap().status(), StatusCode::OK);
+}
