@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::{sync::Arc, time::Duration};
+
 use common::{initialized, listen, open, send, service};
 use http_body_util::BodyExt;
 use mcp_server_core::{prompt, resource, tool};
@@ -104,4 +106,40 @@ async fn stateless_clients_are_promised_no_notices_yet() {
     assert!(!capabilities.to_string().contains("listChanged") && !capabilities.to_string().contains("subscribe"));
     // Legacy task capabilities have no place here either.
     assert!(capabilities.get("tasks").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
+    let server = common::server();
+    // A comment would wake a stream that was forgotten.
+    let service = server.clone().into_service(HttpConfig::new().keep_alive(Duration::from_secs(3600)));
+    let id = open(&service).await;
+    initialized(&service, &id).await;
+    let (count, mut received) = tokio::sync::watch::channel(0);
+    let count = Arc::new(count);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let (service, id, count) = (service.clone(), id.clone(), count.clone());
+            tokio::spawn(async move {
+                loop {
+                    let mut stream = service.handle(listen(&id)).await.into_body();
+                    // One notice, or the end because another stream took this one's place.
+                    if let Some(frame) = stream.frame().await {
+                        let data = frame.unwrap().into_data().unwrap();
+                        let notices = std::str::from_utf8(&data).unwrap().matches("list_changed").count();
+                        count.send_modify(|count| *count += notices);
+                    }
+                }
+            })
+        })
+        .collect();
+    for round in 1..=300 {
+        server.tools().add(tool("later", async || "later")).unwrap();
+        assert!(server.tools().remove("later"));
+        let arrived = received.wait_for(|count| *count == 2 * round);
+        common::within("a notice", arrived).await.unwrap();
+    }
+    for reader in readers {
+        reader.abort();
+    }
 }
