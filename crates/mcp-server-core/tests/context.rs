@@ -8,10 +8,11 @@ use std::sync::Arc;
 use common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
 use mcp_protocol::{LoggingLevel, Message, Meta, Principal, ProtocolVersion, meta::keys};
 use mcp_server_core::{
-    Context, Extension, Extensions, Json, Server, State,
+    Context, Extension, Extensions, Json, Peer, Server, State,
     engine::{Era, Scope, StatelessCall},
     tool,
 };
+use mcp_transport::{Transport, memory::duplex};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -101,6 +102,24 @@ async fn callers_and_extensions_travel_with_the_request() {
     let (one, two) = tokio::join!(run("alice", 42), run("bob", 36));
     assert_eq!((&one["subject"], &one["same"], &one["shoe"]), (&json!("alice"), &json!(1), &json!(42)));
     assert_eq!((&two["subject"], &two["same"], &two["shoe"]), (&json!("bob"), &json!(1), &json!(36)));
+}
+
+/// The id that a transport gave a session reaches the handler, and no log.
+#[tokio::test(start_paused = true)]
+async fn a_session_with_an_id_shows_it_to_the_handler() {
+    let server = server();
+    let (_ours, theirs) = duplex(4);
+    let peer = Peer::new(theirs.sender(), 4);
+    let text = initialize("2025-11-25").to_string();
+    let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
+    let (session, _) = server.initialize(&request, Some("secret".into()), &peer).unwrap();
+    assert!(!format!("{session:?}").contains("secret"));
+    let text = legacy(1, "tools/call", call("context")).to_string();
+    let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
+    let prepared = server.prepare(&request, Scope::session(session).peer(peer)).unwrap();
+    let reply = prepared.run().await.unwrap();
+    let response: Value = serde_json::from_slice(&reply.payload.into_bytes()).unwrap();
+    assert_eq!(told(&response)["session"], "secret");
 }
 
 /// Arguments are the client's own words: nothing is put into them.

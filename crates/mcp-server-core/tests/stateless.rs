@@ -4,8 +4,8 @@
 mod common;
 
 use common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
-use mcp_protocol::{CacheScope, ClientCapabilities, LoggingLevel, meta::keys};
-use mcp_server_core::{CacheHint, Context, Server, prompt, resource, template, tool};
+use mcp_protocol::{CacheScope, ClientCapabilities, LoggingLevel, Meta, meta::keys};
+use mcp_server_core::{CacheHint, Context, Server, WithMeta, prompt, resource, template, tool};
 use serde_json::{Value, json};
 
 fn server() -> Server {
@@ -59,6 +59,30 @@ async fn every_result_says_what_it_is_and_whose() {
         assert_eq!(result.get("ttlMs").is_some(), caches, "{method}: {result}");
         assert_eq!(result.get("cacheScope").is_some(), caches, "{method}: {result}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_of_a_handler_stands_beside_the_identity() {
+    let meta = || Meta::new().with("com.example/trace", 7);
+    let server = Server::builder("test", "1")
+        .tool(tool("own", async move || WithMeta("own", meta())))
+        .tool(tool("other", async || {
+            WithMeta("other", Meta::new().with(keys::SERVER_INFO, json!({ "name": "proxy" })))
+        }))
+        .build();
+    let mut wire = Wire::connect(&server);
+    let own = wire.ask(modern(1, "tools/call", call("own"))).await;
+    assert_eq!(
+        own["result"],
+        json!({
+            "resultType": "complete",
+            "content": [{ "type": "text", "text": "own" }],
+            "_meta": { "com.example/trace": 7, keys::SERVER_INFO: { "name": "test", "version": "1" } },
+        })
+    );
+    // Whoever passes on the result of another server keeps that one's name.
+    let other = wire.ask(modern(1, "tools/call", call("other"))).await;
+    assert_eq!(other["result"]["_meta"], json!({ keys::SERVER_INFO: { "name": "proxy" } }));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,63 @@
+//! The server as a client starts it: a process with a pipe on either side.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+/// Whatever does not happen within this time does not happen.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+#[test]
+fn stdout_carries_messages_alone_and_the_end_of_input_ends_the_process() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+        .arg("--stdio")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let arguments = json!({ "text": "strawberry\nand more", "what": "r" });
+    let client = json!({ "name": "test", "version": "1" });
+    let requests = [
+        ("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client })),
+        ("tools/list", json!({})),
+        ("tools/call", json!({ "name": "count", "arguments": arguments })),
+        ("tools/call", json!({ "name": "count", "arguments": arguments, "_meta": meta })),
+        ("no/such", json!({})),
+    ];
+    let mut input = server.stdin.take().unwrap();
+    for (id, (method, params)) in requests.iter().enumerate() {
+        writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).unwrap();
+    }
+    drop(input);
+    let output = server.stdout.take().unwrap();
+    let reader = thread::spawn(move || BufReader::new(output).lines().map(Result::unwrap).collect::<Vec<_>>());
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = server.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > DEADLINE {
+            server.kill().unwrap();
+            panic!("the server does not end");
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success());
+    let mut messages: Vec<Value> =
+        reader.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    messages.sort_by_key(|message| message["id"].as_u64());
+    let ids: Vec<_> = messages.iter().map(|message| message["id"].as_u64()).collect();
+    assert_eq!(ids, (0..5).map(Some).collect::<Vec<_>>(), "one line for each request, and no other");
+    assert_eq!(messages[2]["result"]["structuredContent"], json!({ "times": 4 }));
+    assert_eq!(messages[3]["result"]["resultType"], "complete");
+    assert_eq!(messages[4]["error"]["code"], -32601);
+}
