@@ -4,7 +4,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::{JsonObject, Meta, Resource, ResourceContents, json};
+use crate::{
+    JsonObject, Meta, Resource, ResourceContents,
+    json::{self, write},
+};
 
 /// Who speaks in a conversation, or whom content is meant for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -165,6 +168,41 @@ impl Serialize for ContentBlock {
             Self::Unknown(members) => return members.serialize(serializer),
         }
         .serialize(serializer)
+    }
+}
+
+impl ContentBlock {
+    /// Appends it as JSON, the same bytes that `serde_json` writes.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        let (kind, key, bulk, rest) = match self {
+            Self::Text(TextContent { text, annotations, meta }) => ("text", "text", text, (None, annotations, meta)),
+            Self::Image(ImageContent { data, mime_type, annotations, meta }) => {
+                ("image", "data", data, (Some(mime_type), annotations, meta))
+            }
+            Self::Audio(AudioContent { data, mime_type, annotations, meta }) => {
+                ("audio", "data", data, (Some(mime_type), annotations, meta))
+            }
+            Self::Resource(EmbeddedResource { resource, annotations, meta }) => {
+                out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":");
+                resource.write_json(out)?;
+                write::member(out, "annotations", annotations.as_ref())?;
+                write::member(out, "_meta", meta.as_ref())?;
+                out.push(b'}');
+                return Ok(());
+            }
+            Self::ResourceLink(_) | Self::Unknown(_) => return serde_json::to_writer(out, self),
+        };
+        let (mime_type, annotations, meta) = rest;
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.push(b'"');
+        write::opening(out, key);
+        write::text(out, bulk);
+        write::member(out, "mimeType", mime_type)?;
+        write::member(out, "annotations", annotations.as_ref())?;
+        write::member(out, "_meta", meta.as_ref())?;
+        out.push(b'}');
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The JSON object type of open shapes, and the lenient readers that the wire types share.
 
+pub(crate) mod write;
+
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Annotations, Icon, JsonObject, Meta,
     content::{InvalidBase64, decode_base64, encode_base64},
-    json,
+    json::{self, write},
 };
 
 /// A resource that a server offers.
@@ -182,6 +182,23 @@ impl ResourceContents {
             ResourceBody::Text(text) => Some(text),
             ResourceBody::Blob(_) => None,
         }
+    }
+
+    /// Appends it as JSON, the same bytes that `serde_json` writes.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        let Self { uri, mime_type, body, meta } = self;
+        out.extend_from_slice(b"{\"uri\":");
+        write::text(out, uri);
+        write::member(out, "mimeType", mime_type.as_ref())?;
+        let (key, bulk) = match body {
+            ResourceBody::Text(text) => ("text", text),
+            ResourceBody::Blob(blob) => ("blob", blob),
+        };
+        write::opening(out, key);
+        write::text(out, bulk);
+        write::member(out, "_meta", meta.as_ref())?;
+        out.push(b'}');
+        Ok(())
     }
 }
 

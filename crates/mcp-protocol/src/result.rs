@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use crate::{
     CallToolResult, CompleteResult, CreateMessageResult, DiscoverResult, ElicitResult, EmptyResult, GetPromptResult,
     InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListRootsResult, ListToolsResult, ListenResult, Meta, ReadResourceResult, RpcError, jsonrpc::describe, tasks,
+    ListRootsResult, ListToolsResult, ListenResult, Meta, ReadResourceResult, RpcError, json::write, jsonrpc::describe,
+    tasks,
 };
 
 /// The kinds of result that 2026-07-28 tells apart.
@@ -72,6 +73,14 @@ pub trait ResultPayload: Serialize {
     fn result_type(&self) -> ResultType {
         ResultType::Complete
     }
+
+    /// Appends it as JSON, the same bytes that `serde_json` writes; results that hold large texts do it faster.
+    ///
+    /// # Errors
+    /// When a value in it has no JSON form; a part of the result is appended then.
+    fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        serde_json::to_writer(out, self)
+    }
 }
 
 /// A result with its `resultType` as first member, as 2026-07-28 wants it.
@@ -114,7 +123,6 @@ macro_rules! result_payload {
 }
 
 result_payload! {
-    CallToolResult,
     CompleteResult,
     CreateMessageResult,
     DiscoverResult,
@@ -129,7 +137,6 @@ result_payload! {
     ListRootsResult,
     ListToolsResult,
     ListenResult,
-    ReadResourceResult,
     tasks::CreateTaskResult,
     tasks::ListTasksResult,
     tasks::TaskPayload,
@@ -138,9 +145,55 @@ result_payload! {
     tasks::ext::DetailedTask,
 }
 
+impl ResultPayload for CallToolResult {
+    fn meta_mut(&mut self) -> &mut Option<Meta> {
+        &mut self.meta
+    }
+
+    fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        let Self { content, structured_content, is_error, meta } = self;
+        out.extend_from_slice(b"{\"content\":[");
+        for (n, block) in content.iter().enumerate() {
+            write::separate(out, n);
+            block.write_json(out)?;
+        }
+        out.push(b']');
+        if let Some(value) = structured_content {
+            write::opening(out, "structuredContent");
+            write::value(out, value)?;
+        }
+        write::member(out, "isError", is_error.then_some(&true))?;
+        write::member(out, "_meta", meta.as_ref())?;
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+impl ResultPayload for ReadResourceResult {
+    fn meta_mut(&mut self) -> &mut Option<Meta> {
+        &mut self.meta
+    }
+
+    fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        let Self { contents, ttl_ms, cache_scope, meta } = self;
+        out.extend_from_slice(b"{\"contents\":[");
+        for (n, contents) in contents.iter().enumerate() {
+            write::separate(out, n);
+            contents.write_json(out)?;
+        }
+        out.push(b']');
+        write::member(out, "ttlMs", ttl_ms.as_ref())?;
+        write::member(out, "cacheScope", cache_scope.as_ref())?;
+        write::member(out, "_meta", meta.as_ref())?;
+        out.push(b'}');
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ContentBlock, ResourceContents};
 
     #[test]
     fn the_kind_is_the_first_member() {
@@ -175,5 +228,64 @@ mod tests {
             let raw: Box<RawValue> = serde_json::from_str(wire).unwrap();
             assert_eq!(ResultType::of(&raw).map_err(|_| ()), expected, "{wire}");
         }
+    }
+
+    #[track_caller]
+    fn check_written(result: &impl ResultPayload) {
+        let mut out = b"before".to_vec();
+        result.write_json(&mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("before{}", serde_json::to_string(result).unwrap()));
+    }
+
+    #[test]
+    fn results_with_large_texts_are_written_as_serde_json_writes_them() {
+        let mut meta = Meta::default();
+        meta.insert("a/b".into(), serde_json::json!({ "c": "\"" }));
+        let mut annotations = crate::Annotations::default();
+        annotations.priority = Some(0.5);
+        let texts = ResourceContents::text("file:///a\"", "b\n").with_mime_type("text/plain");
+        let mut blobs = ResourceContents::blob("file:///a", [1, 2, 3]);
+        blobs.meta = Some(meta.clone());
+        let unknown = serde_json::json!({ "type": "later", "x": [1, "\t"] });
+        let blocks = [
+            ContentBlock::text("a\"\n"),
+            ContentBlock::text("a").with_annotations(annotations.clone()),
+            ContentBlock::image([1, 2, 3], "image/\"png"),
+            ContentBlock::image([1, 2, 3], "image/png").with_annotations(annotations.clone()),
+            ContentBlock::audio([1, 2, 3], "audio/wav"),
+            ContentBlock::audio([1, 2, 3], "audio/wav").with_annotations(annotations.clone()),
+            ContentBlock::resource_link(crate::Resource::new("file:///a", "a")),
+            ContentBlock::resource(texts.clone()),
+            ContentBlock::resource(blobs.clone()).with_annotations(annotations),
+            serde_json::from_value(unknown).unwrap(),
+        ];
+        check_written(&CallToolResult::default());
+        check_written(&CallToolResult::new(blocks.to_vec()));
+        for block in blocks {
+            let mut with_meta = block.clone();
+            match &mut with_meta {
+                ContentBlock::Text(block) => block.meta = Some(meta.clone()),
+                ContentBlock::Image(block) => block.meta = Some(meta.clone()),
+                ContentBlock::Audio(block) => block.meta = Some(meta.clone()),
+                ContentBlock::Resource(block) => block.meta = Some(meta.clone()),
+                _ => {}
+            }
+            check_written(&CallToolResult::new(vec![with_meta, block]));
+        }
+        let mut result = CallToolResult::structured(serde_json::json!({ "a": ["\"", null, 1.5] }));
+        result.is_error = true;
+        result.meta = Some(meta.clone());
+        check_written(&result);
+        result.structured_content = Some(serde_json::Value::Null);
+        check_written(&result);
+
+        check_written(&ReadResourceResult::default());
+        let mut result = ReadResourceResult::new(vec![texts, blobs]);
+        check_written(&result);
+        result.ttl_ms = Some(7);
+        result.cache_scope = Some(crate::CacheScope::Private);
+        result.meta = Some(meta);
+        check_written(&result);
+        check_written(&EmptyResult::default());
     }
 }
