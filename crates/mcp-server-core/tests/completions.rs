@@ -179,3 +179,16 @@ async fn a_server_that_completes_nothing_says_so() {
     let params = of(json!({ "type": "ref/prompt", "name": "q" }), "a", "");
     assert_eq!(client.result("completion/complete", params).await["completion"]["values"], json!(["b"]));
 }
+
+#[tokio::test]
+async fn completions_count_among_what_runs_at_once() {
+    let server = Server::builder("t", "1")
+        .limits(|limits| limits.handlers = 0)
+        .prompt(prompt("p", async || "x").arguments([PromptArgument::new("lang")]).complete_from("lang", ["rust"]))
+        .build();
+    let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
+    let error = client.error("completion/complete", of_prompt("lang", "")).await;
+    let (code, text) = code_and_text(&error);
+    assert!(code == -32603 && text.starts_with("busy"), "{error}");
+    client.list("prompts/list", "prompts").await;
+}
