@@ -1,0 +1,130 @@
+//! The transcripts of every revision, replayed over every transport, each message of the server checked against the schema
+//! of its revision where `MCP_SCHEMAS` names the folder of the schemas.
+
+mod fixture;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use mcp_protocol::ProtocolVersion;
+use mcp_test::{
+    transcript::{self, Over, Replay, Transcript},
+    wire::{SCHEMAS_VARIABLE, WireSchemas},
+};
+
+/// What servers may send and this one does not yet.
+const LATER: &[&str] = &[
+    "CancelledNotification",
+    "ElicitationCompleteNotification",
+    "ResourceUpdatedNotification",
+    // Tasks.
+    "CancelTaskResult",
+    "CreateTaskResult",
+    "GetTaskPayloadResult",
+    "GetTaskResult",
+    "ListTasksResult",
+    "TaskStatusNotification",
+    // Inputs and subscriptions of 2026-07-28.
+    "InputRequiredResult",
+    "SubscriptionsAcknowledgedNotification",
+    "SubscriptionsListenResult",
+];
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(name)
+}
+
+macro_rules! transcripts {
+    ($($test:ident $file:literal)*) => {
+        $(
+            #[tokio::test]
+            async fn $test() {
+                transcript::run(file($file), fixture::server).await.unwrap();
+            }
+        )*
+        const FILES: &[&str] = &[$($file),*];
+    };
+}
+
+transcripts! {
+    revision_2024_11_05 "2024-11-05.txt"
+    revision_2025_03_26 "2025-03-26.txt"
+    revision_2025_06_18 "2025-06-18.txt"
+    revision_2025_11_25 "2025-11-25.txt"
+    revision_2026_07_28 "2026-07-28.txt"
+    both_eras_on_one_connection "both-eras.txt"
+}
+
+#[test]
+fn every_transcript_is_run() {
+    let mut found: Vec<String> = std::fs::read_dir(file(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".txt"))
+        .collect();
+    found.sort();
+    assert_eq!(found, FILES);
+}
+
+#[tokio::test]
+async fn messages_fit_the_schemas_of_their_revisions() {
+    let Some(schemas) = WireSchemas::from_env().unwrap() else {
+        say(&format!("SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"));
+        return;
+    };
+    let mut seen: BTreeMap<ProtocolVersion, BTreeMap<String, usize>> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for name in FILES {
+        let transcript = Transcript::load(file(name)).unwrap();
+        for over in Over::ALL {
+            let replay = transcript.replay(&fixture::server(), *over).await.unwrap();
+            count(&schemas, name, &replay, &mut seen, &mut problems);
+        }
+    }
+    assert!(problems.is_empty(), "{} messages do not fit\n{}", problems.len(), problems.join("\n\n"));
+    for version in ProtocolVersion::ALL {
+        let counts = seen.remove(&version).unwrap_or_default();
+        let list: Vec<String> = counts.iter().map(|(definition, count)| format!("{definition} {count}")).collect();
+        say(&format!("{version}: {}", list.join(", ")));
+        let owed: BTreeSet<String> = schemas
+            .definitions(version)
+            .into_iter()
+            .filter(|definition| !counts.contains_key(definition) && !LATER.contains(&definition.as_str()))
+            // Servers without `subscriptions/listen` have nowhere to send them.
+            .filter(|definition| !(version.has_listen() && definition.ends_with("ListChangedNotification")))
+            .collect();
+        assert!(owed.is_empty(), "{version}: the transcripts show none of {owed:?}");
+    }
+}
+
+fn count(
+    schemas: &WireSchemas,
+    name: &str,
+    replay: &Replay,
+    seen: &mut BTreeMap<ProtocolVersion, BTreeMap<String, usize>>,
+    problems: &mut Vec<String>,
+) {
+    for said in &replay.messages {
+        let definitions = match schemas.check(said) {
+            Ok(definitions) => definitions,
+            Err(error) => {
+                problems.push(format!("{name}:{} over {}: {error}", said.line, replay.over));
+                continue;
+            }
+        };
+        if let Some(version) = said.version {
+            let counts = seen.entry(version).or_default();
+            for definition in definitions {
+                *counts.entry(definition).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// Past the capture of the test harness: whoever reads the log has to know what was checked.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
