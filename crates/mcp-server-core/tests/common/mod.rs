@@ -6,7 +6,7 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use mcp_server_core::{ServeError, Server, ToolRoute, tool};
 use mcp_transport::{
-    Frame, FrameSender,
+    Frame, FrameSender, Transport,
     memory::{MemoryTransport, duplex},
     recv,
 };
@@ -23,6 +23,8 @@ pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", 
 /// A connection to a server, seen from the client.
 pub(crate) struct Wire {
     transport: MemoryTransport,
+    /// A message that was looked at before it was asked for.
+    ahead: Option<Frame>,
     sender: Arc<dyn FrameSender>,
     pub(crate) served: JoinHandle<Result<(), ServeError>>,
     /// How long a message may take. Tests whose clock is paused wait this long in no time.
@@ -39,14 +41,16 @@ impl Wire {
         let (ours, theirs) = duplex(capacity);
         let server = server.clone();
         let served = tokio::spawn(async move { server.serve(theirs).await });
-        Self { sender: mcp_transport::Transport::sender(&ours), transport: ours, served, patience: HOUR }
+        Self { sender: ours.sender(), transport: ours, ahead: None, served, patience: HOUR }
+    }
+
+    pub(crate) async fn bytes(&self, bytes: Vec<u8>) {
+        let sent = timeout(self.patience, self.sender.send(Frame::new(bytes))).await;
+        sent.expect("the server does not read").unwrap();
     }
 
     pub(crate) async fn text(&self, text: impl Into<String>) {
-        timeout(self.patience, self.sender.send(Frame::new(text.into())))
-            .await
-            .expect("the server does not read")
-            .unwrap();
+        self.bytes(text.into().into_bytes()).await;
     }
 
     pub(crate) async fn send(&self, message: Value) {
@@ -60,8 +64,14 @@ impl Wire {
 
     /// The next message, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let frame = timeout(self.patience, recv(&mut self.transport)).await.expect("the server does not answer")?;
-        let message: Value = serde_json::from_slice(&frame.unwrap().message).unwrap();
+        let frame = match self.ahead.take() {
+            Some(frame) => frame,
+            None => {
+                let frame = timeout(self.patience, recv(&mut self.transport)).await;
+                frame.expect("the server does not answer")?.unwrap()
+            }
+        };
+        let message: Value = serde_json::from_slice(&frame.message).unwrap();
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
         let members = ["method", "result", "error"].map(|member| message.get(member).is_some());
         assert_eq!(members.iter().filter(|given| **given).count(), 1, "{message}");
@@ -70,6 +80,17 @@ impl Wire {
             assert!(error["code"].is_i64() && !error["message"].as_str().unwrap().is_empty(), "{message}");
         }
         Some(message)
+    }
+
+    /// Whether a message waits to be read.
+    pub(crate) fn has_more(&mut self) -> bool {
+        if self.ahead.is_none() {
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            if let std::task::Poll::Ready(frame) = self.transport.poll_recv(&mut cx) {
+                self.ahead = frame.map(Result::unwrap);
+            }
+        }
+        self.ahead.is_some()
     }
 
     /// Sends a request; the very next message is its response.
