@@ -92,11 +92,15 @@ async fn a_stream_ends_with_its_response_whatever_is_said_later() {
     };
     let service = Server::builder("test", "1.0").tool(tool("later", later)).build().into_service(HttpConfig::new());
     let params = json!({ "name": "later", "_meta": { "progressToken": 1 } });
-    let events = send(&service, stateless("tools/call", params, &[])).await.events();
-    assert_eq!(events.last().unwrap()["result"]["content"][0]["text"], "done");
-    assert!(
-        events.iter().all(|event: &Value| event.get("result").is_some() || event["method"] == "notifications/progress")
-    );
+    let mut events = send(&service, stateless("tools/call", params, &[])).await.events();
+    let last = events.pop().unwrap();
+    assert_eq!((&last["id"], &last["result"]["content"][0]["text"]), (&json!(1), &json!("done")));
+    // Before it there are notifications about this request, and no requests.
+    assert!(!events.is_empty());
+    for event in events {
+        assert_eq!((&event["method"], event.get("id")), (&json!("notifications/progress"), None));
+        assert_eq!(event["params"]["progressToken"], 1);
+    }
 }
 
 #[tokio::test]
