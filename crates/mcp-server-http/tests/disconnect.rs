@@ -73,9 +73,14 @@ async fn a_call_given_up_before_its_first_word_is_not_held_up_by_what_nobody_rea
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
     let mut wire = site.connect().await;
-    wire.send(legacy(Some(&session), "tools/call", json!({ "name": "hold", "_meta": { "progressToken": "t" } }))).await;
+    wire.send(legacy(Some(&session), "tools/call", json!({ "name": "mute", "_meta": { "progressToken": "t" } }))).await;
     watched.expect(Event::Started).await;
-    drop(wire);
+    let mut other = site.connect().await;
+    other.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
+    watched.expect(Event::Started).await;
+    drop((wire, other));
+    // The stateless call ends at once: by then the server knows that the other was given up as well.
+    watched.expect(Event::Dropped).await;
     watched.release.add_permits(1);
     watched.expect(Event::Finished).await;
 }

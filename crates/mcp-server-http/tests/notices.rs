@@ -3,11 +3,11 @@
 
 mod common;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use common::{initialized, listen, open, send, service};
 use http_body_util::BodyExt;
-use mcp_server_core::{prompt, resource, tool};
+use mcp_server_core::{Server, prompt, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ async fn each_session_is_told_exactly_once() {
 
 #[tokio::test]
 async fn every_list_has_its_own_notice() {
-    let server = mcp_server_core::Server::builder("test", "1.0")
+    let server = Server::builder("test", "1.0")
         .tool(tool("first", async || ""))
         .resource(resource("test://first", async || ""))
         .prompt(prompt("first", async || ""))
@@ -111,35 +111,45 @@ async fn stateless_clients_are_promised_no_notices_yet() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
     let server = common::server();
-    // A comment would wake a stream that was forgotten.
+    // A comment would wake a stream that was forgotten, so there is none.
     let service = server.clone().into_service(HttpConfig::new().keep_alive(Duration::from_secs(3600)));
     let id = open(&service).await;
     initialized(&service, &id).await;
-    let (count, mut received) = tokio::sync::watch::channel(0);
-    let count = Arc::new(count);
-    let readers: Vec<_> = (0..4)
-        .map(|_| {
-            let (service, id, count) = (service.clone(), id.clone(), count.clone());
-            tokio::spawn(async move {
-                loop {
-                    let mut stream = service.handle(listen(&id)).await.into_body();
-                    // One notice, or the end because another stream took this one's place.
-                    if let Some(frame) = stream.frame().await {
-                        let data = frame.unwrap().into_data().unwrap();
-                        let notices = std::str::from_utf8(&data).unwrap().matches("list_changed").count();
-                        count.send_modify(|count| *count += notices);
-                    }
-                }
-            })
+    let (mut sent, mut received) = (0, 0);
+    for _ in 0..1000 {
+        // Both open the stream in the same moment: one of them takes the other's place.
+        let read = || {
+            let (service, id) = (service.clone(), id.clone());
+            tokio::spawn(async move { notices(service.handle(listen(&id)).await.into_body().frame().await) })
+        };
+        let (mut one, mut other) = (read(), read());
+        change(&server, &mut sent);
+        let (first, rest) = common::within("a notice, or the end of a stream", async {
+            tokio::select! { first = &mut one => (first.unwrap(), other), first = &mut other => (first.unwrap(), one) }
         })
-        .collect();
-    for round in 1..=300 {
+        .await;
+        if first > 0 {
+            // Whichever waits now is told of the next change, or has lost its place.
+            change(&server, &mut sent);
+        }
+        received += first + common::within("a notice for the other stream, or its end", rest).await.unwrap();
+    }
+    while received < sent {
+        let stream = service.handle(listen(&id)).await.into_body().frame().await;
+        received += notices(stream);
+    }
+    assert_eq!(received, sent);
+}
+
+fn change(server: &Server, sent: &mut usize) {
+    if !server.tools().remove("later") {
         server.tools().add(tool("later", async || "later")).unwrap();
-        assert!(server.tools().remove("later"));
-        let arrived = received.wait_for(|count| *count == 2 * round);
-        common::within("a notice", arrived).await.unwrap();
     }
-    for reader in readers {
-        reader.abort();
-    }
+    *sent += 1;
+}
+
+/// How many notices a frame brought; none at the end of a stream.
+fn notices<E: std::fmt::Debug>(frame: Option<Result<http_body::Frame<bytes::Bytes>, E>>) -> usize {
+    let data = frame.map(|frame| frame.unwrap().into_data().unwrap()).unwrap_or_default();
+    std::str::from_utf8(&data).unwrap().matches("list_changed").count()
 }

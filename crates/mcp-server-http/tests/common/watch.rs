@@ -20,7 +20,8 @@ pub(crate) enum Event {
     Dropped,
 }
 
-/// A server with the tool `hold`, which reports progress, waits for a permit, reports much more and ends.
+/// A server with the tool `hold`, which reports progress, waits for a permit, reports much more and ends, and with the
+/// tool `mute`, which says nothing before it has its permit.
 pub(crate) struct Watched {
     pub(crate) server: Server,
     pub(crate) release: Arc<Semaphore>,
@@ -44,12 +45,14 @@ impl Watched {
         let (sender, events) = unbounded_channel();
         let release = Arc::new(Semaphore::new(0));
         let permits = release.clone();
-        let hold = move |progress: Progress| {
+        let hold = move |progress: Progress, speaks_first: bool| {
             let (sender, permits) = (sender.clone(), permits.clone());
             async move {
                 let _ = sender.send(Event::Started);
                 let mut end = OnDrop { events: sender, finished: false };
-                progress.report(1.0, None, None).await;
+                if speaks_first {
+                    progress.report(1.0, None, None).await;
+                }
                 permits.acquire().await.unwrap().forget();
                 // More than any queue holds.
                 for step in 2..1000 {
@@ -59,8 +62,12 @@ impl Watched {
                 "held"
             }
         };
-        let server =
-            Server::builder("test", "1.0").tool(tool("hold", hold)).tool(tool("quick", async || "quick")).build();
+        let mute = hold.clone();
+        let server = Server::builder("test", "1.0")
+            .tool(tool("hold", move |progress: Progress| hold(progress, true)))
+            .tool(tool("mute", move |progress: Progress| mute(progress, false)))
+            .tool(tool("quick", async || "quick"))
+            .build();
         Self { server, release, events }
     }
 
