@@ -9,7 +9,7 @@ use std::{
 use crate::{
     conformance,
     error::{Context, Error},
-    interop, ledger, process, test, tidy,
+    interop, ledger, process, test, tidy, wire_check,
     workspace::{self, Metadata},
 };
 
@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", run: docs },
     Step { name: "features", run: features },
     Step { name: "deny", run: deny },
+    Step { name: "wire-check", run: wire_check::run_in_ci },
     Step { name: "conformance", run: |_| conformance::run(&["server".to_owned()]) },
     Step { name: "interop", run: |_| interop::run(&[]) },
 ];

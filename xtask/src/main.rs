@@ -17,6 +17,7 @@ mod ledger;
 mod process;
 mod test;
 mod tidy;
+mod wire_check;
 mod workspace;
 
 /// One command of the table.
@@ -38,6 +39,11 @@ const COMMANDS: &[Command] = &[
         name: "ledger",
         usage: "checks docs/ledger.toml against the tests and prints its counts",
         run: ledger::run,
+    },
+    Command {
+        name: "wire-check",
+        usage: "--schemas DIR  our messages of each revision against that revision's JSON schema",
+        run: wire_check::run,
     },
     Command {
         name: "conformance",

@@ -1,0 +1,92 @@
+//! `cargo xtask wire-check`: our messages of each revision against the JSON schema of that revision.
+//!
+//! The messages are those of the transcripts of `mcp-test`, which show every result, notification and error over every
+//! transport; the test that reads them does the check. The schemas belong to the specification and are not in this project.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    error::{Context, Error},
+    process, workspace,
+};
+
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// What the test reads the folder from.
+const VARIABLE: &str = "MCP_SCHEMAS";
+const TEST: &str = "messages_fit_the_schemas_of_their_revisions";
+/// Where CI has the schemas, beside the checkout.
+const CI_SCHEMAS: &str = "../shared/spec/schema";
+
+/// Checks against the schemas of the folder that `--schemas` names.
+pub(crate) fn run(args: &[String]) -> Result<(), Error> {
+    let here = std::env::current_dir().context("there is no current folder")?;
+    check(&workspace::root(), &here.join(folder(args)?))
+}
+
+/// The step of `ci`: it looks for schemas outside of the project, in CI alone, and says what it did.
+pub(crate) fn run_in_ci(root: &Path) -> Result<(), Error> {
+    let schemas = root.join(CI_SCHEMAS);
+    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+    match (is_ci, schemas.is_dir()) {
+        (true, true) => {
+            println!("!!! this step reads files OUTSIDE OF THE PROJECT: {CI_SCHEMAS}");
+            check(root, &schemas)
+        }
+        (is_ci, _) => {
+            let why = if is_ci { format!("there is no {CI_SCHEMAS}") } else { "this is not CI (CI=true)".to_owned() };
+            println!("!!! SKIPPED, no message was checked against a schema: {why}");
+            println!("!!! `cargo xtask wire-check --schemas DIR` does it anywhere");
+            Ok(())
+        }
+    }
+}
+
+fn folder(args: &[String]) -> Result<PathBuf, Error> {
+    match args {
+        [flag, folder] if flag == "--schemas" => Ok(PathBuf::from(folder)),
+        _ => Err(Error::new(
+            "wire-check needs `--schemas DIR`: the folder with <revision>/schema.json of every revision, as `schema` in the \
+             repository of the specification (modelcontextprotocol/modelcontextprotocol)",
+        )),
+    }
+}
+
+fn check(root: &Path, schemas: &Path) -> Result<(), Error> {
+    let schemas = schemas.canonicalize().context(format_args!("cannot use the schemas in {}", schemas.display()))?;
+    let mut command = process::cargo(root);
+    // With the features that `cargo test` uses, so that both share one build.
+    command
+        .args(["test", "--workspace", "--all-features", "--test", "transcripts", "--", "--exact", TEST])
+        .env(VARIABLE, schemas);
+    println!("$ {}", process::display(&command));
+    let tested = process::capture(&mut command, LIMIT)?;
+    for line in tested.stderr.lines().chain(tested.stdout.lines()).filter(|line| !line.trim().is_empty()) {
+        println!("{line}");
+    }
+    if !tested.status.success() {
+        return Err(Error::new("messages do not fit the schemas of their revisions"));
+    }
+    // Cargo is content when no test has that name.
+    if !tested.stdout.contains("1 passed") {
+        return Err(Error::new(format!("nothing was checked: there is no test `{TEST}`")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_to_be_named() {
+        let read = |line: &str| folder(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(read("--schemas a/b").unwrap(), Path::new("a/b"));
+        for line in ["", "--schemas", "a/b", "--schemas a b"] {
+            let error = read(line).err().unwrap().to_string();
+            assert!(error.contains("--schemas DIR") && error.contains("<revision>/schema.json"), "{line}: {error}");
+        }
+    }
+}
