@@ -8,7 +8,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_protocol::RpcError;
 use mcp_server_core::Server;
 use tokio::{
-    net::{TcpListener, TcpStream, ToSocketAddrs},
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, ToSocketAddrs},
     sync::Semaphore,
     task::JoinSet,
 };
@@ -173,7 +174,7 @@ impl Drop for EndSessions {
 }
 
 async fn serve_connection(
-    stream: Stalling<TcpStream>,
+    stream: Stalling<impl AsyncRead + AsyncWrite + Unpin>,
     service: McpService,
     path: Arc<str>,
     shutdown: tokio_util::sync::CancellationToken,
@@ -205,4 +206,47 @@ async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -
         return service.handle(request).await;
     }
     respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+        time::Instant,
+    };
+
+    use super::*;
+
+    fn connect(server: &Server) -> DuplexStream {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let service = McpService::new(server.clone(), HttpConfig::new());
+        let stream = Stalling::new(far, Duration::from_secs(30));
+        tokio::spawn(serve_connection(stream, service, "/mcp".into(), server.shutdown_token()));
+        near
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_sends_no_request_is_closed() {
+        let server = Server::builder("test", "1").build();
+        for sent in ["", "POST /mcp HTTP/1.1\r\nhost: loc", "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
+            let mut client = connect(&server);
+            client.write_all(sent.as_bytes()).await.unwrap();
+            let start = Instant::now();
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).await.unwrap();
+            assert_eq!(start.elapsed().as_secs(), HEAD_TIMEOUT.as_secs(), "{sent:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_closes_a_connection_that_sent_nothing_at_once() {
+        let server = Server::builder("test", "1").build();
+        let mut client = connect(&server);
+        // Both sides had their turn before the end.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.shutdown();
+        let start = Instant::now();
+        assert_eq!(client.read_to_end(&mut Vec::new()).await.unwrap(), 0);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
 }

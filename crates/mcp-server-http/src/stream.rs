@@ -309,3 +309,76 @@ impl Silence {
         Poll::Ready(sse::comment("keep-alive"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_reader_whose_place_another_takes_looks_again() {
+        let queue = Queue::default();
+        let (older, newer) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let (older_waker, newer_waker) = (Waker::from(older.clone()), Waker::from(newer.clone()));
+        let counts = || (older.0.load(Ordering::SeqCst), newer.0.load(Ordering::SeqCst));
+        for (waker, expected) in
+            [(&newer_waker, (0, 0)), (&newer_waker, (0, 0)), (&older_waker, (0, 1)), (&newer_waker, (1, 1))]
+        {
+            assert!(queue.poll_take(&Context::from_waker(waker)).is_pending());
+            assert_eq!(counts(), expected);
+        }
+        queue.push(Frame::new("message")).unwrap();
+        assert_eq!(counts(), (1, 2));
+        let Poll::Ready(Some(taken)) = queue.poll_take(&Context::from_waker(&newer_waker)) else { panic!("nothing") };
+        assert_eq!(taken.len(), 1);
+    }
+
+    #[test]
+    fn a_queue_is_bounded_by_number_and_by_size_and_takes_one_message_of_any_size() {
+        let queue = Queue::default();
+        let fill = |size: usize| {
+            let message = Bytes::from(vec![b'x'; size]);
+            let count = (0..1000).take_while(|_| queue.push(Frame::new(message.clone())).is_ok()).count();
+            let _ = queue.poll_take(&Context::from_waker(Waker::noop()));
+            count
+        };
+        assert_eq!([fill(1), fill(QUEUE_BYTES / 4), fill(QUEUE_BYTES), fill(QUEUE_BYTES * 2)], [QUEUE, 4, 1, 1]);
+        Queue::close(&queue);
+        assert!(matches!(queue.push(Frame::new("late")), Err(TrySendError::Closed(_))));
+        assert!(matches!(queue.poll_take(&Context::from_waker(Waker::noop())), Poll::Ready(None)));
+    }
+
+    #[tokio::test]
+    async fn writers_that_wait_for_room_go_on_or_learn_that_it_never_comes() {
+        let queue = Arc::new(Queue::default());
+        let write = || {
+            let queue = queue.clone();
+            tokio::spawn(async move { FrameSender::send(&*queue, Frame::new("more")).await })
+        };
+        while queue.push(Frame::new("full")).is_ok() {}
+        let writers = [write(), write()];
+        tokio::task::yield_now().await;
+        let _ = queue.poll_take(&Context::from_waker(Waker::noop()));
+        for writer in writers {
+            writer.await.unwrap().unwrap();
+        }
+        while queue.push(Frame::new("full")).is_ok() {}
+        let late = write();
+        tokio::task::yield_now().await;
+        Queue::close(&queue);
+        assert!(late.await.unwrap().unwrap_err().is_closed());
+    }
+}
