@@ -13,7 +13,7 @@ fn many(count: usize) -> Vec<String> {
 }
 
 fn server() -> Server {
-    let arguments = ["lang", "seen", "many", "hundred", "more", "fails", "panics", "state", "none"];
+    let arguments = ["lang", "seen", "many", "hundred", "pushed", "more", "fails", "panics", "state", "none"];
     Server::builder("t", "1")
         .prompt(
             prompt("p", async || "x")
@@ -26,6 +26,11 @@ fn server() -> Server {
                 })
                 .complete("many", async || many(150))
                 .complete("hundred", async || many(100))
+                .complete("pushed", async || {
+                    let mut completion = Completion::default();
+                    completion.values = many(101);
+                    completion
+                })
                 .complete("more", async || {
                     let mut completion = Completion::new(["a"]);
                     completion.total = Some(12);
@@ -66,7 +71,7 @@ async fn values_come_from_lists_and_handlers_in_every_revision() {
         for (params, values) in [
             (of_prompt("lang", ""), json!(["rust", "ruby", "python", "Rust"])),
             (of_prompt("lang", "ru"), json!(["rust", "ruby"])),
-            (of_prompt("lang", "x"), json!([])),
+            (of_prompt("lang", "ython"), json!([])),
             (of_prompt("seen", "par"), json!(["seen", "par", ""])),
             (of_prompt("state", ""), json!(["one", "two"])),
             (of_template("city", "Be"), json!(["Bern"])),
@@ -107,7 +112,7 @@ async fn arguments_that_are_settled_are_passed_on() {
 async fn at_most_a_hundred_values_are_sent_and_the_rest_is_counted() {
     let mut client = Client::connect(&server(), ProtocolVersion::LATEST).await;
     for (argument, sent, total, has_more) in
-        [("many", 100, 150, true), ("hundred", 100, 100, false), ("more", 1, 12, true)]
+        [("many", 100, 150, true), ("hundred", 100, 100, false), ("pushed", 100, 101, true), ("more", 1, 12, true)]
     {
         let result = client.result("completion/complete", of_prompt(argument, "")).await;
         let completion = &result["completion"];

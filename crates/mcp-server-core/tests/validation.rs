@@ -10,7 +10,7 @@ use std::{
 };
 
 use mcp_protocol::{CallToolResult, ErrorCode};
-use mcp_server_core::{Args, Json, Parameter, ParameterType, RawArgs, Server, State, ToolRoute, tool};
+use mcp_server_core::{Args, Json, Parameter, ParameterType, RawArgs, Server, State, ToolError, ToolRoute, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -200,8 +200,11 @@ async fn output_that_does_not_fit_its_schema_never_reaches_the_client() {
 
 #[tokio::test]
 async fn a_failure_needs_no_structured_content() {
-    let failing =
-        async || -> Result<Json<u8>, mcp_server_core::ToolError> { Err(mcp_server_core::ToolError::new("not today")) };
-    let result = server(tool("t", failing), ()).call_tool("t", json!({})).await.unwrap();
-    assert_eq!(complaint(&result), Some("not today"));
+    let failing = async || -> Result<Json<u8>, ToolError> { Err(ToolError::new("not today")) };
+    let full = async || CallToolResult::error("not today");
+    let schema = json!({ "type": "integer" });
+    for route in [tool("t", failing), tool("t", full).output_schema(schema)] {
+        let result = server(route, ()).call_tool("t", json!({})).await.unwrap();
+        assert_eq!(complaint(&result), Some("not today"));
+    }
 }
