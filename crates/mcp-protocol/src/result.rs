@@ -241,8 +241,7 @@ mod tests {
     fn results_with_large_texts_are_written_as_serde_json_writes_them() {
         let mut meta = Meta::default();
         meta.insert("a/b".into(), serde_json::json!({ "c": "\"" }));
-        let mut annotations = crate::Annotations::default();
-        annotations.priority = Some(0.5);
+        let annotations = crate::Annotations { priority: Some(0.5), ..crate::Annotations::default() };
         let texts = ResourceContents::text("file:///a\"", "b\n").with_mime_type("text/plain");
         let mut blobs = ResourceContents::blob("file:///a", [1, 2, 3]);
         blobs.meta = Some(meta.clone());

@@ -2,7 +2,6 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
     fmt,
     sync::{
         Arc, OnceLock,
@@ -281,26 +280,30 @@ impl IntoFuture for Cancelled {
 /// Values that a transport or a layer attaches to a request, one of each type.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    map: Option<Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
+    /// A handful at most, so that looking through them is the fastest way.
+    list: Option<Arc<Vec<Attached>>>,
 }
+
+type Attached = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
     /// Attaches a value; one of the same type is replaced.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        let map = self.map.get_or_insert_default();
-        Arc::make_mut(map).insert(TypeId::of::<T>(), Arc::new(value));
+        let list = Arc::make_mut(self.list.get_or_insert_default());
+        list.retain(|(id, _)| *id != TypeId::of::<T>());
+        list.push((TypeId::of::<T>(), Arc::new(value)));
     }
 
     /// The value of a type.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.map.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
+        self.list.as_ref()?.iter().find(|(id, _)| *id == TypeId::of::<T>())?.1.downcast_ref()
     }
 }
 
 impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extensions").field("len", &self.map.as_ref().map_or(0, |m| m.len())).finish()
+        f.debug_struct("Extensions").field("len", &self.list.as_ref().map_or(0, |list| list.len())).finish()
     }
 }
 

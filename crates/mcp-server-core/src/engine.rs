@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Server,
-    context::{Client, Extensions, RequestClient},
+    context::{Client, Extensions},
     session::{Peer, Session},
 };
 
+use self::era::Said;
 pub(crate) use self::run::Output;
 pub use self::{
     era::{Era, StatelessCall},
@@ -39,6 +40,8 @@ pub struct Scope {
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
+    /// What the metadata of the request said, where it was read already.
+    said: Option<Said>,
 }
 
 impl Scope {
@@ -51,8 +54,8 @@ impl Scope {
     /// A request that stands alone (2026-07-28).
     #[must_use]
     pub fn stateless(call: StatelessCall) -> Self {
-        let client = RequestClient { capabilities: call.capabilities, info: call.client_info };
-        Self::new(call.version, Client::Request(Arc::new(client)), call.log_level)
+        let scope = Self::new(call.version, Client::Request(call.client), call.log_level);
+        Self { said: Some(call.said), ..scope }
     }
 
     /// A request of a client that has opened nothing yet, in the newest revision that has a handshake.
@@ -72,6 +75,7 @@ impl Scope {
             sink: None,
             cancel: CancellationToken::new(),
             extensions: Extensions::default(),
+            said: None,
         }
     }
 

@@ -13,7 +13,8 @@ impl Accepted {
     /// Reads all `Accept` headers; none at all accepts everything.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut values = headers.get_all(header::ACCEPT).iter().peekable();
-        if values.peek().is_none() {
+        // Nearly every client writes it exactly so. A second header can only add to it.
+        if values.peek().is_none_or(|value| *value == "application/json, text/event-stream") {
             return Self { json: true, sse: true };
         }
         let mut json = Best::default();

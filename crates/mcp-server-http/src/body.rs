@@ -1,6 +1,7 @@
 //! The body of a response: nothing, a message, or a stream of events.
 
 use std::{
+    mem,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -16,7 +17,9 @@ use crate::{listen::Listening, stream::Answering};
 pub struct Body(Kind);
 
 enum Kind {
-    /// The pieces that are still to be sent, last first.
+    /// A message in one piece; empty once it is sent.
+    Whole(Bytes),
+    /// The pieces of a message that are still to be sent, last first.
     Pieces(Vec<Bytes>),
     /// The stream of one request.
     Answer(Pin<Box<Answering>>),
@@ -26,23 +29,28 @@ enum Kind {
 
 impl Body {
     pub(crate) fn empty() -> Self {
-        Self(Kind::Pieces(Vec::new()))
+        Self(Kind::Whole(Bytes::new()))
     }
 
     pub(crate) fn payload(payload: Payload) -> Self {
-        let pieces = payload.into_pieces().into_iter().rev().filter(|piece| !piece.is_empty());
-        Self(Kind::Pieces(pieces.collect()))
+        let [head, body, tail] = payload.into_pieces();
+        if body.is_empty() && tail.is_empty() {
+            return Self(Kind::Whole(head));
+        }
+        Self(Kind::Pieces([tail, body, head].into_iter().filter(|piece| !piece.is_empty()).collect()))
     }
 
     /// A message as the only event of a stream; a stream stays what it is.
     pub(crate) fn into_event(self) -> Self {
-        match self.0 {
-            Kind::Pieces(pieces) => {
-                let message: Vec<u8> = pieces.iter().rev().flat_map(|piece| piece.iter().copied()).collect();
-                Self(Kind::Pieces(vec![sse::Event::new(&message).with_event("message").encode()]))
+        let message = match self.0 {
+            Kind::Whole(message) => message,
+            Kind::Pieces(mut pieces) => {
+                pieces.reverse();
+                pieces.concat().into()
             }
-            stream => Self(stream),
-        }
+            stream @ (Kind::Answer(_) | Kind::Listen(_)) => return Self(stream),
+        };
+        Self(Kind::Whole(sse::Event::new(&message).with_event("message").encode()))
     }
 
     pub(crate) fn answer(stream: Answering) -> Self {
@@ -60,6 +68,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let data = match &mut self.0 {
+            Kind::Whole(message) => Some(mem::take(message)).filter(|message| !message.is_empty()),
             Kind::Pieces(pieces) => pieces.pop(),
             Kind::Answer(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
             Kind::Listen(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
@@ -68,11 +77,16 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Pieces(pieces) if pieces.is_empty())
+        match &self.0 {
+            Kind::Whole(message) => message.is_empty(),
+            Kind::Pieces(pieces) => pieces.is_empty(),
+            Kind::Answer(_) | Kind::Listen(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
+            Kind::Whole(message) => SizeHint::with_exact(message.len() as u64),
             Kind::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Kind::Answer(_) | Kind::Listen(_) => SizeHint::default(),
         }
@@ -82,7 +96,7 @@ impl http_body::Body for Body {
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Pieces(_) => "Body(message)",
+            Kind::Whole(_) | Kind::Pieces(_) => "Body(message)",
             Kind::Answer(_) | Kind::Listen(_) => "Body(stream)",
         })
     }

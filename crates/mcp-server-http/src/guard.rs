@@ -147,8 +147,11 @@ fn parse_host(text: &str) -> Option<HostPort> {
 fn normalize(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     // Addresses compare by value, not by spelling.
-    match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-        Ok(address) => address.to_string(),
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        // Only IPv6 has more than one spelling.
+        Ok(IpAddr::V4(_)) => bare.to_owned(),
+        Ok(IpAddr::V6(address)) => address.to_string(),
         Err(_) => host,
     }
 }

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use mcp_protocol::{RpcError, jsonrpc::Request, method};
+use mcp_protocol::{RequestMeta, RpcError, method};
 use mcp_schema::header::HeaderParam;
-use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -38,43 +37,20 @@ fn text(value: &HeaderValue) -> Option<&str> {
 ///
 /// # Errors
 /// `-32020` that names the header.
-pub(crate) fn check_mirrored(headers: &HeaderMap, request: &Request<'_>, version: &str) -> Result<(), RpcError> {
+pub(crate) fn check_mirrored(
+    headers: &HeaderMap,
+    method: &str,
+    meta: &RequestMeta<'_>,
+    version: &str,
+) -> Result<(), RpcError> {
     expect(headers, &PROTOCOL_VERSION, version, false)?;
-    expect(headers, &METHOD, &request.method, false)?;
-    let Some(member) = method::mirrored_name_param(&request.method) else { return Ok(()) };
+    expect(headers, &METHOD, method, false)?;
+    let Some(member) = method::mirrored_name_param(method) else { return Ok(()) };
     // Without the member the parameters do not fit, which is said later and better.
-    match named(request, member) {
+    match meta.mirrored(member) {
         Some(name) => expect(headers, &NAME, &name, true),
         None => Ok(()),
     }
-}
-
-/// The text of one member of the parameters. No other member is read: one that does not fit must not hide this one.
-fn named<'a>(request: &Request<'a>, member: &str) -> Option<Cow<'a, str>> {
-    #[derive(Deserialize)]
-    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-    #[derive(Deserialize)]
-    struct ByName<'a> {
-        #[serde(borrow)]
-        name: Name<'a>,
-    }
-    #[derive(Deserialize)]
-    struct ByUri<'a> {
-        #[serde(borrow)]
-        uri: Name<'a>,
-    }
-    #[derive(Deserialize)]
-    struct ByTask<'a> {
-        #[serde(borrow, rename = "taskId")]
-        task_id: Name<'a>,
-    }
-    let params = request.params?.get();
-    let name = match member {
-        "name" => serde_json::from_str::<ByName<'a>>(params).ok()?.name,
-        "uri" => serde_json::from_str::<ByUri<'a>>(params).ok()?.uri,
-        _ => serde_json::from_str::<ByTask<'a>>(params).ok()?.task_id,
-    };
-    Some(name.0)
 }
 
 fn expect(headers: &HeaderMap, name: &HeaderName, body: &str, encoded: bool) -> Result<(), RpcError> {

@@ -18,7 +18,7 @@ use crate::{
     headers,
     listen::Listening,
     respond,
-    service::Inner,
+    service::{Inner, RequestParts},
     sessions::{self, HttpSession},
     stream::{self, Answer, Answering, Detaching, Queue},
 };
@@ -75,7 +75,9 @@ pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Acce
     };
     let session_open = http.open();
     let queue: Arc<Queue> = Arc::default();
-    let mut scope = Scope::session(http.session.clone()).peer(http.peer.clone()).extensions(Inner::extensions(parts));
+    let mut scope = Scope::session(http.session.clone())
+        .peer(http.peer.clone())
+        .extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }

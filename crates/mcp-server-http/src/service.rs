@@ -36,6 +36,19 @@ pub struct RequestParts {
     pub uri: http::Uri,
 }
 
+impl RequestParts {
+    pub(crate) fn of(parts: Parts) -> Self {
+        Self { headers: Arc::new(parts.headers), uri: parts.uri }
+    }
+
+    /// For the `Extension` extractor.
+    pub(crate) fn into_extensions(self) -> Extensions {
+        let mut extensions = Extensions::default();
+        extensions.insert(self);
+        extensions
+    }
+}
+
 /// The endpoint of one server: a `tower::Service` for requests with any body. Clones share their sessions.
 #[derive(Clone)]
 pub struct McpService {
@@ -229,13 +242,6 @@ impl Inner {
             Ok(rest.map_or(first, BytesMut::freeze))
         };
         tokio::time::timeout(self.config.body_timeout, read).await.unwrap_or(Err(ReadError::TooSlow))
-    }
-
-    /// What handlers may want to know about the request.
-    pub(crate) fn extensions(parts: Parts) -> Extensions {
-        let mut extensions = Extensions::default();
-        extensions.insert(RequestParts { headers: Arc::new(parts.headers), uri: parts.uri });
-        extensions
     }
 }
 

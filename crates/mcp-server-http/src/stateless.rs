@@ -10,7 +10,7 @@ use crate::{
     accept::Accepted,
     body::Body,
     headers, respond,
-    service::Inner,
+    service::{Inner, RequestParts},
     stream::{self, Answer, Answering, Queue},
 };
 
@@ -46,10 +46,10 @@ fn prepare(
 ) -> Result<Prepared, (StatusCode, RpcError)> {
     let bad = |error| (StatusCode::BAD_REQUEST, error);
     let call = StatelessCall::read(meta).map_err(bad)?;
-    headers::check_mirrored(&parts.headers, request, call.requested()).map_err(bad)?;
+    headers::check_mirrored(&parts.headers, &request.method, meta, call.requested()).map_err(bad)?;
     let call = call.supported(&inner.server).map_err(bad)?;
-    let header_map = parts.headers.clone();
-    let mut scope = Scope::stateless(call).extensions(Inner::extensions(parts));
+    let head = RequestParts::of(parts);
+    let mut scope = Scope::stateless(call).extensions(head.clone().into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }
@@ -58,7 +58,7 @@ fn prepare(
         scopes => (StatusCode::FORBIDDEN, scopes.into_error()),
     })?;
     if let Some((params, arguments)) = prepared.header_params() {
-        headers::check_params(&header_map, params, arguments).map_err(bad)?;
+        headers::check_params(&head.headers, params, arguments).map_err(bad)?;
     }
     if let Some(missing) = prepared.missing_client_capabilities() {
         return Err(bad(RpcError::missing_client_capability(&missing)));

@@ -29,6 +29,41 @@ pub struct RequestMeta<'a> {
     pub progress_token: Option<ProgressToken>,
     /// Whether a key is there that only requests of 2026-07-28 and later have.
     pub is_modern: bool,
+    mirrored: Mirrored<'a>,
+}
+
+/// The members of the parameters, beside `_meta`, that Streamable HTTP mirrors in a header.
+#[derive(Debug, Clone, Default)]
+struct Mirrored<'a> {
+    name: Given<'a>,
+    uri: Given<'a>,
+    task_id: Given<'a>,
+}
+
+/// How often a member was given.
+#[derive(Debug, Clone, Copy, Default)]
+enum Given<'a> {
+    #[default]
+    Never,
+    Once(&'a RawValue),
+    Often,
+}
+
+impl<'a> Mirrored<'a> {
+    fn slot(&mut self, key: &str) -> Option<&mut Given<'a>> {
+        Some(match key {
+            "name" => &mut self.name,
+            "uri" => &mut self.uri,
+            "taskId" => &mut self.task_id,
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> Given<'a> {
+    fn add(&mut self, raw: &'a RawValue) {
+        *self = if matches!(self, Self::Never) { Self::Once(raw) } else { Self::Often };
+    }
 }
 
 /// The metadata of a request is broken.
@@ -79,7 +114,20 @@ impl<'a> RequestMeta<'a> {
         if found.is_duplicate {
             return Err(refuse("`_meta` is given twice".into()));
         }
-        members.read(raw).map_err(refuse)
+        members.read(raw, found.mirrored).map_err(refuse)
+    }
+
+    /// The text of `name`, `uri` or `taskId` in the parameters, which came by on the way to `_meta`. `None` when the
+    /// member is not there, given twice, or not a string.
+    #[must_use]
+    pub fn mirrored(&self, member: &str) -> Option<Cow<'a, str>> {
+        let given = match member {
+            "name" => self.mirrored.name,
+            "uri" => self.mirrored.uri,
+            "taskId" => self.mirrored.task_id,
+            _ => Given::Never,
+        };
+        if let Given::Once(raw) = given { read_str(raw) } else { None }
     }
 
     /// The revision and the capabilities that every request of 2026-07-28 must carry.
@@ -123,11 +171,12 @@ fn decode<'a, T: Deserialize<'a>>(key: &str, raw: Option<&'a RawValue>) -> Resul
         .map_err(|error| RpcError::invalid_params(format!("`{key}`: {}", describe(&error))))
 }
 
-/// The one member of the parameters that is looked at here.
+/// The members of the parameters that are looked at here.
 #[derive(Default)]
 struct Params<'a> {
     meta: Option<&'a RawValue>,
     is_duplicate: bool,
+    mirrored: Mirrored<'a>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
@@ -144,6 +193,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
                     if key == "_meta" {
                         params.is_duplicate |= params.meta.is_some();
                         params.meta = Some(map.next_value()?);
+                    } else if let Some(slot) = params.mirrored.slot(&key) {
+                        slot.add(map.next_value()?);
                     } else {
                         map.next_value::<de::IgnoredAny>()?;
                     }
@@ -179,7 +230,7 @@ impl<'a> Members<'a> {
         })
     }
 
-    fn read(self, raw: &'a RawValue) -> Result<Option<RequestMeta<'a>>, String> {
+    fn read(self, raw: &'a RawValue, mirrored: Mirrored<'a>) -> Result<Option<RequestMeta<'a>>, String> {
         if let Some(key) = self.duplicate {
             return Err(format!("`{key}` is given twice in `_meta`"));
         }
@@ -210,6 +261,7 @@ impl<'a> Members<'a> {
             log_level,
             progress_token,
             is_modern: self.is_modern,
+            mirrored,
         }))
     }
 }
@@ -345,6 +397,22 @@ mod tests {
                 (Err(error), Some(key)) => assert!(error.message.contains(key), "{error}"),
                 (other, _) => panic!("{params}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn mirrored_members_are_found_on_the_way() {
+        for (params, expected) in [
+            (r#"{"_meta":{},"name":"a","uri":"b\u0062","taskId":"c"}"#, [Some("a"), Some("bb"), Some("c")]),
+            (r#"{"name":7,"uri":null,"_meta":{"name":"x"}}"#, [None; 3]),
+            (r#"{"_meta":{},"arguments":{"name":"x"}}"#, [None; 3]),
+            (r#"{"_meta":{},"name":"a","uri":"b","name":"a"}"#, [None, Some("b"), None]),
+        ] {
+            let raw: Box<RawValue> = serde_json::from_str(params).unwrap();
+            let meta = RequestMeta::from_params(Some(&raw)).unwrap().unwrap();
+            let got = ["name", "uri", "taskId"].map(|member| meta.mirrored(member));
+            assert_eq!(got.each_ref().map(Option::as_deref), expected, "{params}");
+            assert_eq!(meta.mirrored("_meta"), None);
         }
     }
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    ClientCapabilities, Implementation, InitializeParams, InitializeResult, LoggingLevel, Method, ProtocolVersion,
-    RequestMeta, RequestMetaError, RpcError,
+    InitializeParams, InitializeResult, LoggingLevel, Method, ProgressToken, ProtocolVersion, RequestMeta,
+    RequestMetaError, RpcError,
     jsonrpc::{Notification, Request, decode_params},
     method, notification,
 };
 use serde_json::value::RawValue;
 
 use super::Reply;
-use crate::{Peer, Server, Session};
+use crate::{Peer, Server, Session, context::RequestClient};
 
 /// The era of a request.
 #[derive(Debug)]
@@ -44,9 +44,22 @@ impl<'a> Era<'a> {
 pub struct StatelessCall {
     requested: String,
     pub(super) version: ProtocolVersion,
-    pub(super) capabilities: ClientCapabilities,
-    pub(super) client_info: Option<Implementation>,
+    pub(super) client: Arc<RequestClient>,
     pub(super) log_level: Option<LoggingLevel>,
+    pub(super) said: Said,
+}
+
+/// What a request says about itself that its handler may want.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said {
+    pub(super) raw_meta: Option<Box<str>>,
+    pub(super) progress_token: Option<ProgressToken>,
+}
+
+impl Said {
+    pub(super) fn of(meta: &RequestMeta<'_>) -> Self {
+        Self { raw_meta: Some(meta.raw.get().into()), progress_token: meta.progress_token.clone() }
+    }
 }
 
 impl StatelessCall {
@@ -60,9 +73,9 @@ impl StatelessCall {
             // An unknown version is refused by `supported`; until then any value will do.
             version: ProtocolVersion::parse(requested).unwrap_or(ProtocolVersion::LATEST),
             requested: requested.to_owned(),
-            capabilities: meta.capabilities()?,
-            client_info: meta.implementation()?,
+            client: Arc::new(RequestClient { capabilities: meta.capabilities()?, info: meta.implementation()? }),
             log_level: meta.log_level,
+            said: Said::of(meta),
         })
     }
 

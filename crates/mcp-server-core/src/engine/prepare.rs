@@ -5,8 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mcp_protocol::{
     ClientCapabilities, CompleteParams, CompletionReference, DiscoverResult, EmptyResult, ErrorCode, GetPromptParams,
-    Method, PaginatedParams, ProgressToken, ProtocolVersion, ReadResourceParams, RequestId, RequestMeta, RpcError,
-    SetLevelParams,
+    Method, PaginatedParams, ProtocolVersion, ReadResourceParams, RequestId, RequestMeta, RpcError, SetLevelParams,
     jsonrpc::{Request, decode_params},
     method,
 };
@@ -14,7 +13,7 @@ use mcp_schema::{VarValue, header::HeaderParam};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Reply, Scope};
+use super::{Reply, Scope, era::Said};
 use crate::{
     Server,
     context::{Client, Completing, Context},
@@ -94,7 +93,7 @@ impl std::fmt::Debug for Prepared {
 impl Prepared {
     /// A request that was answered on the way.
     pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
-        let context = bare_context(request, &scope, None, None);
+        let context = context(request, &scope, Said::default());
         Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
     }
 
@@ -152,7 +151,15 @@ impl Server {
         if let Some(completing) = completing {
             scope.extensions.insert(completing);
         }
-        let context = context(request, &scope)?;
+        let said = match scope.said.take() {
+            Some(said) => said,
+            None => RequestMeta::from_params(request.params)
+                .map_err(RpcError::from)?
+                .as_ref()
+                .map(Said::of)
+                .unwrap_or_default(),
+        };
+        let context = context(request, &scope, said);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -349,25 +356,14 @@ fn no_completions() -> Ready<CompletionKind> {
     Arc::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
 }
 
-fn context(request: &Request<'_>, scope: &Scope) -> Result<Context, RpcError> {
-    let meta = RequestMeta::from_params(request.params)?;
-    let progress_token = meta.as_ref().and_then(|meta| meta.progress_token.clone());
-    Ok(bare_context(request, scope, meta.map(|meta| meta.raw.get().into()), progress_token))
-}
-
-fn bare_context(
-    request: &Request<'_>,
-    scope: &Scope,
-    raw_meta: Option<Box<str>>,
-    progress_token: Option<ProgressToken>,
-) -> Context {
+fn context(request: &Request<'_>, scope: &Scope, said: Said) -> Context {
     Context::new(crate::context::Inner {
         version: scope.version,
         request_id: Some(request.id.clone()),
         client: scope.client.clone(),
         principal: scope.principal.clone(),
-        progress_token,
-        raw_meta,
+        progress_token: said.progress_token,
+        raw_meta: said.raw_meta,
         meta: std::sync::OnceLock::new(),
         log_level: scope.log_level,
         sink: scope.sink.clone(),

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use mcp_protocol::{ContentBlock, ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, RpcError, jsonrpc};
-use serde::Serialize;
 
 use crate::server::Server;
 
@@ -144,7 +143,7 @@ pub(crate) fn write_result<R: ResultPayload>(
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
     if !version.has_result_type() {
-        return serde_json::to_writer(out, &result);
+        return result.write_json(out);
     }
     let opening = match result.meta_mut() {
         None => server.inner.list_style.stateless_opening.as_bytes(),
@@ -166,11 +165,11 @@ fn identify(server: &Server, meta: &mut Meta) {
 }
 
 /// Appends the members of an object, and its closing brace, to an object that is open and ends with a comma.
-fn splice(object: &impl Serialize, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+fn splice(object: &impl ResultPayload, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     // The comma takes the place of the brace that the object opens with, so that nothing has to be moved.
     out.pop();
     let brace = out.len();
-    serde_json::to_writer(&mut *out, object)?;
+    object.write_json(out)?;
     if out.len() == brace + 2 {
         out.remove(brace);
     } else {
