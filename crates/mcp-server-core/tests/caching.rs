@@ -1,11 +1,9 @@
 //! Caching hints: on the six results that have them, in the revision that has them.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
 use std::time::Duration;
 
-use kit::{Client, ask};
+use crate::kit::{Client, ask};
 use mcp_protocol::{CacheScope, ProtocolVersion, ReadResourceResult, ResourceContents};
 use mcp_server_core::{CacheHint, Server, ServerBuilder, engine::Refusal, prompt, resource, template, tool};
 use serde_json::{Value, json};

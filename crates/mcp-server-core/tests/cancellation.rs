@@ -1,10 +1,9 @@
 //! `notifications/cancelled`, time limits and lost connections: the work ends, and nobody answers who need not.
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
-use common::{Dropped, Wire, call, cancel, code, event, hold, legacy, modern, notification, slow, text_of};
+use crate::common::{Dropped, Wire, call, cancel, code, event, hold, legacy, modern, notification, slow, text_of};
 use mcp_server_core::{Cancelled, Context, Server, resource, tool};
 use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};

@@ -1,11 +1,9 @@
 //! Error codes: each revision sees its own and no others.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
 use std::collections::BTreeSet;
 
-use kit::Client;
+use crate::kit::Client;
 use mcp_protocol::{ClientCapabilities, PromptArgument, ProtocolVersion, RootsCapability};
 use mcp_server_core::{Args, Server, ToolError, prompt, resource, template, tool};
 use schemars::JsonSchema;

@@ -1,9 +1,7 @@
 //! Completion of prompt arguments and template variables.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
-use kit::{Client, code_and_text};
+use crate::kit::{Client, code_and_text};
 use mcp_protocol::{Completion, PromptArgument, ProtocolVersion};
 use mcp_server_core::{Completing, Server, State, ToolError, prompt, resource, template};
 use serde_json::{Value, json};

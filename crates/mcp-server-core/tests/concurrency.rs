@@ -1,11 +1,9 @@
 //! Many calls at once: they run in parallel, nobody waits for them who need not, and more than the limit are refused.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
 use std::{sync::Arc, time::Duration};
 
-use common::{LEGACY, Wire, call, cancel, code, event, hold, legacy, modern, slow, text_of};
+use crate::common::{LEGACY, Wire, call, cancel, code, event, hold, legacy, modern, slow, text_of};
 use mcp_server_core::{Server, prompt, resource, template, tool};
 use mcp_transport::{Frame, Transport, memory::duplex};
 use serde_json::{Value, json};

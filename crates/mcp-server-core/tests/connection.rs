@@ -1,11 +1,9 @@
 //! How a connection ends, and what it survives: lines that are too long, the end of input, shutdown, a lost client.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of};
+use crate::common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of};
 use mcp_server_core::{Server, tool};
 use mcp_transport::{
     Transport,

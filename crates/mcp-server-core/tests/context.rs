@@ -1,11 +1,9 @@
 //! What a handler knows of its request, its client and its caller, in every era, and what it can log.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
+use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
 use mcp_protocol::{LoggingLevel, Message, Meta, Principal, ProtocolVersion, meta::keys};
 use mcp_server_core::{
     Context, Extension, Extensions, Json, Peer, Server, State,

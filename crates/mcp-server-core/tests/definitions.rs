@@ -1,8 +1,7 @@
 //! What the lists say about what is registered, revision by revision.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
+use crate::kit;
 use mcp_protocol::{Annotations, Icon, IconTheme, Meta, PromptArgument, ProtocolVersion, Role, ToolAnnotations};
 use mcp_server_core::{
     Args, Json, Parameter, ParameterType, RawArgs, Server, State, Structured, ToolRoute, WithMeta, prompt, resource,

@@ -1,8 +1,6 @@
 //! Whatever bytes come: at most one answer each, and the connection goes on.
 
-mod common;
-
-use common::{Wire, call, initialize, legacy, modern, notification};
+use crate::common::{Wire, call, initialize, legacy, modern, notification};
 use mcp_server_core::{Server, prompt, resource, template, tool};
 use serde_json::{Value, json};
 

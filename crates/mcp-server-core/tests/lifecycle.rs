@@ -1,8 +1,7 @@
 //! The handshake of the older revisions and the envelope of every message.
 
-mod common;
-
-use common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
+use crate::common;
+use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
 use mcp_protocol::{Icon, ProtocolVersion};
 use mcp_server_core::{Context, Server, prompt, resource, template, tool};
 use serde_json::{Value, json};

@@ -1,9 +1,8 @@
 //! Lists in pages: complete, in order, and in place while they change.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
-use common::{LEGACY, Wire, code, legacy, modern};
+use crate::common;
+use crate::common::{LEGACY, Wire, code, legacy, modern};
 use mcp_server_core::{Server, ServerBuilder, prompt, resource, template, tool};
 use serde_json::{Value, json};
 

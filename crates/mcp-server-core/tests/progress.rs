@@ -1,10 +1,8 @@
 //! Progress of a call: with the client's token, growing, before the answer and never behind it.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{LEGACY, Wire, call, event, legacy, modern, text_of};
+use crate::common::{LEGACY, Wire, call, event, legacy, modern, text_of};
 use mcp_server_core::{Progress, Server, tool};
 use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};

@@ -1,9 +1,7 @@
 //! Resources: what reading one gives, and what is answered where there is none.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
-use kit::{Client, code_and_text};
+use crate::kit::{Client, code_and_text};
 use mcp_protocol::{Meta, ProtocolVersion, ReadResourceResult, ResourceContents, RpcError};
 use mcp_server_core::{
     Blob, IntoOutput, Json, ResourceKind, ResourceRoute, Server, State, ToolError, Visible, resource, template,

@@ -1,8 +1,7 @@
 //! What a tool may return, and what it is on the wire.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
+use crate::kit;
 use std::io;
 
 use mcp_protocol::{

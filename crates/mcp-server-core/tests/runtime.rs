@@ -1,11 +1,9 @@
 //! What changes while a server runs, and what of it clients see.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kit::{Client, ask, names};
+use crate::kit::{Client, ask, names};
 use mcp_protocol::{Principal, ProtocolVersion};
 use mcp_server_core::{Args, RawArgs, Server, ToolRoute, prompt, resource, template, tool};
 use schemars::JsonSchema;

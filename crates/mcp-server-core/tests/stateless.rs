@@ -1,9 +1,7 @@
 //! Requests of 2026-07-28: each stands alone, also beside a session of an older revision on the same connection.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
-use common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
+use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
 use mcp_protocol::{CacheScope, ClientCapabilities, LoggingLevel, Meta, meta::keys};
 use mcp_server_core::{CacheHint, Context, Server, WithMeta, prompt, resource, template, tool};
 use serde_json::{Value, json};

@@ -1,8 +1,7 @@
 //! Resource templates: which one reads a URI, and what of it its handler gets.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
+use crate::kit;
 use mcp_schema::safe_relative_path;
 use mcp_server_core::{Args, RawArgs, Server, TemplateRoute, ToolError, Visible, resource, template};
 use schemars::JsonSchema;

@@ -1,14 +1,12 @@
 //! Calling tools: what handlers may ask for, who may call, and what is refused before a handler runs.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-mod kit;
-
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
-use kit::{Client, ask, code_and_text, refused};
+use crate::kit::{Client, ask, code_and_text, refused};
 use mcp_protocol::{ClientCapabilities, ElicitationCapability, ErrorCode, Meta, Principal, ProtocolVersion};
 use mcp_server_core::{
     Args, Cancelled, Context, Extension, Extensions, FromRef, Progress, RawArgs, Server, State, ToolError, ToolRoute,

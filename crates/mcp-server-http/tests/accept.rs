@@ -1,8 +1,7 @@
 //! `Accept` and `Content-Type`: what is required, and what the lenient endpoint does for clients that list less.
 
-mod common;
-
-use common::{Answer, initialize, legacy, open, request, send, service, stateless};
+use crate::common;
+use crate::common::{Answer, initialize, legacy, open, request, send, service, stateless};
 use http::{Method, StatusCode};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use serde_json::json;

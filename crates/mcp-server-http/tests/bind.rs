@@ -1,14 +1,13 @@
 //! Where a server may listen: on loopback by itself, elsewhere only once somebody said under which names.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
+use crate::common;
 use std::{
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
-use common::{socket::serve, within};
+use crate::common::{socket::serve, within};
 use http::StatusCode;
 use mcp_server_core::{Progress, Server, tool};
 use mcp_server_http::{HttpConfig, HttpError, HttpServer};

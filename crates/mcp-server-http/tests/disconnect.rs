@@ -1,8 +1,7 @@
 //! What a lost connection means: the end of a stateless request, and nothing to a call of a session.
 
-mod common;
-
-use common::{
+use crate::common;
+use crate::common::{
     legacy, legacy_as,
     socket::serve,
     stateless,

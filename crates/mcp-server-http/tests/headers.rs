@@ -1,8 +1,7 @@
 //! Headers that mirror the body: compared as the specification says, and never by half.
 
-mod common;
-
-use common::{request, send, service, stateless};
+use crate::common;
+use crate::common::{request, send, service, stateless};
 use http::{Method, StatusCode};
 use mcp_server_core::{Args, RawArgs, Server, prompt, resource, template, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};

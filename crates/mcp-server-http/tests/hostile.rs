@@ -1,10 +1,9 @@
 //! Bodies that mean harm: each is answered in a form that a client can read, and the next client is served.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
+use crate::common;
+use crate::common::{Answer, initialized, open, request, send, service};
 use bytes::Bytes;
-use common::{Answer, initialized, open, request, send, service};
 use http::{Method, StatusCode};
 use mcp_server_http::McpService;
 use serde_json::json;

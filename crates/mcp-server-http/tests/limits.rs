@@ -1,7 +1,6 @@
 //! What is too large, too slow or too much is refused with a status that says so, before it costs anything.
 
-mod common;
-
+use crate::common;
 use std::{
     collections::HashSet,
     pin::Pin,
@@ -13,8 +12,8 @@ use std::{
     time::Duration,
 };
 
+use crate::common::{open, send, socket::serve, stateless};
 use bytes::Bytes;
-use common::{open, send, socket::serve, stateless};
 use http::{Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};

@@ -1,8 +1,7 @@
 //! A server that speaks the stateless revision only: no sessions, no GET, no handshake.
 
-mod common;
-
-use common::{initialize, legacy, request, send, stateless};
+use crate::common;
+use crate::common::{initialize, legacy, request, send, stateless};
 use http::{Method, StatusCode};
 use mcp_protocol::ProtocolVersion;
 use mcp_server_core::{Server, tool};

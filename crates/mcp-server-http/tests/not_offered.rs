@@ -1,8 +1,6 @@
 //! What this server does not offer stays out of what it says: tasks, subscriptions, requests to the client.
 
-mod common;
-
-use common::{initialize, legacy, open, send, service, stateless};
+use crate::common::{initialize, legacy, open, send, service, stateless};
 use http::StatusCode;
 use serde_json::json;
 

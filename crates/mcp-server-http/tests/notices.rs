@@ -1,11 +1,10 @@
 //! Changes of the lists: one notice for each session, on one of its streams.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
-use common::{initialized, listen, open, send, service};
+use crate::common::{initialized, listen, open, send, service};
 use http_body_util::BodyExt;
 use mcp_server_core::{Server, prompt, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};

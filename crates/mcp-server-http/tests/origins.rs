@@ -1,8 +1,7 @@
 //! `Host`, `Origin` and CORS on every method, in both eras.
 
-mod common;
-
-use common::{listen, open, request, send, stateless};
+use crate::common;
+use crate::common::{listen, open, request, send, stateless};
 use http::{Method, StatusCode};
 use mcp_server_http::{HttpConfig, HttpServer};
 use serde_json::json;

@@ -1,11 +1,10 @@
 //! Many calls at once on one session: they run side by side, and what is quick is answered meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
+use crate::common;
 use std::{sync::Arc, time::Duration};
 
-use common::{legacy_as, socket::serve, stateless, within};
+use crate::common::{legacy_as, socket::serve, stateless, within};
 use http::StatusCode;
 use mcp_server_core::{Context, Server, tool};
 use mcp_server_http::{HttpConfig, HttpServer};

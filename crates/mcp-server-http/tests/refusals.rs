@@ -1,8 +1,7 @@
 //! What a legacy client is told when a request does not fit its session, and what stays as it was.
 
-mod common;
-
-use common::{legacy, open, request, send, service};
+use crate::common;
+use crate::common::{legacy, open, request, send, service};
 use http::{Method, StatusCode};
 use serde_json::json;
 

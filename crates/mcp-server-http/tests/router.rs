@@ -1,10 +1,9 @@
 //! The endpoint as a part of somebody else's application.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
+use crate::common;
+use crate::common::{Answer, initialize, legacy, stateless};
 use axum::{Router, body::Body, extract::State, routing::get};
-use common::{Answer, initialize, legacy, stateless};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use mcp_server_core::{Extension, Server, tool};

@@ -1,10 +1,9 @@
 //! Sessions of the older revisions over HTTP.
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
-use common::{initialize, legacy, open, request, send, service};
+use crate::common::{initialize, legacy, open, request, send, service};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use mcp_server_core::tool;

@@ -1,10 +1,9 @@
 //! How serving ends: what runs may finish, what only waits ends at once, and the deadline is the end of all.
 
-mod common;
-
+use crate::common;
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     legacy, listen,
     socket::serve,
     stateless,

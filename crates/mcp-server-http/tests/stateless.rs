@@ -1,8 +1,7 @@
 //! The stateless revision over HTTP: status codes, mirrored headers, the shape of answers.
 
-mod common;
-
-use common::{request, send, service, stateless};
+use crate::common;
+use crate::common::{request, send, service, stateless};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 

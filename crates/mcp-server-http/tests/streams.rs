@@ -1,8 +1,7 @@
 //! Streams of events: kept alive, bounded, each message on one of them, over when the response is sent.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod common;
-
+use crate::common;
 use std::{
     sync::{
         Arc,
@@ -11,8 +10,8 @@ use std::{
     time::Duration,
 };
 
+use crate::common::{initialized, legacy, listen, open, send, socket::serve, stateless, within};
 use bytes::Bytes;
-use common::{initialized, legacy, listen, open, send, socket::serve, stateless, within};
 use http_body_util::BodyExt;
 use mcp_server_core::{Context, Progress, Server, tool};
 use mcp_server_http::{Body, HttpConfig, HttpServer};

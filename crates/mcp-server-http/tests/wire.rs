@@ -1,8 +1,7 @@
 //! HTTP itself: paths, methods, connections that are used again, and bytes that are no request at all.
 
-mod common;
-
-use common::{Answer, initialize, request, socket::serve, stateless};
+use crate::common;
+use crate::common::{Answer, initialize, request, socket::serve, stateless};
 use http::{Method, StatusCode};
 use mcp_server_http::HttpConfig;
 use serde_json::json;

@@ -1,0 +1,21 @@
+//! The tests of this crate from the outside, in one program: one topic a module.
+
+mod accept;
+mod bind;
+mod common;
+mod disconnect;
+mod headers;
+mod hostile;
+mod limits;
+mod modern_only;
+mod not_offered;
+mod notices;
+mod origins;
+mod parallel;
+mod refusals;
+mod router;
+mod sessions;
+mod shutdown;
+mod stateless;
+mod streams;
+mod wire;
