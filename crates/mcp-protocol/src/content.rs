@@ -172,8 +172,19 @@ impl Serialize for ContentBlock {
 }
 
 impl ContentBlock {
-    /// Appends it as JSON, the same bytes that `serde_json` writes.
-    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    /// The text or the data, which may be large.
+    pub(crate) fn bulk_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Text(block) => Some(&mut block.text),
+            Self::Image(block) => Some(&mut block.data),
+            Self::Audio(block) => Some(&mut block.data),
+            Self::Resource(block) => Some(block.resource.bulk_mut()),
+            Self::ResourceLink(_) | Self::Unknown(_) => None,
+        }
+    }
+
+    /// Appends it as JSON, the same bytes that `serde_json` writes. Returns where in `out` its bulk begins.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> Result<usize, serde_json::Error> {
         let (kind, key, bulk, rest) = match self {
             Self::Text(TextContent { text, annotations, meta }) => ("text", "text", text, (None, annotations, meta)),
             Self::Image(ImageContent { data, mime_type, annotations, meta }) => {
@@ -184,25 +195,28 @@ impl ContentBlock {
             }
             Self::Resource(EmbeddedResource { resource, annotations, meta }) => {
                 out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":");
-                resource.write_json(out)?;
+                let start = resource.write_json(out)?;
                 write::member(out, "annotations", annotations.as_ref())?;
                 write::member(out, "_meta", meta.as_ref())?;
                 out.push(b'}');
-                return Ok(());
+                return Ok(start);
             }
-            Self::ResourceLink(_) | Self::Unknown(_) => return serde_json::to_writer(out, self),
+            Self::ResourceLink(_) | Self::Unknown(_) => {
+                serde_json::to_writer(&mut *out, self)?;
+                return Ok(out.len());
+            }
         };
         let (mime_type, annotations, meta) = rest;
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.push(b'"');
         write::opening(out, key);
-        write::text(out, bulk);
+        let start = write::text(out, bulk);
         write::member(out, "mimeType", mime_type)?;
         write::member(out, "annotations", annotations.as_ref())?;
         write::member(out, "_meta", meta.as_ref())?;
         out.push(b'}');
-        Ok(())
+        Ok(start)
     }
 }
 

@@ -184,8 +184,15 @@ impl ResourceContents {
         }
     }
 
-    /// Appends it as JSON, the same bytes that `serde_json` writes.
-    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    /// The text or the blob, which may be large.
+    pub(crate) fn bulk_mut(&mut self) -> &mut String {
+        match &mut self.body {
+            ResourceBody::Text(bulk) | ResourceBody::Blob(bulk) => bulk,
+        }
+    }
+
+    /// Appends it as JSON, the same bytes that `serde_json` writes. Returns where in `out` its bulk begins.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> Result<usize, serde_json::Error> {
         let Self { uri, mime_type, body, meta } = self;
         out.extend_from_slice(b"{\"uri\":");
         write::text(out, uri);
@@ -195,10 +202,10 @@ impl ResourceContents {
             ResourceBody::Blob(blob) => ("blob", blob),
         };
         write::opening(out, key);
-        write::text(out, bulk);
+        let start = write::text(out, bulk);
         write::member(out, "_meta", meta.as_ref())?;
         out.push(b'}');
-        Ok(())
+        Ok(start)
     }
 }
 

@@ -1,15 +1,15 @@
 //! What all results have in common: metadata, and the `resultType` of 2026-07-28.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    CallToolResult, CompleteResult, CreateMessageResult, DiscoverResult, ElicitResult, EmptyResult, GetPromptResult,
-    InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListRootsResult, ListToolsResult, ListenResult, Meta, ReadResourceResult, RpcError, json::write, jsonrpc::describe,
-    tasks,
+    CallToolResult, CompleteResult, ContentBlock, CreateMessageResult, DiscoverResult, ElicitResult, EmptyResult,
+    GetPromptResult, InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListRootsResult, ListToolsResult, ListenResult, Meta, ReadResourceResult, RpcError,
+    json::write, jsonrpc::describe, tasks,
 };
 
 /// The kinds of result that 2026-07-28 tells apart.
@@ -81,6 +81,24 @@ pub trait ResultPayload: Serialize {
     fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         serde_json::to_writer(out, self)
     }
+
+    /// Like [`write_json`](Self::write_json), but without one large text that is the same in JSON, so that it can be sent
+    /// from where it lies. Returns it with the place in `out` where it belongs.
+    ///
+    /// # Errors
+    /// See [`write_json`](Self::write_json).
+    fn write_json_apart(self, out: &mut Vec<u8>) -> Result<Option<(usize, String)>, serde_json::Error>
+    where
+        Self: Sized,
+    {
+        self.write_json(out).map(|()| None)
+    }
+}
+
+/// Finds a text that is to be sent from where it lies, and takes it out: which it was, and the text.
+fn take_apart<'a>(bulks: impl Iterator<Item = Option<&'a mut String>>) -> Option<(usize, String)> {
+    let apart = |bulk: Option<&'a mut String>| bulk.filter(|bulk| write::stands_apart(bulk));
+    bulks.enumerate().find_map(|(n, bulk)| Some((n, mem::take(apart(bulk)?))))
 }
 
 /// A result with its `resultType` as first member, as 2026-07-28 wants it.
@@ -151,11 +169,29 @@ impl ResultPayload for CallToolResult {
     }
 
     fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        self.write_json_around(None, out).map(|_| ())
+    }
+
+    fn write_json_apart(mut self, out: &mut Vec<u8>) -> Result<Option<(usize, String)>, serde_json::Error> {
+        let Some((nth, bulk)) = take_apart(self.content.iter_mut().map(ContentBlock::bulk_mut)) else {
+            return self.write_json(out).map(|()| None);
+        };
+        Ok(Some((self.write_json_around(Some(nth), out)?, bulk)))
+    }
+}
+
+impl CallToolResult {
+    /// Returns where in `out` the bulk of one of the blocks begins.
+    fn write_json_around(&self, nth: Option<usize>, out: &mut Vec<u8>) -> Result<usize, serde_json::Error> {
         let Self { content, structured_content, is_error, meta } = self;
+        let mut start = 0;
         out.extend_from_slice(b"{\"content\":[");
         for (n, block) in content.iter().enumerate() {
             write::separate(out, n);
-            block.write_json(out)?;
+            let at = block.write_json(out)?;
+            if nth == Some(n) {
+                start = at;
+            }
         }
         out.push(b']');
         if let Some(value) = structured_content {
@@ -165,7 +201,7 @@ impl ResultPayload for CallToolResult {
         write::member(out, "isError", is_error.then_some(&true))?;
         write::member(out, "_meta", meta.as_ref())?;
         out.push(b'}');
-        Ok(())
+        Ok(start)
     }
 }
 
@@ -175,25 +211,44 @@ impl ResultPayload for ReadResourceResult {
     }
 
     fn write_json(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        self.write_json_around(None, out).map(|_| ())
+    }
+
+    fn write_json_apart(mut self, out: &mut Vec<u8>) -> Result<Option<(usize, String)>, serde_json::Error> {
+        let bulks = self.contents.iter_mut().map(|contents| Some(contents.bulk_mut()));
+        let Some((nth, bulk)) = take_apart(bulks) else {
+            return self.write_json(out).map(|()| None);
+        };
+        Ok(Some((self.write_json_around(Some(nth), out)?, bulk)))
+    }
+}
+
+impl ReadResourceResult {
+    /// Returns where in `out` the bulk of one of the contents begins.
+    fn write_json_around(&self, nth: Option<usize>, out: &mut Vec<u8>) -> Result<usize, serde_json::Error> {
         let Self { contents, ttl_ms, cache_scope, meta } = self;
+        let mut start = 0;
         out.extend_from_slice(b"{\"contents\":[");
         for (n, contents) in contents.iter().enumerate() {
             write::separate(out, n);
-            contents.write_json(out)?;
+            let at = contents.write_json(out)?;
+            if nth == Some(n) {
+                start = at;
+            }
         }
         out.push(b']');
         write::member(out, "ttlMs", ttl_ms.as_ref())?;
         write::member(out, "cacheScope", cache_scope.as_ref())?;
         write::member(out, "_meta", meta.as_ref())?;
         out.push(b'}');
-        Ok(())
+        Ok(start)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ContentBlock, ResourceContents};
+    use crate::ResourceContents;
 
     #[test]
     fn the_kind_is_the_first_member() {
@@ -235,6 +290,36 @@ mod tests {
         let mut out = b"before".to_vec();
         result.write_json(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), format!("before{}", serde_json::to_string(result).unwrap()));
+    }
+
+    #[track_caller]
+    fn check_apart(result: &(impl ResultPayload + Clone), expected: Option<&str>) {
+        let mut out = b"before".to_vec();
+        let apart = result.clone().write_json_apart(&mut out).unwrap();
+        assert_eq!(apart.as_ref().map(|(_, text)| text.as_str()), expected);
+        if let Some((at, text)) = apart {
+            out.splice(at..at, text.into_bytes());
+        }
+        assert!(out == format!("before{}", serde_json::to_string(result).unwrap()).into_bytes());
+    }
+
+    #[test]
+    fn a_large_text_that_is_the_same_in_json_is_left_out() {
+        let large = "é".repeat(20 << 10);
+        let data = "A".repeat(40 << 10);
+        let escaped = format!("{large}\n");
+        let image = ContentBlock::Image(crate::ImageContent::new(&data, "image/png"));
+        let mut blob = ResourceContents::blob("file:///a", "").with_mime_type("x/y");
+        data.clone_into(blob.bulk_mut());
+        check_apart(&CallToolResult::text("small"), None);
+        check_apart(&CallToolResult::text(&escaped), None);
+        check_apart(&CallToolResult::error(&large), Some(&large));
+        check_apart(&CallToolResult::new(vec![ContentBlock::text(&escaped), image.clone()]), Some(&data));
+        check_apart(&CallToolResult::new(vec![ContentBlock::text(&large), image]), Some(&large));
+        check_apart(&CallToolResult::new(vec![ContentBlock::resource(blob.clone())]), Some(&data));
+        check_apart(&ReadResourceResult::new(vec![ResourceContents::text("file:///b", "b"), blob]), Some(&data));
+        check_apart(&ReadResourceResult::new(vec![ResourceContents::text("file:///b", &escaped)]), None);
+        check_apart(&EmptyResult::default(), None);
     }
 
     #[test]

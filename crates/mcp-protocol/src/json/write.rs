@@ -8,11 +8,15 @@ use serde_json::Value;
 const STEP: usize = 64;
 /// What is searched before it is copied, so that it is read from memory once.
 const BLOCK: usize = 16 << 10;
+/// Below this a copy is cheaper than one more piece to send.
+const APART: usize = 32 << 10;
 
-/// Appends a text as a JSON string.
-pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
-    out.reserve(text.len() + 2);
+/// Appends a text as a JSON string. Returns where in `out` the text begins, behind its quote.
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) -> usize {
+    // Most texts have some line breaks, each of which takes a byte more.
+    out.reserve(text.len() + text.len() / 32 + 2);
     out.push(b'"');
+    let start = out.len();
     for block in text.as_bytes().chunks(BLOCK) {
         let mut rest = block;
         while let Some(plain) = plain_run(rest) {
@@ -23,12 +27,20 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(rest);
     }
     out.push(b'"');
+    start
+}
+
+/// Whether a text is large, and the same in JSON, so that it need not be copied to be sent.
+pub(crate) fn stands_apart(text: &str) -> bool {
+    text.len() >= APART && plain_run(text.as_bytes()).is_none()
 }
 
 /// Appends a value.
 pub(crate) fn value(out: &mut Vec<u8>, value: &Value) -> Result<(), serde_json::Error> {
     match value {
-        Value::String(string) => text(out, string),
+        Value::String(string) => {
+            text(out, string);
+        }
         Value::Array(values) => {
             out.push(b'[');
             for (n, one) in values.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The answer to a request: bytes of a JSON-RPC response, and what a transport must know about them.
 
 use bytes::Bytes;
-use mcp_protocol::{ContentBlock, ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, RpcError, jsonrpc};
+use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, RpcError, jsonrpc};
 
 use crate::server::Server;
 
@@ -108,9 +108,14 @@ impl Reply {
     ) -> Self {
         let mut out = opening(id, size_hint + 128);
         match write_result(server, version, result, &mut out) {
-            Ok(()) => {
+            Ok(None) => {
                 out.push(b'}');
                 Self { payload: Payload::whole(out), verdict: Verdict::Result }
+            }
+            Ok(Some((at, text))) => {
+                let mut tail = out.split_off(at);
+                tail.push(b'}');
+                Self { payload: Payload { pieces: [out.into(), text.into(), tail.into()] }, verdict: Verdict::Result }
             }
             Err(error) => {
                 tracing::error!(%error, "a result cannot be written as JSON");
@@ -135,15 +140,16 @@ fn opening(id: &RequestId, capacity: usize) -> Vec<u8> {
 }
 
 /// Writes a result object. A stateless revision wants `resultType` and the server's identity in it: both are spliced in as
-/// bytes that were written once, unless the result has a `_meta` of its own.
+/// bytes that were written once, unless the result has a `_meta` of its own. A text that need not be copied is returned
+/// with the place where it belongs.
 pub(crate) fn write_result<R: ResultPayload>(
     server: &Server,
     version: ProtocolVersion,
     mut result: R,
     out: &mut Vec<u8>,
-) -> Result<(), serde_json::Error> {
+) -> Result<Option<(usize, String)>, serde_json::Error> {
     if !version.has_result_type() {
-        return result.write_json(out);
+        return result.write_json_apart(out);
     }
     let opening = match result.meta_mut() {
         None => server.inner.list_style.stateless_opening.as_bytes(),
@@ -154,7 +160,7 @@ pub(crate) fn write_result<R: ResultPayload>(
     };
     out.push(b'{');
     out.extend_from_slice(opening);
-    splice(&result, out)
+    splice(result, out)
 }
 
 fn identify(server: &Server, meta: &mut Meta) {
@@ -165,20 +171,15 @@ fn identify(server: &Server, meta: &mut Meta) {
 }
 
 /// Appends the members of an object, and its closing brace, to an object that is open and ends with a comma.
-fn splice(object: &impl ResultPayload, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+fn splice(object: impl ResultPayload, out: &mut Vec<u8>) -> Result<Option<(usize, String)>, serde_json::Error> {
     // The comma takes the place of the brace that the object opens with, so that nothing has to be moved.
     out.pop();
     let brace = out.len();
-    object.write_json(out)?;
+    let apart = object.write_json_apart(out)?;
     if out.len() == brace + 2 {
         out.remove(brace);
     } else {
         out[brace] = b',';
     }
-    Ok(())
-}
-
-/// About how many bytes content blocks take.
-pub(crate) fn size_of(content: &[ContentBlock]) -> usize {
-    content.iter().map(|block| 64 + block.as_text().map_or(256, |text| text.len() + text.len() / 32)).sum()
+    Ok(apart)
 }

@@ -15,7 +15,6 @@ use serde_json::Value;
 use super::{
     Prepared, Reply, Scope,
     prepare::{HandlerWork, Place, Work},
-    reply::size_of,
 };
 use crate::{
     Server,
@@ -70,10 +69,7 @@ impl Prepared {
         // Whoever reads the answer may use the id, and the place, again.
         drop(place);
         Some(match outcome {
-            Ok(Output::Tool(result)) => {
-                let size = size_of(&result.content);
-                Reply::result(&server, &id, version, result, size)
-            }
+            Ok(Output::Tool(result)) => Reply::result(&server, &id, version, result, 256),
             Ok(Output::Resource(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Prompt(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Completion(result)) => Reply::result(&server, &id, version, result, 512),
