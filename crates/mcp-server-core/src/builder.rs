@@ -1,12 +1,14 @@
 //! Builds a server out of routes: programmer's mistakes end the start-up, at the line that made them.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use mcp_protocol::{Icon, Implementation, ProtocolVersion};
+use mcp_store::Store;
 
 use crate::{
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
     hints::CacheHint,
+    inputs::StateKeys,
     limits::Limits,
     registry::{
         PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, ResourceSpec, Sources,
@@ -38,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) read_cache: CacheHint,
     pub(crate) discover_cache: CacheHint,
     pub(crate) required_scopes: Vec<String>,
+    pub(crate) state_keys: Option<StateKeys>,
+    pub(crate) store: Option<Arc<dyn Store>>,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -52,6 +56,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 read_cache: CacheHint::NONE,
                 discover_cache: CacheHint::NONE,
                 required_scopes: Vec::new(),
+                state_keys: None,
+                store: None,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -132,6 +138,19 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// How long the answer to `server/discover` may be kept by clients (2026-07-28). Not at all by default.
     pub fn discover_cache(mut self, hint: CacheHint) -> Self {
         self.config.discover_cache = hint;
+        self
+    }
+
+    /// The keys that seal what travels through a client between two rounds of a call. All nodes of a fleet need the same;
+    /// without any, the process makes a random key of its own.
+    pub fn state_keys(mut self, keys: StateKeys) -> Self {
+        self.config.state_keys = Some(keys);
+        self
+    }
+
+    /// Where a fleet keeps what its nodes share. The memory of the process by default.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.config.store = Some(store);
         self
     }
 
@@ -264,6 +283,10 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
 impl ServerBuilder<()> {
     /// The server. It is cheap to clone and serves any number of connections.
+    ///
+    /// # Panics
+    /// When the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
+    #[track_caller]
     #[must_use]
     pub fn build(self) -> Server {
         let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(()) });

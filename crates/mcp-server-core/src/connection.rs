@@ -187,7 +187,9 @@ impl Connection<'_> {
                 Ok(())
             }
             Ok(Message::Response(response)) => {
-                tracing::debug!(id = ?response.id, "a response that nobody waits for");
+                if let Some(session) = &self.session {
+                    session.answered(&response);
+                }
                 Ok(())
             }
             Err(EnvelopeError { id, error, .. }) => {

@@ -4,24 +4,20 @@ use std::{
     any::{Any, TypeId},
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use mcp_protocol::{
     ClientCapabilities, Implementation, LoggingLevel, LoggingMessageParams, Meta, Principal, ProgressParams,
     ProgressToken, ProtocolVersion, RequestId, Shape, jsonrpc, method::NotificationMethod, notification,
 };
-use mcp_transport::{Frame, FrameSender, Route};
+use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use serde::Serialize;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::session::Session;
-
-/// How long an answer waits for a notification that is being sent.
-const TURN: Duration = Duration::from_secs(10);
+use crate::{inputs::Asking, session::Session};
 
 /// The request that a handler serves. Cheap to clone.
 #[derive(Clone)]
@@ -35,15 +31,16 @@ pub(crate) struct Inner {
     pub(crate) client: Client,
     pub(crate) principal: Option<Arc<Principal>>,
     pub(crate) raw_meta: Option<Box<str>>,
+    /// Present when the handler takes `Inputs`.
+    pub(crate) asking: Option<Arc<Asking>>,
     pub(crate) meta: OnceLock<Meta>,
     pub(crate) progress_token: Option<ProgressToken>,
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
-    /// Held while one notification is sent, so that several tasks of a handler cannot overtake each other, or the answer.
-    pub(crate) outgoing: tokio::sync::Mutex<Outgoing>,
-    pub(crate) finished: AtomicBool,
+    /// Held while one notification is queued, so that several tasks of a handler cannot overtake each other, or the answer.
+    pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
 }
 
@@ -51,6 +48,8 @@ pub(crate) struct Inner {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     last_progress: Option<f64>,
+    /// The answer is next: nothing more is queued before it.
+    finished: bool,
 }
 
 /// Who is on the other side, as far as it said.
@@ -140,6 +139,10 @@ impl Context {
         Cancelled { token: self.inner.cancel.clone() }
     }
 
+    pub(crate) fn asking(&self) -> Option<&Arc<Asking>> {
+        self.inner.asking.as_ref()
+    }
+
     pub(crate) fn cancellation_token(&self) -> CancellationToken {
         self.inner.cancel.clone()
     }
@@ -177,17 +180,16 @@ impl Context {
         };
         let mut params = LoggingMessageParams::new(level, data);
         params.logger = logger.map(str::to_owned);
-        let outgoing = self.inner.outgoing.lock().await;
-        self.notify::<notification::LoggingMessage>(&outgoing, &params).await;
+        self.notify::<notification::LoggingMessage>(&params, None).await;
     }
 
-    /// Marks the end, once the notification that is being sent has left: nothing more is sent for this request.
-    pub(crate) async fn finish(&self) {
-        self.inner.finished.store(true, Ordering::Release);
-        if self.inner.outgoing.try_lock().is_err() {
-            // Whoever holds the turn may never be polled again.
-            let _ = tokio::time::timeout(TURN, self.inner.outgoing.lock()).await;
-        }
+    /// Marks the end: nothing more is sent for this request.
+    pub(crate) fn finish(&self) {
+        self.outgoing().finished = true;
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
+        self.inner.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks that the time was up: what the handler handed to other tasks ends as well.
@@ -199,17 +201,38 @@ impl Context {
         self.inner.expired.load(Ordering::Acquire)
     }
 
-    /// Sends a notification while its turn is held.
-    async fn notify<N: NotificationMethod>(&self, _turn: &Outgoing, params: &(impl Serialize + Sync)) {
-        let (Some(sink), false) = (&self.inner.sink, self.inner.finished.load(Ordering::Acquire)) else { return };
+    /// Queues a notification, waiting for room if need be. With a progress it is queued only if that grew.
+    async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync), progress: Option<f64>) {
+        let Some(sink) = &self.inner.sink else { return };
         let Ok(message) = jsonrpc::notification(N::NAME, params) else { return };
+        let len = message.len();
         let mut frame = Frame::new(message);
         if let Some(id) = &self.inner.request_id {
             frame.route = Route::Request(id.clone());
         }
-        // The stream may be gone while the work goes on (a legacy disconnect is not a cancel).
-        if sink.send(frame).await.is_err() {
-            tracing::debug!(method = N::NAME, "a notification found its stream closed");
+        loop {
+            {
+                let mut outgoing = self.outgoing();
+                let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
+                if outgoing.finished || is_stale {
+                    return;
+                }
+                match sink.try_send(frame) {
+                    Ok(()) => {
+                        outgoing.last_progress = progress.or(outgoing.last_progress);
+                        return;
+                    }
+                    Err(TrySendError::Full(back)) => frame = back,
+                    // The stream may be gone while the work goes on (a legacy disconnect is not a cancel).
+                    Err(_) => {
+                        tracing::debug!(method = N::NAME, "a notification found its stream closed");
+                        return;
+                    }
+                }
+            }
+            if sink.ready(len).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -241,16 +264,14 @@ impl Progress {
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
-        let mut outgoing = inner.outgoing.lock().await;
-        if !progress.is_finite() || outgoing.last_progress.is_some_and(|last| progress <= last) {
+        if !progress.is_finite() {
             return;
         }
-        outgoing.last_progress = Some(progress);
         let mut params = ProgressParams::new(token.clone(), progress);
         params.total = total.filter(|total| total.is_finite());
         params.message = message.into().map(str::to_owned);
         params.shape(inner.version);
-        self.context.notify::<notification::Progress>(&outgoing, &params).await;
+        self.context.notify::<notification::Progress>(&params, Some(progress)).await;
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Description {
     pub mime_type: Option<String>,
     /// Whether it takes its arguments as they come, so that a schema must be given at registration.
     pub takes_raw_arguments: bool,
+    /// Whether it asks the other side while it runs.
+    pub asks: bool,
 }
 
 /// One call of a handler: what extractors draw from.
@@ -230,28 +232,59 @@ impl_handler!([T1, T2, T3, T4, T5, T6], T7);
 impl_handler!([T1, T2, T3, T4, T5, T6, T7], T8);
 
 /// A handler whose type is forgotten; it still misses its state `S`.
-pub(crate) struct Erased<S, K: Kind>(Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>);
+pub(crate) struct Erased<S, K: Kind> {
+    call: Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>,
+    asks: bool,
+}
 
 impl<S, K: Kind> Clone for Erased<S, K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { call: self.call.clone(), asks: self.asks }
     }
 }
 
 /// A handler that has everything it needs.
-pub(crate) type Ready<K> = Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>;
+pub(crate) struct Ready<K: Kind> {
+    call: Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>,
+    asks: bool,
+}
+
+impl<K: Kind> Clone for Ready<K> {
+    fn clone(&self) -> Self {
+        Self { call: self.call.clone(), asks: self.asks }
+    }
+}
+
+impl<K: Kind> Ready<K> {
+    /// A handler that is no user's function and asks nothing.
+    pub(crate) fn new(call: impl Fn(Call) -> HandlerFuture<K> + Send + Sync + 'static) -> Self {
+        Self { call: Arc::new(call), asks: false }
+    }
+
+    pub(crate) fn call(&self, call: Call) -> HandlerFuture<K> {
+        (self.call)(call)
+    }
+
+    /// Whether the handler takes `Inputs`.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks
+    }
+}
 
 impl<S: Clone + Send + Sync + 'static, K: Kind> Erased<S, K> {
     pub(crate) fn new<M, H: Handler<M, S, K>>(handler: H) -> Self {
-        Self(Arc::new(move |call, state| handler.clone().call(call, state)))
+        let mut description = Description::default();
+        H::describe(&mut description);
+        let call = Arc::new(move |call, state| handler.clone().call(call, state));
+        Self { call, asks: description.asks }
     }
 
     /// A handler that misses nothing any more, in the form of one that misses `S`.
     pub(crate) fn ready(ready: Ready<K>) -> Self {
-        Self(Arc::new(move |call, _state| ready(call)))
+        Self { asks: ready.asks, call: Arc::new(move |call, _state| ready.call(call)) }
     }
 
     pub(crate) fn with_state(self, state: S) -> Ready<K> {
-        Arc::new(move |call| (self.0)(call, state.clone()))
+        Ready { asks: self.asks, call: Arc::new(move |call| (self.call)(call, state.clone())) }
     }
 }

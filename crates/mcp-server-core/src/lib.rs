@@ -11,6 +11,7 @@ mod context;
 pub mod engine;
 mod handler;
 mod hints;
+mod inputs;
 mod limits;
 mod local;
 mod registry;
@@ -27,6 +28,7 @@ pub use self::{
         StringArgument, Structured, ToolError, ToolKind, Visible, WithMeta,
     },
     hints::CacheHint,
+    inputs::{InputError, InputLimits, Inputs, StateKeys},
     limits::Limits,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,

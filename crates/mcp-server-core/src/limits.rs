@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::inputs::InputLimits;
+
 /// The bounds of a server. Every one is meant to be changed where the defaults do not fit.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -22,6 +24,8 @@ pub struct Limits {
     pub json_depth: usize,
     /// After the other side closed its end: how long calls that still run may take to answer. Default 2 seconds.
     pub drain: Duration,
+    /// What bounds questions to the other side.
+    pub inputs: InputLimits,
 }
 
 impl Default for Limits {
@@ -35,6 +39,7 @@ impl Default for Limits {
             page_bytes: 1 << 20,
             json_depth: 128,
             drain: Duration::from_secs(2),
+            inputs: InputLimits::default(),
         }
     }
 }

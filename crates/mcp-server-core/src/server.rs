@@ -6,11 +6,13 @@ use mcp_protocol::{
     CallToolResult, GetPromptResult, Implementation, JsonObject, ProtocolVersion, ReadResourceResult, RpcError,
     jsonrpc, method::NotificationMethod, notification,
 };
+use mcp_store::{MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     builder::{Config, ServerBuilder},
+    inputs::StateKeys,
     limits::Limits,
     registry::{
         Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
@@ -35,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) gate: Arc<Gate>,
     pub(crate) audience: Audience,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) state_keys: StateKeys,
+    pub(crate) store: Arc<dyn Store>,
 }
 
 impl Server {
@@ -46,6 +50,7 @@ impl Server {
         ServerBuilder::new(name.into(), version.into())
     }
 
+    #[track_caller]
     pub(crate) fn assemble(
         config: Config,
         tools: Vec<ToolEntry>,
@@ -60,7 +65,14 @@ impl Server {
             cache: config.list_cache,
             stateless_opening: format!("\"resultType\":\"complete\",\"_meta\":{server_info},").into(),
         };
+        let state_keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
+            Ok(keys) => keys,
+            Err(error) => panic!("the system has no random numbers: {error}"),
+        };
+        let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let inner = Inner {
+            state_keys,
+            store,
             gate: Gate::new(config.limits.handlers),
             config,
             tools: filled(tools),

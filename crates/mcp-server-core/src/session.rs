@@ -1,5 +1,7 @@
 //! What a legacy client said at `initialize`, and what of it changes while the session lasts.
 
+mod asked;
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
@@ -9,9 +11,15 @@ use std::{
     },
 };
 
-use mcp_protocol::{ClientCapabilities, Implementation, LoggingLevel, ProtocolVersion, RequestId};
+use mcp_protocol::{
+    ClientCapabilities, Implementation, InputRequest, LoggingLevel, ProtocolVersion, RequestId, RpcError, jsonrpc,
+};
 use mcp_transport::{Frame, FrameSender};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use self::asked::Asked;
+use crate::inputs::InputError;
 
 /// A legacy session: one stdio process after `initialize`, or one HTTP session.
 pub struct Session {
@@ -23,6 +31,7 @@ pub struct Session {
     log_level: Mutex<LoggingLevel>,
     outbox: Arc<dyn FrameSender>,
     in_flight: Arc<InFlight>,
+    asked: Asked,
 }
 
 impl Session {
@@ -42,6 +51,7 @@ impl Session {
             log_level: Mutex::new(LoggingLevel::Info),
             outbox: peer.outbox.clone(),
             in_flight: peer.in_flight.clone(),
+            asked: Asked::default(),
         }
     }
 
@@ -94,9 +104,34 @@ impl Session {
         *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
     }
 
+    /// Asks the client, about one of its requests.
+    pub(crate) async fn ask(
+        &self,
+        request: &InputRequest,
+        sink: Option<&dyn FrameSender>,
+        about: &RequestId,
+    ) -> Result<Value, InputError> {
+        self.asked.ask(request, sink, &*self.outbox, about).await
+    }
+
+    /// Takes a response of the client. One that nobody waits for came too late, or from nowhere: it changes nothing.
+    pub fn answered(&self, response: &jsonrpc::Response<'_>) {
+        let Some(id) = &response.id else { return };
+        let answer = match &response.outcome {
+            Ok(result) => {
+                serde_json::from_str(result.get()).map_err(|_| RpcError::invalid_request("the result cannot be read"))
+            }
+            Err(error) => Err(error.clone()),
+        };
+        if !self.asked.answer(id, answer) {
+            tracing::debug!(?id, "a response that nobody waits for");
+        }
+    }
+
     /// Cancels everything that still runs: the session is over.
     pub fn close(&self) {
         self.in_flight.cancel_all();
+        self.asked.close();
     }
 }
 

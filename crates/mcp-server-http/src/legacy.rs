@@ -122,7 +122,7 @@ pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, head: &H
     match open(inner, head) {
         Ok(http) => {
             let _open = http.open();
-            tracing::debug!(id = ?response.id, "a response that nobody waits for");
+            http.session.answered(response);
             respond::empty(StatusCode::ACCEPTED)
         }
         Err(response) => response,

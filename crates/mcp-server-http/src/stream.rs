@@ -40,6 +40,10 @@ struct State {
 }
 
 impl State {
+    fn fits(&self, len: usize) -> bool {
+        self.messages.is_empty() || (self.messages.len() < QUEUE && self.bytes + len <= QUEUE_BYTES)
+    }
+
     fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<()> {
         if !self.messages.is_empty() || self.closed {
             return Poll::Ready(());
@@ -107,8 +111,7 @@ impl Queue {
         if state.closed {
             return Err(TrySendError::Closed(frame));
         }
-        let full = state.messages.len() >= QUEUE || state.bytes + frame.message.len() > QUEUE_BYTES;
-        if full && !state.messages.is_empty() {
+        if !state.fits(frame.message.len()) {
             return Err(TrySendError::Full(frame));
         }
         state.bytes += frame.message.len();
@@ -142,6 +145,25 @@ impl FrameSender for Queue {
 
     fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
         self.push(frame)
+    }
+
+    fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(async move {
+            loop {
+                let mut room = std::pin::pin!(self.room.notified());
+                room.as_mut().enable();
+                {
+                    let state = self.lock();
+                    if state.closed {
+                        return Err(TransportError::closed());
+                    }
+                    if state.fits(len) {
+                        return Ok(());
+                    }
+                }
+                room.await;
+            }
+        })
     }
 
     fn close(&self, _id: &RequestId) {}

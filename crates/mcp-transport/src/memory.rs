@@ -75,6 +75,10 @@ impl FrameSender for MemorySender {
         })
     }
 
+    fn ready(&self, _len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(self.outbound.ready(1))
+    }
+
     fn close(&self, _id: &RequestId) {}
 
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {

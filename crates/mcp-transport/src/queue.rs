@@ -66,6 +66,14 @@ impl<T> Queue<T> {
         self.insert(item).map_err(|_| self.fault())
     }
 
+    /// Waits until an item of this cost may fit; somebody else may be faster.
+    pub(crate) async fn ready(&self, cost: u32) -> Result<(), TransportError> {
+        match self.room.acquire_many(cost.min(self.capacity)).await {
+            Ok(_given_back) => Ok(()),
+            Err(_) => Err(self.fault()),
+        }
+    }
+
     /// Takes no more items; those that are queued can still be taken. The first reason is kept.
     pub(crate) fn close(&self, reason: TransportError) {
         let mut state = self.lock();

@@ -45,6 +45,13 @@ pub trait FrameSender: Send + Sync + 'static {
     /// Gives the frame back when there is no room, when the transport is closed, or when the frame cannot travel on it.
     fn try_send(&self, frame: Frame) -> Result<(), TrySendError>;
 
+    /// Waits until a message of `len` bytes may fit. Somebody else may be faster, so [`FrameSender::try_send`] can still find
+    /// no room.
+    ///
+    /// # Errors
+    /// As for [`FrameSender::send`].
+    fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>>;
+
     /// Ends the stream of one request, after what is queued for it. Does nothing where requests have no stream.
     fn close(&self, id: &RequestId);
 

@@ -18,6 +18,7 @@ use crate::{
     Server,
     context::{Client, Completing, Context},
     handler::{CompletionKind, Ready, StringArgument},
+    inputs::Asking,
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
     session::{InFlightGuard, Pass},
 };
@@ -84,6 +85,20 @@ pub(super) enum HandlerWork {
     Complete { source: Ready<CompletionKind> },
 }
 
+impl HandlerWork {
+    /// Whether the handler takes `Inputs`.
+    fn asks(&self) -> bool {
+        match self {
+            Self::Tool { entry, .. } => entry.run.asks(),
+            Self::Resource { entry, .. } => entry.run.asks(),
+            Self::Template { entry, .. } => entry.run.asks(),
+            Self::Prompt { entry, .. } => entry.run.asks(),
+            // The revisions have no questions for completions.
+            Self::Complete { .. } => false,
+        }
+    }
+}
+
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Prepared").field("id", &self.id).field("is_done", &self.is_done()).finish_non_exhaustive()
@@ -93,7 +108,7 @@ impl std::fmt::Debug for Prepared {
 impl Prepared {
     /// A request that was answered on the way.
     pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
-        let context = context(request, &scope, Said::default());
+        let context = context(request, &scope, Said::default(), None);
         Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
     }
 
@@ -147,6 +162,10 @@ impl Server {
         self.check_scopes(&scope, &self.inner.config.required_scopes)?;
         let mut completing = None;
         let work = self.work(request, &scope, &mut completing)?;
+        let asking = match &work {
+            Work::Handler(work) if work.asks() => Some(Arc::new(Asking::new(self, request, &scope)?)),
+            _ => None,
+        };
         let mut scope = scope;
         if let Some(completing) = completing {
             scope.extensions.insert(completing);
@@ -159,7 +178,7 @@ impl Server {
                 .map(Said::of)
                 .unwrap_or_default(),
         };
-        let context = context(request, &scope, said);
+        let context = context(request, &scope, said, asking);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -353,10 +372,10 @@ fn source_of(sources: &[(String, Ready<CompletionKind>)], argument: &str) -> Opt
 }
 
 fn no_completions() -> Ready<CompletionKind> {
-    Arc::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
+    Ready::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
 }
 
-fn context(request: &Request<'_>, scope: &Scope, said: Said) -> Context {
+fn context(request: &Request<'_>, scope: &Scope, said: Said, asking: Option<Arc<Asking>>) -> Context {
     Context::new(crate::context::Inner {
         version: scope.version,
         request_id: Some(request.id.clone()),
@@ -364,13 +383,13 @@ fn context(request: &Request<'_>, scope: &Scope, said: Said) -> Context {
         principal: scope.principal.clone(),
         progress_token: said.progress_token,
         raw_meta: said.raw_meta,
+        asking,
         meta: std::sync::OnceLock::new(),
         log_level: scope.log_level,
         sink: scope.sink.clone(),
         cancel: scope.cancel.clone(),
         extensions: scope.extensions.clone(),
-        outgoing: tokio::sync::Mutex::default(),
-        finished: std::sync::atomic::AtomicBool::new(false),
+        outgoing: std::sync::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),
     })
 }

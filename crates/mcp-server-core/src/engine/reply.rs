@@ -1,7 +1,7 @@
 //! The answer to a request: bytes of a JSON-RPC response, and what a transport must know about them.
 
 use bytes::Bytes;
-use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, RpcError, jsonrpc};
+use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, ResultType, RpcError, jsonrpc};
 
 use crate::server::Server;
 
@@ -151,15 +151,13 @@ pub(crate) fn write_result<R: ResultPayload>(
     if !version.has_result_type() {
         return result.write_json_apart(out);
     }
-    let opening = match result.meta_mut() {
-        None => server.inner.list_style.stateless_opening.as_bytes(),
-        Some(meta) => {
-            identify(server, meta);
-            b"\"resultType\":\"complete\","
-        }
-    };
     out.push(b'{');
-    out.extend_from_slice(opening);
+    if result.meta_mut().is_none() && result.result_type() == ResultType::Complete {
+        out.extend_from_slice(server.inner.list_style.stateless_opening.as_bytes());
+    } else {
+        identify(server, result.meta_mut().get_or_insert_default());
+        out.extend_from_slice(format!("\"resultType\":\"{}\",", result.result_type().as_str()).as_bytes());
+    }
     splice(result, out)
 }
 

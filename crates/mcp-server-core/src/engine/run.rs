@@ -5,10 +5,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::Poll,
+    time::Duration,
 };
 
 use mcp_protocol::{
-    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, ProtocolVersion, ReadResourceResult, RpcError, Shape,
+    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, InputRequiredResult, ProtocolVersion,
+    ReadResourceResult, RpcError, Shape,
 };
 use serde_json::Value;
 
@@ -37,6 +39,7 @@ pub(crate) enum Output {
     Resource(ReadResourceResult),
     Prompt(GetPromptResult),
     Completion(CompleteResult),
+    Asked(InputRequiredResult),
 }
 
 /// Why there is no output.
@@ -73,6 +76,7 @@ impl Prepared {
             Ok(Output::Resource(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Prompt(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Completion(result)) => Reply::result(&server, &id, version, result, 512),
+            Ok(Output::Asked(result)) => Reply::result(&server, &id, version, result, 2048),
             Err(Stop::Cancelled) => return None,
             Err(Stop::Error(error)) => Reply::error(Some(&id), &error),
         })
@@ -118,22 +122,26 @@ impl Prepared {
 async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
+    if let Some(asking) = context.asking() {
+        asking.resume().await?;
+    }
     let output = tokio::select! {
         biased;
         output = perform(server, scope.version, context, work) => output,
         () = scope.cancel.cancelled() => return Err(Stop::Cancelled),
     };
-    tokio::select! {
-        () = context.finish() => {}
-        () = scope.cancel.cancelled() => {}
-    }
+    context.finish();
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
     if !context.has_expired() {
         drop_cancels.disarm();
     }
-    Ok(output?)
+    let asked = context.asking().and_then(|asking| Some((asking, asking.take_asked()?)));
+    match asked {
+        Some((asking, requests)) => Ok(Output::Asked(asking.result(requests).await?)),
+        None => Ok(output?),
+    }
 }
 
 async fn perform(
@@ -169,12 +177,19 @@ fn call_of<K: Kind>(
     arguments: Arguments,
 ) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
     let call = Call { parts: CallParts { context: context.clone() }, arguments };
-    guarded::<K>(run.clone(), call)
+    let asking = context.asking().cloned();
+    let handler = guarded::<K>(run.clone(), call);
+    async move {
+        match asking {
+            Some(asking) => asking.drive(handler).await,
+            None => handler.await,
+        }
+    }
 }
 
 /// A handler's future whose panics are errors, those before its first await included.
 async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolError> {
-    let mut future: Pin<Box<dyn Future<Output = _> + Send>> = match catch_unwind(AssertUnwindSafe(|| run(call))) {
+    let mut future: Pin<Box<dyn Future<Output = _> + Send>> = match catch_unwind(AssertUnwindSafe(|| run.call(call))) {
         Ok(future) => future,
         Err(payload) => return Err(ToolError::panic(&*payload)),
     };
@@ -203,9 +218,9 @@ async fn call_tool(
         return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result();
     }
     let outcome =
-        match tokio::time::timeout(limit, call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments))).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
+        match timed(context, limit, call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments))).await {
+            Some(outcome) => outcome,
+            None => {
                 context.expire();
                 Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32())))
             }
@@ -308,9 +323,17 @@ async fn complete(
 
 async fn within<T>(server: &Server, context: &Context, run: impl Future<Output = T>) -> Result<T, RpcError> {
     let limit = server.limits().read_timeout;
-    tokio::time::timeout(limit, run).await.map_err(|_| {
+    timed(context, limit, run).await.ok_or_else(|| {
         context.expire();
         tracing::warn!(?limit, "a handler did not finish in time");
         RpcError::internal("the server did not finish in time")
     })
+}
+
+/// Lets a handler take as long as it may, not counting the time that it waits for answers. `None` when it took longer.
+async fn timed<T>(context: &Context, limit: Duration, run: impl Future<Output = T>) -> Option<T> {
+    match context.asking() {
+        Some(asking) => asking.within(limit, run).await,
+        None => tokio::time::timeout(limit, run).await.ok(),
+    }
 }

@@ -38,7 +38,7 @@ impl CompletionSource<()> {
     fn ready(self) -> Ready<CompletionKind> {
         match self {
             Self::Handler(handler) => handler.with_state(()),
-            Self::List(list) => Arc::new(move |call| {
+            Self::List(list) => Ready::new(move |call| {
                 let list = list.clone();
                 Box::pin(async move {
                     let typed = call.parts.context.extension::<Completing>().map_or("", |c| c.value.as_str());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mcp_protocol::{ContentBlock, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role};
 
 use super::PromptRoute;
-use crate::handler::{Arguments, Erased, StringArgument, ToolError};
+use crate::handler::{Arguments, Erased, Ready, StringArgument, ToolError};
 
 /// One message of a declarative prompt.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ pub fn prompt_template<S: Clone + Send + Sync + 'static>(
             collect_arguments(pieces, true, &mut prompt.arguments);
         }
     }
-    let handler = Erased::ready(Arc::new(move |call: crate::handler::Call| {
+    let handler = Erased::ready(Ready::new(move |call| {
         let result = render(&messages, call.arguments);
         Box::pin(async move { result })
     }));

@@ -49,7 +49,11 @@ impl Outbound {
     }
 
     fn cost(&self, message: &Bytes) -> u32 {
-        u32::try_from(message.len()).unwrap_or(MAX_BYTES).clamp(self.floor, MAX_BYTES)
+        self.cost_of(message.len())
+    }
+
+    fn cost_of(&self, len: usize) -> u32 {
+        u32::try_from(len).unwrap_or(MAX_BYTES).clamp(self.floor, MAX_BYTES)
     }
 }
 
@@ -105,6 +109,10 @@ impl FrameSender for LineSender {
                 Rejected::Closed => TrySendError::Closed(frame),
             }
         })
+    }
+
+    fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(self.outbound.queue.ready(self.outbound.cost_of(len)))
     }
 
     fn close(&self, _id: &RequestId) {}

@@ -1,0 +1,311 @@
+//! Inputs: what a handler asks of the user, the model or the client while it serves a request, in every revision.
+
+mod asking;
+mod error;
+mod once;
+mod seal;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use mcp_protocol::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
+    ElicitationCapability, FormElicitParams, InputRequest, JsonObject, ListRootsResult, Root, RootsCapability,
+    RpcError, SamplingCapability, Shape, UrlElicitParams,
+};
+use mcp_schema::elicitation::Form;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    context::Context,
+    handler::{CallParts, Description, FromCallParts, ToolError},
+};
+
+pub(crate) use self::asking::{Answer, Asking};
+pub use self::{error::InputError, seal::StateKeys};
+
+/// Asks the other side while a call runs: the user ([`Inputs::elicit`]), the model ([`Inputs::sample`]), the client
+/// ([`Inputs::roots`]). Every question has a key that is unique in its call.
+///
+/// # Ask first, act after
+///
+/// In a session the handler waits for the answer. In the stateless revision it cannot: there the question becomes the
+/// result of the request, the handler **ends where it asked**, and when the client comes back with the answer it **runs
+/// again from the top**; questions that are answered return at once. So whatever a handler does before a question may be
+/// done again. Either ask first and act after, or wrap what must not happen twice into [`Inputs::once`], and what must not
+/// change between rounds into [`Inputs::remember`].
+///
+/// Questions that are polled together, such as by `tokio::join!`, are asked together.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    context: Context,
+    asking: Arc<Asking>,
+}
+
+impl<S: Send + Sync> FromCallParts<S> for Inputs {
+    fn describe(description: &mut Description) {
+        description.asks = true;
+    }
+
+    async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
+        let context = parts.context.clone();
+        match context.asking().cloned() {
+            Some(asking) => Ok(Self { context, asking }),
+            None => {
+                // An extractor that wraps this one must hand on `describe`; a completion has nobody to ask.
+                tracing::error!("a handler takes `Inputs` where it did not say so");
+                Err(ToolError::protocol(RpcError::internal("nobody can be asked here")))
+            }
+        }
+    }
+}
+
+impl Inputs {
+    /// Asks the user to fill in a form. The fields of `T` are the fields of the form: texts, numbers, booleans, unit enums
+    /// and lists of those; doc comments are their descriptions, `#[schemars(…)]` adds titles, formats and bounds.
+    ///
+    /// Never ask for secrets this way: they belong behind a URL ([`Inputs::elicit_url`]).
+    ///
+    /// # Errors
+    /// [`InputError`]: the user declined or cancelled, the client cannot be asked, the answer came too late or did not fit
+    /// three times.
+    pub async fn elicit<T: DeserializeOwned + JsonSchema>(
+        &self,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<T, InputError> {
+        let schema = schemars::schema_for!(T).to_value();
+        let form = Form::from_schema(&schema).map_err(|e| InputError::misuse(format!("the form `{key}`: {e}")))?;
+        let content = self.elicit_form(key, message, &form).await?;
+        serde_json::from_value(Value::Object(content.into_inner())).map_err(|e| InputError::invalid(e.to_string()))
+    }
+
+    /// Asks the user to fill in a form that is known at run time only.
+    ///
+    /// # Errors
+    /// As for [`Inputs::elicit`].
+    pub async fn elicit_form(
+        &self,
+        key: &str,
+        message: impl Into<String>,
+        form: &Form,
+    ) -> Result<JsonObject, InputError> {
+        let mut needed = ElicitationCapability::default();
+        needed.form = Some(JsonObject::new());
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(needed);
+        self.require(&capabilities)?;
+        let schema = if self.context.version().has_elicitation_modes() {
+            form.schema()
+        } else {
+            form.legacy_schema().map_err(|_| InputError::unsupported(capabilities))?
+        };
+        let schema = JsonObject::from_value(schema).unwrap_or_default();
+        let params = ElicitParams::Form(FormElicitParams::new(message, schema));
+        self.ask(key, self.elicitation(params)?, self.limits().elicitation, |answer| {
+            let content = accepted(answer)?.content.unwrap_or_default();
+            let content = form
+                .accept(&Value::Object(content.into_inner()))
+                .map_err(|errors| InputError::invalid(errors.to_string()))?;
+            Ok(JsonObject::from_value(content).unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Sends the user to a URL, for what must not pass through the client: secrets, payments, sign-ins elsewhere
+    /// (2025-11-25 and later). `Ok` means that the user agreed to go there, not that anything happened there: check that
+    /// yourself, and that the visitor is the user who was asked.
+    ///
+    /// # Errors
+    /// As for [`Inputs::elicit`].
+    pub async fn elicit_url(
+        &self,
+        key: &str,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<(), InputError> {
+        let mut needed = ElicitationCapability::default();
+        needed.url = Some(JsonObject::new());
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(needed);
+        self.require(&capabilities)?;
+        let mut params = UrlElicitParams::new(message, url);
+        if self.context.version().has_elicitation_complete() {
+            params.elicitation_id = Some(random_name().ok_or_else(|| InputError::misuse("no random numbers"))?);
+        }
+        let request = self.elicitation(ElicitParams::Url(params))?;
+        self.ask(key, request, self.limits().elicitation, |answer| accepted(answer).map(drop)).await
+    }
+
+    /// Asks the client's model.
+    ///
+    /// # Errors
+    /// [`InputError`]: the client cannot be asked (or not with tools), it refused, or the answer came too late.
+    pub async fn sample(&self, key: &str, params: CreateMessageParams) -> Result<CreateMessageResult, InputError> {
+        let mut needed = SamplingCapability::default();
+        if params.tools.is_some() || params.tool_choice.is_some() {
+            needed.tools = Some(JsonObject::new());
+        }
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.sampling = Some(needed);
+        self.require(&capabilities)?;
+        let mut params = params;
+        params.shape(self.context.version());
+        let request = InputRequest::create_message(&params).map_err(|e| InputError::misuse(e.to_string()))?;
+        self.ask(key, request, self.limits().sampling, decoded).await
+    }
+
+    /// Asks the client for its roots: the places that it lets servers work in.
+    ///
+    /// # Errors
+    /// [`InputError`]: the client has none to offer, or the answer came too late.
+    pub async fn roots(&self, key: &str) -> Result<Vec<Root>, InputError> {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.roots = Some(RootsCapability::default());
+        self.require(&capabilities)?;
+        let result: ListRootsResult = self.ask(key, InputRequest::list_roots(), self.limits().roots, decoded).await?;
+        Ok(result.roots)
+    }
+
+    /// Asks several questions at once and waits for all answers; the first that fails ends it. Sugar for `try_join`:
+    /// build the questions with the other methods, pinned and boxed.
+    ///
+    /// # Errors
+    /// The first error.
+    pub async fn all<'a, T>(
+        &self,
+        questions: impl IntoIterator<Item = std::pin::Pin<Box<dyn Future<Output = Result<T, InputError>> + Send + 'a>>>,
+    ) -> Result<Vec<T>, InputError> {
+        let mut questions: Vec<_> = questions.into_iter().map(Some).collect();
+        let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
+        std::future::poll_fn(move |cx| {
+            let mut done = true;
+            for (question, answer) in questions.iter_mut().zip(&mut answers) {
+                let Some(asked) = question else { continue };
+                match asked.as_mut().poll(cx) {
+                    std::task::Poll::Ready(Ok(value)) => {
+                        *answer = Some(value);
+                        *question = None;
+                    }
+                    std::task::Poll::Ready(Err(error)) => return std::task::Poll::Ready(Err(error)),
+                    std::task::Poll::Pending => done = false,
+                }
+            }
+            if !done {
+                return std::task::Poll::Pending;
+            }
+            std::task::Poll::Ready(Ok(answers.iter_mut().filter_map(Option::take).collect()))
+        })
+        .await
+    }
+
+    /// Runs a side effect at most once per call, however often the handler runs: later rounds get the first result. A round
+    /// that comes while the first is still at it waits. If the process ends in the middle, later rounds get an error: the
+    /// effect is never tried a second time.
+    ///
+    /// # Errors
+    /// The error of `effect`, or one that says that an earlier round did not finish it.
+    pub async fn once<T, E, F, Fut>(&self, key: &str, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<ToolError>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        once::run(&self.asking, key, effect).await
+    }
+
+    /// Computes a value the first time, and gives the same one in every later round of the call: a random choice, a time, a
+    /// snapshot. The value travels in the sealed state, so it should be small.
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON, or read back.
+    pub fn remember<T: Serialize + DeserializeOwned>(
+        &self,
+        key: &str,
+        compute: impl FnOnce() -> T,
+    ) -> Result<T, ToolError> {
+        let asking = &self.asking;
+        if let Some(value) = asking.remembered(key) {
+            return Ok(serde_json::from_value(value)?);
+        }
+        let value = serde_json::to_value(compute())?;
+        asking.remember(key, value.clone());
+        Ok(serde_json::from_value(value)?)
+    }
+
+    fn limits(&self) -> &InputLimits {
+        &self.asking.server().limits().inputs
+    }
+
+    fn require(&self, needed: &ClientCapabilities) -> Result<(), InputError> {
+        match needed.missing_from(self.context.client_capabilities()) {
+            Some(missing) => Err(InputError::unsupported(missing)),
+            None => Ok(()),
+        }
+    }
+
+    fn elicitation(&self, mut params: ElicitParams) -> Result<InputRequest, InputError> {
+        params.shape(self.context.version());
+        InputRequest::elicit(&params).map_err(|e| InputError::misuse(e.to_string()))
+    }
+
+    async fn ask<T>(
+        &self,
+        key: &str,
+        request: InputRequest,
+        limit: Duration,
+        check: impl Fn(&Value) -> Result<T, InputError>,
+    ) -> Result<T, InputError> {
+        self.asking.ask(key, request, limit, check).await
+    }
+}
+
+/// How long the client may take to answer, in a session.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct InputLimits {
+    /// A question to the user. Default 10 minutes.
+    pub elicitation: Duration,
+    /// A question to the model. Default 2 minutes.
+    pub sampling: Duration,
+    /// A question to the client itself. Default 30 seconds.
+    pub roots: Duration,
+    /// How long the state of a stateless round is good. Default 10 minutes.
+    pub state: Duration,
+    /// The most bytes of state that travel through the client; more stays in the store. Default 64 KiB.
+    pub state_bytes: usize,
+}
+
+impl Default for InputLimits {
+    fn default() -> Self {
+        Self {
+            elicitation: Duration::from_secs(600),
+            sampling: Duration::from_secs(120),
+            roots: Duration::from_secs(30),
+            state: Duration::from_secs(600),
+            state_bytes: 64 << 10,
+        }
+    }
+}
+
+fn accepted(answer: &Value) -> Result<ElicitResult, InputError> {
+    let result: ElicitResult = decoded(answer)?;
+    match result.action {
+        ElicitAction::Accept => Ok(result),
+        ElicitAction::Decline => Err(InputError::declined()),
+        _ => Err(InputError::cancelled()),
+    }
+}
+
+fn decoded<T: DeserializeOwned>(answer: &Value) -> Result<T, InputError> {
+    T::deserialize(answer).map_err(|e| InputError::invalid(e.to_string()))
+}
+
+/// 128 random bits as text.
+pub(crate) fn random_name() -> Option<String> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(format!("{:032x}", u128::from_be_bytes(bytes)))
+}

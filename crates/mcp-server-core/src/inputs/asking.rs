@@ -1,0 +1,325 @@
+//! One request's questions: where answers come from in this era, and what is asked but not answered yet.
+
+use std::{
+    collections::BTreeMap,
+    future::{Future, poll_fn},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use mcp_protocol::{
+    InputRequest, InputRequests, InputRequiredResult, JsonObject, Principal, RequestId, RpcError,
+    jsonrpc::{Request, decode_params},
+};
+use mcp_transport::FrameSender;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    InputError,
+    seal::{self, Flow, Kept},
+};
+use crate::{Server, Session, ToolError, context::Client, engine::Scope};
+
+/// So many answers that do not fit end the question.
+pub(super) const ATTEMPTS: u8 = 3;
+
+/// Where the questions of one request go.
+pub(crate) struct Asking {
+    server: Server,
+    way: Way,
+    state: Mutex<State>,
+}
+
+enum Way {
+    /// Into the result; the answers come with the next round (2026-07-28).
+    Rounds {
+        /// What the state of the flow is bound to.
+        binding: Vec<u8>,
+    },
+    /// To the client at once, as requests of the server's own.
+    Session { session: Arc<Session>, sink: Option<Arc<dyn FrameSender>>, request_id: RequestId },
+}
+
+#[derive(Default)]
+struct State {
+    flow: Flow,
+    /// The name under which the store has the flow, until it is fetched.
+    kept: Option<String>,
+    /// Answers that came with this round and were not looked at yet.
+    fresh: JsonObject,
+    /// Asked in this round, and not answered.
+    open: BTreeMap<String, InputRequest>,
+    /// What the handler was ended for.
+    asked: Option<InputRequests>,
+    /// Wakes whoever drives the handler, so that it sees what is open.
+    driver: Option<Waker>,
+    /// How long the handler has waited for answers, so that its time limit does not count that.
+    waiting: usize,
+    waiting_since: Option<Instant>,
+    waited: Duration,
+}
+
+impl Asking {
+    /// # Errors
+    /// `-32602` when what came of an earlier round cannot be read or does not belong to this request.
+    pub(crate) fn new(server: &Server, request: &Request<'_>, scope: &Scope) -> Result<Self, RpcError> {
+        let mut state = State::default();
+        let way = match &scope.client {
+            Client::Session(session) => {
+                Way::Session { session: session.clone(), sink: scope.sink.clone(), request_id: request.id.clone() }
+            }
+            Client::Request(_) => {
+                let round: Round = decode_params(&request.method, request.params)?;
+                let params = request.params.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                let principal = scope.principal.as_deref().map(Principal::key);
+                let binding = seal::binding(principal.as_deref(), &request.method, params);
+                state.fresh = round.input_responses.unwrap_or_default();
+                match round.request_state.map(|text| server.inner.state_keys.open(&text, &binding)) {
+                    None => state.flow.id = super::random_name().ok_or_else(no_random_numbers)?,
+                    Some(Some(Kept::Inline(flow))) => state.flow = flow,
+                    Some(Some(Kept::Handle(name))) => state.kept = Some(name),
+                    Some(None) => return Err(stale()),
+                }
+                Way::Rounds { binding }
+            }
+        };
+        Ok(Self { server: server.clone(), way, state: Mutex::new(state) })
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Fetches what an earlier round left in the store.
+    ///
+    /// # Errors
+    /// `-32602` when it is not there any more.
+    pub(crate) async fn resume(&self) -> Result<(), RpcError> {
+        let Some(name) = self.state().kept.take() else { return Ok(()) };
+        let kept = self.server.inner.store.get(&name).await.map_err(|error| {
+            tracing::error!(%error, "the state of a call cannot be fetched");
+            RpcError::internal("the state of the call cannot be fetched")
+        })?;
+        let flow = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(stale)?;
+        self.state().flow = flow;
+        Ok(())
+    }
+
+    /// Drives a handler until it is done or has asked. What it then returns does not count: see [`Asking::take_asked`].
+    pub(crate) async fn drive<T>(&self, handler: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
+        let mut handler = std::pin::pin!(handler);
+        poll_fn(|cx| match handler.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(output),
+            Poll::Pending if self.is_asked(cx.waker()) => Poll::Ready(Err(ToolError::not_found())),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Whether a question is open, on which the handler ends. Otherwise the waker learns of the next one.
+    fn is_asked(&self, driver: &Waker) -> bool {
+        let mut state = self.state();
+        if state.open.is_empty() {
+            state.driver = Some(driver.clone());
+            return false;
+        }
+        state.asked = Some(std::mem::take(&mut state.open).into_iter().collect());
+        true
+    }
+
+    /// The questions on which the handler ended.
+    pub(crate) fn take_asked(&self) -> Option<InputRequests> {
+        self.state().asked.take()
+    }
+
+    /// The result that asks them.
+    ///
+    /// # Errors
+    /// `-32603` when the state cannot be sealed or kept.
+    pub(crate) async fn result(&self, requests: InputRequests) -> Result<InputRequiredResult, RpcError> {
+        let Way::Rounds { binding } = &self.way else { return Err(RpcError::internal("a session has no rounds")) };
+        let limits = &self.server.limits().inputs;
+        let flow = self.state().flow.clone();
+        let written = serde_json::to_vec(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
+        let state = if written.len() <= limits.state_bytes {
+            Kept::Inline(flow)
+        } else {
+            let name = format!("mcp/state/{}", super::random_name().ok_or_else(no_random_numbers)?);
+            self.server.inner.store.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
+                tracing::error!(%error, "the state of a call cannot be kept");
+                RpcError::internal("the state of the call cannot be kept")
+            })?;
+            Kept::Handle(name)
+        };
+        let mut result = InputRequiredResult::new(requests);
+        let sealed = self.server.inner.state_keys.seal(&state, limits.state, binding);
+        result.request_state = Some(sealed.ok_or_else(no_random_numbers)?);
+        Ok(result)
+    }
+
+    /// Lets a future take `limit`, not counting the time that it waits for answers. `None` when it took longer.
+    pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        let start = Instant::now();
+        let mut deadline = start + limit;
+        loop {
+            if let Ok(output) = tokio::time::timeout_at(deadline, future.as_mut()).await {
+                return Some(output);
+            }
+            let (waited, is_waiting) = self.waited();
+            let extended = start + limit + waited;
+            if is_waiting {
+                // The clock stands still; it is looked at again after a whole limit.
+                deadline = Instant::now() + limit;
+            } else if extended > Instant::now() {
+                deadline = extended;
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// How long the handler has waited for answers so far, and whether it waits now.
+    fn waited(&self) -> (Duration, bool) {
+        let state = self.state();
+        let now = state.waiting_since.map_or(Duration::ZERO, |since| since.elapsed());
+        (state.waited + now, state.waiting > 0)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn flow_id(&self) -> Option<String> {
+        Some(self.state().flow.id.clone()).filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn remembered(&self, key: &str) -> Option<Value> {
+        self.state().flow.remembered.get(key).cloned()
+    }
+
+    pub(super) fn remember(&self, key: &str, value: Value) {
+        self.state().flow.remembered.insert(key.to_owned(), value);
+    }
+
+    /// Asks until an answer passes `check`, or three did not.
+    pub(super) async fn ask<T>(
+        &self,
+        key: &str,
+        request: InputRequest,
+        limit: Duration,
+        check: impl Fn(&Value) -> Result<T, InputError>,
+    ) -> Result<T, InputError> {
+        match &self.way {
+            Way::Rounds { .. } => match self.answered(key, &check)? {
+                Some(answer) => Ok(answer),
+                None => self.wait_for_next_round(key, request).await,
+            },
+            Way::Session { session, sink, request_id } => {
+                for attempt in 1.. {
+                    let _waiting = self.wait();
+                    let asked = session.ask(&request, sink.as_deref(), request_id);
+                    let answer = match tokio::time::timeout(limit, asked).await {
+                        Err(_) => return Err(InputError::timed_out()),
+                        Ok(answer) => answer?,
+                    };
+                    match check(&answer) {
+                        Err(error) if error.is_invalid() && attempt < ATTEMPTS => {}
+                        checked => return checked,
+                    }
+                }
+                Err(InputError::gone())
+            }
+        }
+    }
+
+    /// The answer to a question in this round or an earlier one, if there is one that fits.
+    fn answered<T>(&self, key: &str, check: impl Fn(&Value) -> Result<T, InputError>) -> Result<Option<T>, InputError> {
+        let mut state = self.state();
+        if let Some(earlier) = state.flow.answers.get(key) {
+            return check(earlier).map(Some);
+        }
+        let Some(answer) = state.fresh.remove(key) else { return Ok(None) };
+        match check(&answer) {
+            Err(error) if error.is_invalid() => {
+                let failures = state.flow.failures.entry(key.to_owned()).or_default();
+                *failures += 1;
+                if *failures >= ATTEMPTS { Err(error) } else { Ok(None) }
+            }
+            checked => {
+                // Also a refusal is an answer, and is not asked for again.
+                state.flow.answers.insert(key.to_owned(), answer);
+                checked.map(Some)
+            }
+        }
+    }
+
+    /// Puts the question where the driver finds it. The handler ends here; it starts again with the answer.
+    async fn wait_for_next_round<T>(&self, key: &str, request: InputRequest) -> Result<T, InputError> {
+        let driver = {
+            let mut state = self.state();
+            state.open.insert(key.to_owned(), request);
+            state.driver.take()
+        };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        std::future::pending().await
+    }
+
+    /// Stops the clock of the handler until the guard is dropped.
+    fn wait(&self) -> Waiting<'_> {
+        let mut state = self.state();
+        state.waiting += 1;
+        state.waiting_since.get_or_insert_with(Instant::now);
+        Waiting { asking: self }
+    }
+}
+
+struct Waiting<'a> {
+    asking: &'a Asking,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.asking.state();
+        state.waiting -= 1;
+        if state.waiting == 0
+            && let Some(since) = state.waiting_since.take()
+        {
+            state.waited += since.elapsed();
+        }
+    }
+}
+
+/// What a stateless request brings of earlier rounds.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Round {
+    #[serde(default)]
+    input_responses: Option<JsonObject>,
+    #[serde(default)]
+    request_state: Option<String>,
+}
+
+/// One answer for whatever is wrong with a state, so that it teaches a forger nothing.
+fn stale() -> RpcError {
+    RpcError::invalid_params("`requestState` does not belong to this request, or is too old: call again without it")
+}
+
+fn no_random_numbers() -> RpcError {
+    tracing::error!("the system has no random numbers");
+    RpcError::internal("the call cannot be continued")
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
+}
+
+/// What the client says about a question of the server in a session.
+pub(crate) type Answer = Result<Value, RpcError>;

@@ -1,0 +1,201 @@
+//! The state that travels through a client between two rounds of one request: sealed, so that only this fleet can write
+//! it, and bound to who asked for what (2026-07-28, patterns/mrtr).
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use chacha20poly1305::{
+    KeyInit, XChaCha20Poly1305,
+    aead::{Aead, Payload},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What one flow carries from round to round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Flow {
+    /// Names the flow; what must happen once in it is guarded under this name.
+    #[serde(rename = "f")]
+    pub(crate) id: String,
+    /// Answers of earlier rounds, by key.
+    #[serde(rename = "a", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) answers: BTreeMap<String, Value>,
+    /// What the handler remembered, by key.
+    #[serde(rename = "r", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) remembered: BTreeMap<String, Value>,
+    /// How many answers did not fit, by key.
+    #[serde(rename = "n", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) failures: BTreeMap<String, u8>,
+}
+
+/// Where a flow is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Kept {
+    /// In the seal itself.
+    #[serde(rename = "i")]
+    Inline(Flow),
+    /// In the store, under this name.
+    #[serde(rename = "h")]
+    Handle(String),
+}
+
+/// The keys that seal the state. The first one seals, all of them open: put a new key in front, and drop an old one once
+/// what it sealed has expired. A fleet shares its keys; a single process makes a random one.
+#[derive(Clone)]
+pub struct StateKeys {
+    keys: Vec<XChaCha20Poly1305>,
+}
+
+impl StateKeys {
+    /// Keys of 32 bytes each, newest first.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    #[must_use]
+    pub fn new(keys: impl IntoIterator<Item = [u8; 32]>) -> Self {
+        let keys: Vec<_> = keys.into_iter().map(|key| XChaCha20Poly1305::new(&key.into())).collect();
+        assert!(!keys.is_empty(), "there must be a key to seal with");
+        Self { keys }
+    }
+
+    /// One random key, which lives as long as the process.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)?;
+        Ok(Self::new([key]))
+    }
+
+    /// Seals a state. `binding` is what it is bound to: it opens with the same bytes only.
+    pub(crate) fn seal(&self, state: &Kept, ttl: Duration, binding: &[u8]) -> Option<String> {
+        let expires = seconds_now().saturating_add(ttl.as_secs());
+        let plain = serde_json::to_vec(&(expires, state)).ok()?;
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).ok()?;
+        let payload = Payload { msg: &plain, aad: binding };
+        let sealed = self.keys.first()?.encrypt(&nonce.into(), payload).ok()?;
+        let mut out = Vec::with_capacity(1 + NONCE + sealed.len());
+        out.push(FORM);
+        out.extend_from_slice(&nonce);
+        out.extend_from_slice(&sealed);
+        Some(BASE64_URL_SAFE_NO_PAD.encode(out))
+    }
+
+    /// Opens a state. `None` whatever was wrong: forged, foreign, bound to something else, or too old.
+    pub(crate) fn open(&self, text: &str, binding: &[u8]) -> Option<Kept> {
+        if text.len() > MAX_TEXT {
+            return None;
+        }
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (form, rest) = bytes.split_first()?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
+        if *form != FORM {
+            return None;
+        }
+        let plain =
+            self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
+        let (expires, state): (u64, Kept) = serde_json::from_slice(&plain).ok()?;
+        (expires > seconds_now()).then_some(state)
+    }
+}
+
+impl std::fmt::Debug for StateKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateKeys").field("len", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+const FORM: u8 = 1;
+const NONCE: usize = 24;
+/// A sealed state is at most 64 KiB before it is encoded; longer texts did not come from here.
+const MAX_TEXT: usize = 128 * 1024;
+
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// What a state is bound to: who asks, which method, and the parameters without what changes from round to round.
+pub(crate) fn binding(principal: Option<&str>, method: &str, params: Option<Value>) -> Vec<u8> {
+    let mut params = params.unwrap_or_default();
+    if let Some(object) = params.as_object_mut() {
+        for changing in ["_meta", "inputResponses", "requestState"] {
+            object.remove(changing);
+        }
+    }
+    sort(&mut params);
+    serde_json::to_vec(&(principal, method, params)).unwrap_or_default()
+}
+
+/// Members in the order of their names, so that a client may write them in any.
+fn sort(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.sort_keys();
+            object.values_mut().for_each(sort);
+        }
+        Value::Array(items) => items.iter_mut().for_each(sort),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn flow() -> Kept {
+        let mut flow = Flow { id: "f".into(), ..Flow::default() };
+        flow.answers.insert("a".into(), json!({ "x": [1, null] }));
+        Kept::Inline(flow)
+    }
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_seal_opens_with_its_binding_and_a_known_key_only() {
+        let old = StateKeys::new([[1; 32]]);
+        let rotated = StateKeys::new([[2; 32], [1; 32]]);
+        let other = StateKeys::random().unwrap();
+        let text = old.seal(&flow(), TTL, b"me").unwrap();
+        assert_eq!(old.open(&text, b"me"), Some(flow()));
+        assert_eq!(rotated.open(&text, b"me"), Some(flow()));
+        assert_eq!(old.open(&rotated.seal(&flow(), TTL, b"me").unwrap(), b"me"), None);
+        assert_eq!(other.open(&text, b"me"), None);
+        assert_eq!(old.open(&text, b"you"), None);
+        assert_ne!(text, old.seal(&flow(), TTL, b"me").unwrap(), "a nonce is never used twice");
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed_and_so_is_age() {
+        let keys = StateKeys::random().unwrap();
+        let text = keys.seal(&flow(), TTL, b"").unwrap();
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(keys.open(std::str::from_utf8(&changed).unwrap(), b""), None, "{at}");
+        }
+        for bad in ["", "-TAMPERED", &format!("{text}-TAMPERED"), &text[..text.len() - 4], &"A".repeat(200_000)] {
+            assert_eq!(keys.open(bad, b""), None);
+        }
+        assert_eq!(keys.open(&keys.seal(&flow(), Duration::ZERO, b"").unwrap(), b""), None);
+    }
+
+    #[test]
+    fn the_binding_ignores_order_and_what_changes_between_rounds() {
+        let first = json!({ "name": "x", "arguments": { "a": 1, "b": { "c": 1, "d": 2 } }, "_meta": { "p": 1 } });
+        let again = json!({ "requestState": "s", "inputResponses": {}, "arguments": { "b": { "d": 2, "c": 1 }, "a": 1 }, "name": "x" });
+        let bind = |params: &Value| binding(Some("me"), "tools/call", Some(params.clone()));
+        assert_eq!(bind(&first), bind(&again));
+        let other = json!({ "name": "x", "arguments": { "a": 2, "b": { "c": 1, "d": 2 } } });
+        assert_ne!(bind(&first), bind(&other));
+        assert_ne!(bind(&first), binding(None, "tools/call", Some(first.clone())));
+        assert_ne!(bind(&first), binding(Some("me"), "prompts/get", Some(first.clone())));
+    }
+}

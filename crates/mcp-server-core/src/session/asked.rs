@@ -1,0 +1,101 @@
+//! Requests of the server that wait for the client's answer: each belongs to one session, and nobody else can answer it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use mcp_protocol::{CancelledParams, InputRequest, NotificationMethod, RequestId, jsonrpc, notification};
+use mcp_transport::{Frame, FrameSender, Route};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::inputs::{Answer, InputError};
+
+/// So many questions of one session may wait at once.
+const WAITING: usize = 256;
+
+/// The questions of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    next: AtomicI64,
+    waiting: Mutex<HashMap<RequestId, oneshot::Sender<Answer>>>,
+}
+
+impl Asked {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<RequestId, oneshot::Sender<Answer>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a question on the stream of the request that it is about, or where unasked messages go, and waits for the
+    /// answer. Dropping the future takes the question back.
+    pub(crate) async fn ask(
+        &self,
+        request: &InputRequest,
+        sink: Option<&dyn FrameSender>,
+        outbox: &dyn FrameSender,
+        about: &RequestId,
+    ) -> Result<serde_json::Value, InputError> {
+        // Ids of the server are a space of their own; the text keeps them apart in logs.
+        let id = RequestId::from(format!("server-{}", self.next.fetch_add(1, Ordering::Relaxed)));
+        let params = request.params.clone().unwrap_or_else(|| json!({}));
+        let message = jsonrpc::request(&id, &request.method, &params).map_err(|e| InputError::misuse(e.to_string()))?;
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiting = self.waiting();
+            if waiting.len() >= WAITING {
+                return Err(InputError::misuse("too many questions wait in this session"));
+            }
+            waiting.insert(id.clone(), sender);
+        }
+        let mut taken_back = TakeBack { asked: self, id, outbox, answered: false };
+        let frame = Frame::new(message).with_route(Route::Request(about.clone()));
+        // The stream of the request may be gone while the session lives.
+        let sent = match sink {
+            Some(sink) => sink.send(frame.clone()).await,
+            None => Err(mcp_transport::TransportError::closed()),
+        };
+        if sent.is_err() {
+            outbox.send(frame).await.map_err(|_| InputError::gone())?;
+        }
+        let answer = receiver.await.map_err(|_| InputError::gone())?;
+        taken_back.answered = true;
+        answer.map_err(InputError::refused)
+    }
+
+    /// Hands an answer to whoever asked; false when nobody waits for it.
+    pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
+        let waiting = self.waiting().remove(id);
+        waiting.is_some_and(|sender| sender.send(answer).is_ok())
+    }
+
+    /// Ends all questions: the session is over.
+    pub(crate) fn close(&self) {
+        self.waiting().clear();
+    }
+}
+
+/// Forgets a question when its asker does, and tells the client.
+struct TakeBack<'a> {
+    asked: &'a Asked,
+    id: RequestId,
+    outbox: &'a dyn FrameSender,
+    answered: bool,
+}
+
+impl Drop for TakeBack<'_> {
+    fn drop(&mut self) {
+        let waited = self.asked.waiting().remove(&self.id).is_some();
+        if self.answered || !waited {
+            return;
+        }
+        let params = CancelledParams::new(self.id.clone());
+        if let Ok(message) = jsonrpc::notification(notification::Cancelled::NAME, &params) {
+            // A courtesy: a client that does not read it answers a question that nobody waits for.
+            let _ = self.outbox.try_send(Frame::new(message));
+        }
+    }
+}

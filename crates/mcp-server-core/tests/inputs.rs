@@ -1,0 +1,415 @@
+//! One handler source, asked in every revision: in sessions by requests of the server, statelessly by rounds.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
+use mcp_server_core::{Context, Inputs, Server, ToolError, prompt, resource, tool};
+use mcp_transport::Transport as _;
+use mcp_transport::{Frame, FrameSender, memory, memory::MemoryTransport, recv};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Age {
+    #[schemars(range(min = 0))]
+    age: u8,
+}
+
+/// How often things happened.
+#[derive(Clone, Default)]
+struct Counts {
+    runs: Arc<AtomicUsize>,
+    effects: Arc<AtomicUsize>,
+}
+
+fn server(counts: &Counts) -> Server {
+    let (counting, effects) = (counts.clone(), counts.clone());
+    Server::builder("asks", "1")
+        .tool(tool("greet", async |inputs: Inputs| -> Result<String, ToolError> {
+            let Name { name } = inputs.elicit("name", "What is your name?").await?;
+            Ok(format!("Hello, {name}!"))
+        }))
+        .tool(tool("two", async |inputs: Inputs| -> Result<String, ToolError> {
+            let (name, age) = tokio::join!(inputs.elicit::<Name>("name", "Name?"), inputs.elicit::<Age>("age", "Age?"));
+            Ok(format!("{} is {}", name?.name, age?.age))
+        }))
+        .tool(tool("steps", move |inputs: Inputs| {
+            let counts = counting.clone();
+            async move {
+                counts.runs.fetch_add(1, Ordering::SeqCst);
+                let first: Name = inputs.elicit("first", "First?").await?;
+                let choice: usize = inputs.remember("choice", || counts.runs.load(Ordering::SeqCst))?;
+                let second: Name = inputs.elicit("second", "Second?").await?;
+                Ok::<_, ToolError>(format!("{} {} {choice}", first.name, second.name))
+            }
+        }))
+        .tool(tool("buy", move |inputs: Inputs| {
+            let counts = effects.clone();
+            async move {
+                let Name { name } = inputs.elicit("name", "For whom?").await?;
+                let ticket: usize = inputs
+                    .once("buy", async || {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        Ok::<_, ToolError>(counts.effects.fetch_add(1, Ordering::SeqCst) + 1)
+                    })
+                    .await?;
+                Ok::<_, ToolError>(format!("ticket {ticket} for {name}"))
+            }
+        }))
+        .tool(tool("think", async |inputs: Inputs| -> Result<String, ToolError> {
+            let params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("2+2?"))], 10);
+            Ok(inputs.sample("sum", params).await?.content.text())
+        }))
+        .tool(tool("where", async |inputs: Inputs| -> Result<String, ToolError> {
+            let roots = inputs.roots("roots").await?;
+            Ok(roots.iter().map(|root| root.uri.as_str()).collect::<Vec<_>>().join(" "))
+        }))
+        .prompt(prompt("intro", async |inputs: Inputs| -> Result<String, ToolError> {
+            let Name { name } = inputs.elicit("name", "Who?").await?;
+            Ok(format!("Introduce {name}"))
+        }))
+        .resource(resource("test://secret", async |inputs: Inputs, _context: Context| -> Result<String, ToolError> {
+            let Name { name } = inputs.elicit("name", "Who asks?").await?;
+            Ok(format!("for {name}"))
+        }))
+        .build()
+}
+
+/// What the client answers to one question: method, then result or error.
+type Answers = Vec<(&'static str, Value)>;
+
+struct Client {
+    transport: MemoryTransport,
+    sender: Arc<dyn FrameSender>,
+    version: &'static str,
+    capabilities: Value,
+    next: i64,
+    /// The questions that came, in order.
+    asked: Vec<Value>,
+}
+
+const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
+
+impl Client {
+    async fn connect(server: &Server, version: &'static str, capabilities: Value) -> Self {
+        let (near, far) = memory::duplex(64);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(far).await });
+        let sender = near.sender();
+        let mut client = Self { transport: near, sender, version, capabilities, next: 0, asked: Vec::new() };
+        if client.is_legacy() {
+            let params = json!({
+                "protocolVersion": version, "capabilities": client.capabilities,
+                "clientInfo": { "name": "t", "version": "1" }
+            });
+            client.send("initialize", params).await;
+            client.receive().await;
+            client.write(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        }
+        client
+    }
+
+    fn is_legacy(&self) -> bool {
+        self.version != "2026-07-28"
+    }
+
+    async fn write(&self, message: Value) {
+        self.sender.send(Frame::new(message.to_string())).await.unwrap();
+    }
+
+    async fn send(&mut self, method: &str, mut params: Value) -> i64 {
+        self.next += 1;
+        if !self.is_legacy() {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": self.version,
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+            });
+        }
+        self.write(json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params })).await;
+        self.next
+    }
+
+    async fn receive(&mut self) -> Value {
+        let frame = tokio::time::timeout(Duration::from_secs(3600), recv(&mut self.transport)).await;
+        serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap()
+    }
+
+    /// Calls, answers what is asked, and gives the response in the end.
+    async fn call(&mut self, method: &str, params: Value, answers: Answers) -> Value {
+        let mut answers: VecDeque<_> = answers.into();
+        let mut answer = |asked: &mut Vec<Value>, question: &Value| {
+            asked.push(question.clone());
+            let (method, value) = answers.pop_front().expect("a question that the test does not expect");
+            assert_eq!(question["method"], method);
+            value
+        };
+        self.send(method, params.clone()).await;
+        loop {
+            let message = self.receive().await;
+            if let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) {
+                assert!(self.is_legacy(), "a server of this revision asks nothing by itself: {message}");
+                let value = answer(&mut self.asked, &message);
+                let outcome = if value.get("code").is_some() { "error" } else { "result" };
+                self.write(json!({ "jsonrpc": "2.0", "id": id, outcome: value })).await;
+            } else if message["result"]["resultType"] == "input_required" {
+                let requests = message["result"]["inputRequests"].as_object().unwrap().clone();
+                let mut again = params.clone();
+                again["requestState"] = message["result"]["requestState"].clone();
+                for (key, question) in &requests {
+                    again["inputResponses"][key] = answer(&mut self.asked, question);
+                }
+                self.send(method, again).await;
+            } else {
+                return message;
+            }
+        }
+    }
+
+    async fn tool(&mut self, name: &str, answers: Answers) -> Value {
+        self.call("tools/call", json!({ "name": name, "arguments": {} }), answers).await
+    }
+}
+
+fn accept(content: Value) -> (&'static str, Value) {
+    ("elicitation/create", json!({ "action": "accept", "content": content }))
+}
+
+fn text(response: &Value) -> &str {
+    response["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{response}"))
+}
+
+fn everything() -> Value {
+    json!({ "elicitation": {}, "sampling": {}, "roots": {} })
+}
+
+#[tokio::test]
+async fn a_form_is_asked_validated_and_asked_again() {
+    for version in ALL {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        let response = client.tool("greet", vec![accept(json!({ "name": "Ada" }))]).await;
+        assert_eq!(text(&response), "Hello, Ada!", "{version}");
+        let schema = &client.asked[0]["params"]["requestedSchema"];
+        assert_eq!(schema["properties"]["name"]["type"], "string");
+        assert_eq!(schema["required"], json!(["name"]));
+
+        // Twice wrong, then right.
+        let answers = vec![accept(json!({ "name": 7 })), accept(json!({})), accept(json!({ "name": "Bo" }))];
+        assert_eq!(text(&client.tool("greet", answers).await), "Hello, Bo!", "{version}");
+
+        let wrong = || accept(json!({ "name": 7 }));
+        let response = client.tool("greet", vec![wrong(), wrong(), wrong()]).await;
+        assert_eq!(response["result"]["isError"], true, "{version}: {response}");
+        assert!(text(&response).contains("did not fit"), "{version}: {response}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_the_same_in_every_revision() {
+    for version in ALL {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        for (action, expected) in [("decline", "the user declined"), ("cancel", "the user cancelled")] {
+            let response = client.tool("greet", vec![("elicitation/create", json!({ "action": action }))]).await;
+            assert_eq!(response["result"]["isError"], true);
+            assert_eq!(text(&response), expected, "{version}");
+        }
+        let mut client = Client::connect(&server(&Counts::default()), version, json!({})).await;
+        for (tool, missing) in [("greet", "elicitation"), ("think", "sampling"), ("where", "roots")] {
+            let response = client.tool(tool, vec![]).await;
+            assert_eq!(response["error"]["code"], -32021, "{version}: {response}");
+            assert!(response["error"]["data"]["requiredCapabilities"][missing].is_object(), "{response}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn questions_that_are_joined_are_asked_together() {
+    for version in ALL {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        let mut answers = vec![accept(json!({ "age": 36 })), accept(json!({ "name": "Ada" }))];
+        if client.is_legacy() {
+            // Requests come in the order of the calls, rounds in the order of their keys.
+            answers.reverse();
+        }
+        assert_eq!(text(&client.tool("two", answers).await), "Ada is 36", "{version}");
+        assert_eq!(client.asked.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn rounds_run_the_handler_again_and_remember() {
+    for version in ALL {
+        let counts = Counts::default();
+        let mut client = Client::connect(&server(&counts), version, everything()).await;
+        let answers = vec![accept(json!({ "name": "a" })), accept(json!({ "name": "b" }))];
+        let response = client.tool("steps", answers).await;
+        // The choice was made in the run that had the first answer, and stayed.
+        let (runs, choice) = if client.is_legacy() { (1, 1) } else { (3, 2) };
+        assert_eq!(text(&response), format!("a b {choice}"), "{version}");
+        assert_eq!(counts.runs.load(Ordering::SeqCst), runs, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn the_model_and_the_client_are_asked_too() {
+    for version in ALL {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        let four = json!({ "role": "assistant", "content": { "type": "text", "text": "4" }, "model": "m" });
+        assert_eq!(text(&client.tool("think", vec![("sampling/createMessage", four)]).await), "4", "{version}");
+        let roots = json!({ "roots": [{ "uri": "file:///a" }, { "uri": "file:///b", "name": "b" }] });
+        assert_eq!(text(&client.tool("where", vec![("roots/list", roots)]).await), "file:///a file:///b", "{version}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_and_resources_ask_as_well() {
+    for version in ALL {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        let ada = || vec![accept(json!({ "name": "Ada" }))];
+        let response = client.call("prompts/get", json!({ "name": "intro" }), ada()).await;
+        assert_eq!(response["result"]["messages"][0]["content"]["text"], "Introduce Ada", "{version}: {response}");
+        let response = client.call("resources/read", json!({ "uri": "test://secret" }), ada()).await;
+        assert_eq!(response["result"]["contents"][0]["text"], "for Ada", "{version}: {response}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_client_reaches_the_handler() {
+    let refusal = json!({ "code": -1, "message": "User rejected sampling request" });
+    for version in ["2025-06-18", "2025-11-25"] {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        let response = client.tool("think", vec![("sampling/createMessage", refusal.clone())]).await;
+        assert_eq!(response["result"]["isError"], true);
+        assert!(text(&response).contains("User rejected"), "{response}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_answers_is_given_up_and_told() {
+    let mut client = Client::connect(&server(&Counts::default()), "2025-11-25", everything()).await;
+    client.send("tools/call", json!({ "name": "where", "arguments": {} })).await;
+    let question = client.receive().await;
+    let taken_back = client.receive().await;
+    assert_eq!(taken_back["method"], "notifications/cancelled");
+    assert_eq!(taken_back["params"]["requestId"], question["id"]);
+    assert_eq!(text(&client.receive().await), "the client did not answer in time");
+    // An answer that comes after all changes nothing.
+    client.write(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } })).await;
+    client.send("ping", json!({})).await;
+    assert_eq!(client.receive().await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_an_answer_does_not_use_up_the_time_of_the_call() {
+    let mut client = Client::connect(&server(&Counts::default()), "2025-11-25", everything()).await;
+    client.send("tools/call", json!({ "name": "greet", "arguments": {} })).await;
+    let question = client.receive().await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+    client.write(json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+    assert_eq!(text(&client.receive().await), "Hello, Ada!");
+}
+
+/// The first round of `buy`, and the second round ready to be sent.
+async fn second_round(client: &mut Client) -> Value {
+    let params = json!({ "name": "buy", "arguments": {} });
+    client.send("tools/call", params.clone()).await;
+    let first = client.receive().await;
+    let mut again = params;
+    again["requestState"] = first["result"]["requestState"].clone();
+    again["inputResponses"] = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    again
+}
+
+#[tokio::test]
+async fn the_same_round_sent_twice_at_once_has_its_effect_once() {
+    let counts = Counts::default();
+    let mut client = Client::connect(&server(&counts), "2026-07-28", everything()).await;
+    let again = second_round(&mut client).await;
+    client.send("tools/call", again.clone()).await;
+    client.send("tools/call", again.clone()).await;
+    let (one, two) = (client.receive().await, client.receive().await);
+    assert_eq!(text(&one), "ticket 1 for Ada");
+    assert_eq!(text(&two), "ticket 1 for Ada");
+    client.send("tools/call", again).await;
+    assert_eq!(text(&client.receive().await), "ticket 1 for Ada");
+    assert_eq!(counts.effects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_state_belongs_to_its_request_and_nothing_else() {
+    let counts = Counts::default();
+    let mut client = Client::connect(&server(&counts), "2026-07-28", everything()).await;
+    let good = second_round(&mut client).await;
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut params = good.clone();
+        change(&mut params);
+        params
+    };
+    let state = good["requestState"].as_str().unwrap().to_owned();
+    for (what, params) in [
+        ("tampered", changed(&|p| p["requestState"] = json!(format!("{state}-TAMPERED")))),
+        ("another tool", changed(&|p| p["name"] = json!("greet"))),
+        ("other arguments", changed(&|p| p["arguments"] = json!({ "x": 1 }))),
+        ("not a string", changed(&|p| p["requestState"] = json!(7))),
+        ("answers that are no object", changed(&|p| p["inputResponses"] = json!([1]))),
+    ] {
+        client.send("tools/call", params).await;
+        let response = client.receive().await;
+        assert_eq!(response["error"]["code"], -32602, "{what}: {response}");
+    }
+    // Another server has other keys.
+    let mut stranger = Client::connect(&server(&counts), "2026-07-28", everything()).await;
+    stranger.send("tools/call", good.clone()).await;
+    assert_eq!(stranger.receive().await["error"]["code"], -32602);
+    assert_eq!(counts.effects.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn missing_and_unknown_answers_ask_again() {
+    let mut client = Client::connect(&server(&Counts::default()), "2026-07-28", everything()).await;
+    for responses in [json!({ "wrong": { "action": "accept" } }), Value::Null, json!({})] {
+        let params = json!({ "name": "greet", "arguments": {}, "inputResponses": responses });
+        client.send("tools/call", params).await;
+        let response = client.receive().await;
+        assert_eq!(response["result"]["resultType"], "input_required", "{response}");
+        assert!(response["result"]["inputRequests"]["name"].is_object());
+    }
+    // An answer without its state is taken: the handler asked nothing else before.
+    let responses = json!({ "name": { "action": "accept", "content": { "name": "Ada" } }, "extra": 1 });
+    client.send("tools/call", json!({ "name": "greet", "arguments": {}, "inputResponses": responses })).await;
+    assert_eq!(text(&client.receive().await), "Hello, Ada!");
+}
+
+#[tokio::test]
+async fn a_large_state_stays_in_the_store() {
+    let server = Server::builder("big", "1")
+        .limits(|limits| limits.inputs.state_bytes = 1000)
+        .tool(tool("big", async |inputs: Inputs| -> Result<String, ToolError> {
+            let kept: String = inputs.remember("kept", || "x".repeat(100_000))?;
+            let Name { name } = inputs.elicit("name", "Name?").await?;
+            Ok(format!("{name} {}", kept.len()))
+        }))
+        .build();
+    let mut client = Client::connect(&server, "2026-07-28", everything()).await;
+    let params = json!({ "name": "big", "arguments": {} });
+    client.send("tools/call", params.clone()).await;
+    let first = client.receive().await;
+    assert!(first["result"]["requestState"].as_str().unwrap().len() < 1000);
+    let response = client.tool("big", vec![accept(json!({ "name": "Ada" }))]).await;
+    assert_eq!(text(&response), "Ada 100000");
+}
