@@ -33,17 +33,17 @@ pub use schemars;
 
 /// What nearly every server needs: `use mcp_server::prelude::*;`.
 pub mod prelude {
-    #[cfg(feature = "http")]
-    pub use mcp_server_http::{HttpConfig, HttpServer};
     pub use mcp_protocol::{
         CallToolResult, ContentBlock, GetPromptResult, Meta, Principal, PromptMessage, ReadResourceResult, Resource,
         ResourceContents, Role, RpcError,
     };
     pub use mcp_server_core::{
-        Args, Audio, Blob, Cancelled, Completing, Context, Extension, Image, Json, MessageTemplate, Parameter,
-        ParameterType, Progress, RawArgs, Server, State, Structured, ToolError, Visible, WithMeta, prompt,
+        Args, Audio, Blob, Cancelled, Completing, Context, Extension, FromRef, Image, Inputs, Json, MessageTemplate,
+        Parameter, ParameterType, Progress, RawArgs, Server, State, Structured, ToolError, Visible, WithMeta, prompt,
         prompt_template, resource, template, tool,
     };
+    #[cfg(feature = "http")]
+    pub use mcp_server_http::{HttpConfig, HttpServer};
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
 }

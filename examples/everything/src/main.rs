@@ -14,6 +14,7 @@ use self::{
 };
 
 mod app;
+mod asking;
 mod cli;
 mod conformance;
 mod media;
@@ -74,6 +75,7 @@ fn server(options: &Options) -> Server {
         .page_size(options.page_size);
     // The fixtures come first: some of the suites' scenarios take the first tool of the list.
     builder = conformance::register(builder);
+    builder = asking::register(builder);
     builder = tools::register(builder);
     builder = tools::register_generated(builder, options.tools);
     builder = resources::register(builder);

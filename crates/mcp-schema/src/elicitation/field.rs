@@ -64,6 +64,8 @@ pub enum FieldKind {
         options: Vec<Choice>,
         /// What is chosen at first.
         default: Option<String>,
+        /// Whether the titles were given as `enumNames`, which is older than `oneOf`; they go out as they came.
+        enum_names: bool,
     },
     /// Any of some values.
     #[non_exhaustive]
@@ -216,7 +218,8 @@ fn choice(schema: &Map<String, Value>) -> Result<FieldKind, String> {
         Some(titled) => titled_options(titled)?,
         None => plain_options(schema.get("enum"), schema.get("enumNames"))?,
     };
-    Ok(FieldKind::Choice { options, default: typed(schema, "default", "a string", owned)? })
+    let enum_names = schema.contains_key("enumNames") && !schema.contains_key("oneOf");
+    Ok(FieldKind::Choice { options, default: typed(schema, "default", "a string", owned)?, enum_names })
 }
 
 fn multi_choice(schema: &Map<String, Value>) -> Result<FieldKind, String> {

@@ -44,7 +44,7 @@ pub fn check(schema: &Value) -> Result<(), FormError> {
 
 impl Form {
     /// Reads a schema that is in the subset. Annotations without effect (`examples`, `$comment`, `x-…`) and
-    /// `pattern` are tolerated and not kept; `enumNames` is read as titles.
+    /// `pattern` are tolerated and not kept; `enumNames` is read as titles, and goes out as it came.
     ///
     /// # Errors
     ///

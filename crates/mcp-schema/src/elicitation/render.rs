@@ -25,7 +25,7 @@ pub(crate) fn legacy_schema(fields: &[Field]) -> Result<Value, FormError> {
             }
             FieldKind::Choice { options, .. } => {
                 property.remove("oneOf");
-                property.insert("enum".to_owned(), options.iter().map(|option| option.value.clone()).collect());
+                property.insert("enum".to_owned(), plain(options));
                 if is_titled(options) {
                     property.insert("enumNames".to_owned(), options.iter().map(title).collect());
                 }
@@ -68,6 +68,10 @@ fn property(field: &Field) -> Map<String, Value> {
             (if *integer { "integer" } else { "number" }, [("minimum", number(minimum)), ("maximum", number(maximum))])
         }
         FieldKind::Boolean { .. } => ("boolean", [("", None), ("", None)]),
+        FieldKind::Choice { options, enum_names: true, .. } => {
+            set("enumNames", Some(options.iter().map(title).collect()));
+            ("string", [("enum", Some(plain(options))), ("", None)])
+        }
         FieldKind::Choice { options, .. } if is_titled(options) => {
             ("string", [("oneOf", Some(titled(options))), ("", None)])
         }
