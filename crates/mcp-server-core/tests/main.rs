@@ -11,6 +11,7 @@ mod connection;
 mod context;
 mod definitions;
 mod hostile;
+mod inputs;
 mod kit;
 mod lifecycle;
 mod logs;
