@@ -53,6 +53,23 @@ impl Body {
         Self(Kind::Whole(sse::Event::new(&message).with_event("message").encode()))
     }
 
+    /// The pieces that are still to be sent of a message that has several, last first.
+    pub(crate) fn take_pieces(&mut self) -> Option<Vec<Bytes>> {
+        match &mut self.0 {
+            Kind::Pieces(pieces) if !pieces.is_empty() => Some(mem::take(pieces)),
+            _ => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(pieces: &[&'static str]) -> Self {
+        let pieces: Vec<Bytes> = pieces.iter().rev().map(|text| Bytes::from_static(text.as_bytes())).collect();
+        Self(match <[Bytes; 1]>::try_from(pieces) {
+            Ok([whole]) => Kind::Whole(whole),
+            Err(pieces) => Kind::Pieces(pieces),
+        })
+    }
+
     pub(crate) fn answer(stream: Answering) -> Self {
         Self(Kind::Answer(Box::pin(stream)))
     }

@@ -8,6 +8,7 @@ mod accept;
 mod body;
 mod config;
 mod cors;
+mod gather;
 mod guard;
 mod headers;
 mod legacy;

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{Body, HttpConfig, McpService, guard, respond, stall::Stalling};
+use crate::{Body, HttpConfig, McpService, gather::Gathered, guard, respond, stall::Stalling};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ async fn serve_connection(
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
         let (service, path) = (service.clone(), path.clone());
-        async move { Ok::<_, Infallible>(at_path(&service, &path, request).await) }
+        async move { Ok::<_, Infallible>(at_path(&service, &path, request).await.map(Gathered)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
