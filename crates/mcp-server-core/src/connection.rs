@@ -62,8 +62,18 @@ impl Server {
     /// When stdin or stdout cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
         let transport = Stdio::take()?.into_transport()?;
+        let server = self.clone();
+        // On a task, so that reading happens where calls run: `block_on` has a thread of its own, and each message would
+        // have to wake another one. Dropping the set ends the task.
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { server.serve(transport).await });
         tokio::select! {
-            served = self.serve(transport) => served,
+            served = serving.join_next() => match served {
+                Some(Ok(served)) => served,
+                Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The runtime goes down.
+                Some(Err(_)) | None => Ok(()),
+            },
             () = mcp_transport::stdio::terminated() => Ok(()),
         }
     }
