@@ -17,7 +17,7 @@ use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use serde::Serialize;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::{inputs::Asking, session::Session};
+use crate::{Server, inputs::Asking, session::Session};
 
 /// The request that a handler serves. Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +26,7 @@ pub struct Context {
 }
 
 pub(crate) struct Inner {
+    pub(crate) server: Server,
     pub(crate) version: ProtocolVersion,
     pub(crate) request_id: Option<RequestId>,
     pub(crate) client: Client,
@@ -71,6 +72,12 @@ pub(crate) struct RequestClient {
 impl Context {
     pub(crate) fn new(inner: Inner) -> Self {
         Self { inner: Arc::new(inner) }
+    }
+
+    /// The server that the handler belongs to, such as to add a tool.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.inner.server
     }
 
     /// The revision that this request speaks.
@@ -339,3 +346,8 @@ pub struct Completing {
     /// The arguments that are already settled (2025-06-18 and later).
     pub context: std::collections::BTreeMap<String, String>,
 }
+
+/// The URI that is read: for handlers of resources and resource templates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
+pub struct ResourceUri(pub String);

@@ -21,7 +21,7 @@ mod session;
 pub use self::{
     builder::ServerBuilder,
     connection::ServeError,
-    context::{Cancelled, Completing, Context, Extensions, Progress},
+    context::{Cancelled, Completing, Context, Extensions, Progress, ResourceUri},
     handler::{
         Args, Arguments, Audio, Blob, Call, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
         FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, State,

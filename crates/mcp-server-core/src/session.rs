@@ -7,7 +7,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -175,7 +175,15 @@ impl fmt::Debug for Peer {
 /// The requests of a peer that are being served, so that a cancellation finds them.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    requests: Mutex<HashMap<RequestId, CancellationToken>>,
+    requests: Mutex<HashMap<RequestId, Running>>,
+    next: AtomicU64,
+}
+
+/// A request that runs: the number tells it from a later one with the same id.
+#[derive(Debug)]
+struct Running {
+    number: u64,
+    token: CancellationToken,
 }
 
 impl InFlight {
@@ -184,28 +192,29 @@ impl InFlight {
         match self.lock().entry(id.clone()) {
             Entry::Occupied(_) => None,
             Entry::Vacant(slot) => {
-                slot.insert(token.clone());
-                Some(InFlightGuard { table: self.clone(), id: id.clone() })
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                slot.insert(Running { number, token: token.clone() });
+                Some(InFlightGuard { table: self.clone(), id: id.clone(), number })
             }
         }
     }
 
-    /// Fires the token of a request; an unknown id is a race that the peer lost, and nothing else.
+    /// Fires the token of a request, whose id is free then; an unknown id is a race that the peer lost, and nothing else.
     pub(crate) fn cancel(&self, id: &RequestId) {
-        let token = self.lock().get(id).cloned();
-        if let Some(token) = token {
-            token.cancel();
+        let running = self.lock().remove(id);
+        if let Some(running) = running {
+            running.token.cancel();
         }
     }
 
     pub(crate) fn cancel_all(&self) {
-        let tokens: Vec<_> = self.lock().values().cloned().collect();
-        for token in tokens {
-            token.cancel();
+        let requests = std::mem::take(&mut *self.lock());
+        for running in requests.values() {
+            running.token.cancel();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, Running>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -215,11 +224,15 @@ impl InFlight {
 pub(crate) struct InFlightGuard {
     table: Arc<InFlight>,
     id: RequestId,
+    number: u64,
 }
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.table.lock().remove(&self.id);
+        let mut table = self.table.lock();
+        if table.get(&self.id).is_some_and(|running| running.number == self.number) {
+            table.remove(&self.id);
+        }
     }
 }
 
@@ -315,7 +328,11 @@ mod tests {
         table.cancel(&RequestId::from("1"));
         table.cancel(&RequestId::from("2"));
         assert!(b.is_cancelled() && !a.is_cancelled());
-        drop((guard, other));
+        // The id of a cancelled request is free, and the old guard leaves its new owner alone.
+        let again = table.enter(&RequestId::from("1"), &a).unwrap();
+        drop(other);
+        assert!(table.enter(&RequestId::from("1"), &a).is_none());
+        drop((guard, again));
         assert!(table.lock().is_empty());
     }
 }

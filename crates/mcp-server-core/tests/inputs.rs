@@ -1,6 +1,6 @@
 //! One handler source, asked in every revision: in sessions by requests of the server, statelessly by rounds.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::{
     collections::VecDeque,

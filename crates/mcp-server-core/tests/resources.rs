@@ -4,7 +4,8 @@
 use crate::kit::{Client, code_and_text};
 use mcp_protocol::{Meta, ProtocolVersion, ReadResourceResult, ResourceContents, RpcError};
 use mcp_server_core::{
-    Blob, IntoOutput, Json, ResourceKind, ResourceRoute, Server, State, ToolError, Visible, resource, template,
+    Blob, IntoOutput, Json, ResourceKind, ResourceRoute, ResourceUri, Server, State, ToolError, Visible, resource,
+    template,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -154,5 +155,16 @@ async fn templates_may_stand_alone() {
         client.result("resources/read", json!({ "uri": "b:1" })).await;
         let error = client.error("resources/read", json!({ "uri": "a:1" })).await;
         assert!(code_and_text(&error).1.contains("not found"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_knows_which_uri_is_read() {
+    let server = Server::builder("test", "1")
+        .resource(resource("test://fixed", async |ResourceUri(uri): ResourceUri| uri))
+        .resource_template(template("test://any/{+path}", async |ResourceUri(uri): ResourceUri| uri))
+        .build();
+    for uri in ["test://fixed", "test://any/a/b%20c"] {
+        assert_eq!(server.read_resource(uri).await.unwrap().contents[0].as_text(), Some(uri));
     }
 }

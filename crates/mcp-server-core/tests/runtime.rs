@@ -253,3 +253,17 @@ async fn a_removed_tool_finishes_its_calls() {
     release.notify_one();
     assert_eq!(call.await.unwrap().unwrap().content[0].as_text(), Some("finished"));
 }
+
+#[tokio::test]
+async fn a_handler_changes_the_server_that_it_belongs_to() {
+    let server = Server::builder("test", "1")
+        .tool(tool("grow", async |server: Server| match server.tools().add(tool("grown", async || "new")) {
+            Ok(()) => "added",
+            Err(_) => "there already",
+        }))
+        .build();
+    for (name, expected) in [("grow", "added"), ("grown", "new"), ("grow", "there already")] {
+        let result = server.call_tool(name, json!({})).await.unwrap();
+        assert_eq!(result.content[0].as_text(), Some(expected));
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::guard;
+
 /// Configuration of the HTTP endpoint.
 ///
 /// ```
@@ -74,17 +76,34 @@ impl HttpConfig {
 
     /// Names under which the server may be reached, beside the loopback ones: `example.com` on any port, or
     /// `example.com:8443`. A request whose `Host` is none of them is refused, which stops DNS rebinding.
+    ///
+    /// # Panics
+    /// When a text is not a host: `https://example.com` is an origin.
     #[must_use]
+    #[track_caller]
     pub fn allowed_hosts<T: Into<String>>(mut self, hosts: impl IntoIterator<Item = T>) -> Self {
-        self.allowed_hosts.extend(hosts.into_iter().map(Into::into));
+        for host in hosts.into_iter().map(Into::into) {
+            assert!(guard::is_host(&host), "`{host}` is not a host: write `example.com` or `example.com:8443`");
+            self.allowed_hosts.push(host);
+        }
         self
     }
 
     /// Web origins that may call the server, beside the loopback ones and its own: `https://app.example.com` on any port,
     /// `https://app.example.com:8443`, or `null`. Others are refused, which stops web pages from using a visitor's access.
+    ///
+    /// # Panics
+    /// When a text is not an origin.
     #[must_use]
+    #[track_caller]
     pub fn allowed_origins<T: Into<String>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
-        self.allowed_origins.extend(origins.into_iter().map(Into::into));
+        for origin in origins.into_iter().map(Into::into) {
+            assert!(
+                guard::is_origin(&origin),
+                "`{origin}` is not an origin: write `https://app.example.com` or `null`"
+            );
+            self.allowed_origins.push(origin);
+        }
         self
     }
 

@@ -110,6 +110,16 @@ impl HostPort {
     }
 }
 
+/// Whether a text of the configuration is a host, with a port or without.
+pub(crate) fn is_host(text: &str) -> bool {
+    parse_host(text).is_some()
+}
+
+/// Whether a text of the configuration is an origin.
+pub(crate) fn is_origin(text: &str) -> bool {
+    parse_origin(text).is_some()
+}
+
 /// The host that the request is for: the authority of its target (HTTP/2, absolute form) or its one `Host` header.
 fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
     let mut hosts = request.headers().get_all(header::HOST).iter();

@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::{request, send, service, stateless};
 use http::{Method, StatusCode};
-use mcp_server_core::{Args, RawArgs, Server, prompt, resource, template, tool};
+use mcp_server_core::{Args, Parameter, ParameterType, RawArgs, Server, prompt, resource, template, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -204,4 +204,14 @@ async fn values_of_requests_never_come_back_in_headers() {
             assert!(answer.headers.values().all(|echoed| echoed.as_bytes() != value.as_bytes()), "{answer:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_default_value_expects_no_header() {
+    let parameter = Parameter::new("region", ParameterType::String).default_value("eu").header("Region");
+    let run = async |RawArgs(arguments): RawArgs| arguments["region"].to_string();
+    let server = Server::builder("test", "1").tool(tool("run", run).parameters([parameter])).build();
+    let service = server.into_service(HttpConfig::new());
+    let answer = send(&service, stateless("tools/call", json!({ "name": "run", "arguments": {} }), &[])).await;
+    assert_eq!(answer.json()["result"]["content"][0]["text"], "\"eu\"", "{answer:?}");
 }

@@ -34,13 +34,14 @@ pub use schemars;
 /// What nearly every server needs: `use mcp_server::prelude::*;`.
 pub mod prelude {
     pub use mcp_protocol::{
-        CallToolResult, ContentBlock, GetPromptResult, Meta, Principal, PromptMessage, ReadResourceResult, Resource,
-        ResourceContents, Role, RpcError,
+        CallToolResult, ContentBlock, GetPromptResult, LoggingLevel, Meta, Principal, PromptArgument, PromptMessage,
+        ReadResourceResult, Resource, ResourceContents, Role, RpcError,
     };
     pub use mcp_server_core::{
         Args, Audio, Blob, Cancelled, Completing, Context, Extension, FromRef, Image, Inputs, Json, MessageTemplate,
-        Parameter, ParameterType, Progress, RawArgs, Server, State, Structured, ToolError, Visible, WithMeta, prompt,
-        prompt_template, resource, template, tool,
+        Parameter, ParameterType, Progress, PromptRoute, RawArgs, ResourceRoute, ResourceUri, Server, ServerBuilder,
+        State, Structured, TemplateRoute, ToolError, ToolRoute, Visible, WithMeta, prompt, prompt_template, resource,
+        template, tool,
     };
     #[cfg(feature = "http")]
     pub use mcp_server_http::{HttpConfig, HttpServer};

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::{Reply, Scope, era::Said};
 use crate::{
     Server,
-    context::{Client, Completing, Context},
+    context::{Client, Completing, Context, ResourceUri},
     handler::{CompletionKind, Ready, StringArgument},
     inputs::Asking,
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Prepared {
 impl Prepared {
     /// A request that was answered on the way.
     pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
-        let context = context(request, &scope, Said::default(), None);
+        let context = context(server, request, &scope, Said::default(), None);
         Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
     }
 
@@ -170,6 +170,9 @@ impl Server {
         if let Some(completing) = completing {
             scope.extensions.insert(completing);
         }
+        if let Work::Handler(HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. }) = &work {
+            scope.extensions.insert(ResourceUri(uri.clone()));
+        }
         let said = match scope.said.take() {
             Some(said) => said,
             None => RequestMeta::from_params(request.params)
@@ -178,7 +181,7 @@ impl Server {
                 .map(Said::of)
                 .unwrap_or_default(),
         };
-        let context = context(request, &scope, said, asking);
+        let context = context(self, request, &scope, said, asking);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -247,12 +250,7 @@ impl Server {
             return Err(RpcError::invalid_params(format!("Unknown tool: {shown}")).into());
         };
         self.check_scopes(scope, &entry.spec.required_scopes)?;
-        let mut arguments = params.arguments.unwrap_or_default();
-        for (name, value) in &entry.spec.defaults {
-            if !arguments.contains_key(name) {
-                arguments.insert(name.clone(), value.clone());
-            }
-        }
+        let arguments = params.arguments.unwrap_or_default();
         Ok(HandlerWork::Tool { entry: entry.clone(), arguments: Value::Object(arguments) })
     }
 
@@ -375,8 +373,9 @@ fn no_completions() -> Ready<CompletionKind> {
     Ready::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
 }
 
-fn context(request: &Request<'_>, scope: &Scope, said: Said, asking: Option<Arc<Asking>>) -> Context {
+fn context(server: &Server, request: &Request<'_>, scope: &Scope, said: Said, asking: Option<Arc<Asking>>) -> Context {
     Context::new(crate::context::Inner {
+        server: server.clone(),
         version: scope.version,
         request_id: Some(request.id.clone()),
         client: scope.client.clone(),

@@ -128,7 +128,10 @@ async fn execute(server: &Server, scope: &Scope, context: &Context, work: Handle
     let output = tokio::select! {
         biased;
         output = perform(server, scope.version, context, work) => output,
-        () = scope.cancel.cancelled() => return Err(Stop::Cancelled),
+        () = scope.cancel.cancelled() => {
+            context.finish();
+            return Err(Stop::Cancelled);
+        }
     };
     context.finish();
     if scope.cancel.is_cancelled() {
@@ -204,10 +207,15 @@ async fn call_tool(
     server: &Server,
     entry: &ToolEntry,
     context: &Context,
-    arguments: Value,
+    mut arguments: Value,
     version: ProtocolVersion,
 ) -> Result<CallToolResult, RpcError> {
     let spec = &entry.spec;
+    if let Value::Object(given) = &mut arguments {
+        for (name, value) in spec.defaults.iter().filter(|(name, _)| !given.contains_key(*name)).collect::<Vec<_>>() {
+            given.insert(name.clone(), value.clone());
+        }
+    }
     let limit = spec.timeout.unwrap_or(server.limits().tool_timeout);
     if let Some(missing) =
         spec.required_client.as_ref().and_then(|required| required.missing_from(context.client_capabilities()))
