@@ -75,6 +75,11 @@ fn server(counts: &Counts) -> Server {
             let params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("2+2?"))], 10);
             Ok(inputs.sample("sum", params).await?.content.text())
         }))
+        .tool(tool("reason", async |inputs: Inputs| -> Result<String, ToolError> {
+            let mut params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("?"))], 10);
+            params.tools = Some(vec![mcp_protocol::Tool::new("t", serde_json::Map::new())]);
+            Ok(inputs.sample("sum", params).await?.content.text())
+        }))
         .tool(tool("where", async |inputs: Inputs| -> Result<String, ToolError> {
             let roots = inputs.roots("roots").await?;
             Ok(roots.iter().map(|root| root.uri.as_str()).collect::<Vec<_>>().join(" "))
@@ -412,4 +417,19 @@ async fn a_large_state_stays_in_the_store() {
     assert!(first["result"]["requestState"].as_str().unwrap().len() < 1000);
     let response = client.tool("big", vec![accept(json!({ "name": "Ada" }))]).await;
     assert_eq!(text(&response), "Ada 100000");
+}
+
+#[tokio::test]
+async fn tools_in_a_sampling_need_a_client_that_has_them() {
+    let four = json!({ "role": "assistant", "content": { "type": "text", "text": "4" }, "model": "m" });
+    for version in ["2025-11-25", "2026-07-28"] {
+        let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
+        let response = client.tool("reason", vec![]).await;
+        assert_eq!(response["error"]["data"]["requiredCapabilities"]["sampling"]["tools"], json!({}), "{response}");
+        let able = json!({ "sampling": { "tools": {} } });
+        let mut client = Client::connect(&server(&Counts::default()), version, able).await;
+        let response = client.tool("reason", vec![("sampling/createMessage", four.clone())]).await;
+        assert_eq!(text(&response), "4", "{version}");
+        assert_eq!(client.asked[0]["params"]["tools"][0]["name"], "t");
+    }
 }
