@@ -242,13 +242,14 @@ impl Connection<'_> {
 
     fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {
         let sender = self.sender.clone();
-        self.calls.spawn(async move {
+        // Boxed, because a task moves its future several times, and this one is large.
+        self.calls.spawn(Box::pin(async move {
             if let Some(reply) = prepared.run().await {
                 let frame = Frame::new(reply.payload.into_bytes()).with_route(Route::Request(id));
                 // Whoever asked may be gone; the read loop notices that.
                 let _ = sender.send(frame).await;
             }
-        });
+        }));
     }
 
     async fn send(&self, reply: Reply, route: Route) -> Result<(), TransportError> {
