@@ -7,6 +7,7 @@ use mcp_store::Store;
 
 use crate::{
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
+    heard::{ClientNotification, Hook},
     hints::CacheHint,
     inputs::StateKeys,
     limits::Limits,
@@ -42,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) required_scopes: Vec<String>,
     pub(crate) state_keys: Option<StateKeys>,
     pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) on_notification: Option<Hook>,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -58,6 +60,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 required_scopes: Vec::new(),
                 state_keys: None,
                 store: None,
+                on_notification: None,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -148,9 +151,23 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// Where a fleet keeps what its nodes share. The memory of the process by default.
+    /// Where a fleet keeps what its nodes share. The memory of the process by default. Servers of one name on one store
+    /// are nodes of one fleet: what one of them announces (see [`Server::notify`]) reaches the clients of all.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.config.store = Some(store);
+        self
+    }
+
+    /// Runs for each notification of a client that is no cancellation: `notifications/initialized`,
+    /// `notifications/roots/list_changed`, and whatever else a client of a session, or of a connection that carries
+    /// everything in one stream, sends unasked. Each has a task of its own, the read timeout, and a place among the
+    /// handlers that may run; one that finds no place is dropped.
+    pub fn on_notification<F, R>(mut self, hook: F) -> Self
+    where
+        F: Fn(ClientNotification) -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.config.on_notification = Some(Hook::new(hook));
         self
     }
 

@@ -12,6 +12,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Peer, Server, Session,
@@ -104,12 +105,16 @@ impl Server {
             sender: sender.clone(),
             session: None,
             calls: JoinSet::new(),
+            streams: JoinSet::new(),
+            ending: self.shutdown_token().child_token(),
             room: self.limits().handlers_per_session.saturating_mul(2).max(1),
         };
         let outcome = connection.read(&mut *transport).await;
+        connection.ending.cancel();
         let limit = self.limits().drain;
         let drained = async {
             while connection.calls.join_next().await.is_some() {}
+            while connection.streams.join_next().await.is_some() {}
             // The last answers are queued; they are handed over before the transport goes.
             let _ = sender.shutdown().await;
         };
@@ -126,18 +131,23 @@ struct Connection<'a> {
     sender: Arc<dyn FrameSender>,
     session: Option<Arc<Session>>,
     calls: JoinSet<()>,
+    /// Streams of notices, which stay open until the connection ends.
+    streams: JoinSet<()>,
+    /// Fires when the connection is to end. A child of the server's, so that connections do not meet at one lock for every
+    /// message.
+    ending: CancellationToken,
     /// The most entries of `calls`.
     room: usize,
 }
 
 impl Connection<'_> {
     async fn read(&mut self, transport: &mut dyn Transport) -> Result<(), ServeError> {
-        // A child, so that connections do not meet at one lock for every message.
-        let shutdown = self.server.shutdown_token().child_token();
+        let shutdown = self.ending.clone();
         loop {
             // What is done is forgotten as messages come. Beyond the handlers that may run there are only answers that
             // wait for a client that does not read: it is not read either, until some are gone.
             while self.calls.try_join_next().is_some() {}
+            while self.streams.try_join_next().is_some() {}
             let is_full = self.calls.len() >= self.room;
             if shutdown.is_cancelled() {
                 return Ok(());
@@ -193,7 +203,7 @@ impl Connection<'_> {
                 }
             }
             Ok(Message::Notification(notification)) => {
-                self.server.notified(self.session.as_deref(), &self.peer, &notification);
+                self.server.notified(self.session.as_ref(), &self.peer, &notification);
                 Ok(())
             }
             Ok(Message::Response(response)) => {
@@ -227,7 +237,7 @@ impl Connection<'_> {
                 None => return Err(self.refuse_unopened()),
             },
         };
-        let scope = scope.local().peer(self.peer.clone()).sink(self.sender.clone());
+        let scope = scope.local().peer(self.peer.clone()).sink(self.sender.clone()).ending(self.ending.clone());
         self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error)
     }
 
@@ -242,8 +252,9 @@ impl Connection<'_> {
 
     fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {
         let sender = self.sender.clone();
+        let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
         // Boxed, because a task moves its future several times, and this one is large.
-        self.calls.spawn(Box::pin(async move {
+        set.spawn(Box::pin(async move {
             if let Some(reply) = prepared.run().await {
                 let frame = Frame::new(reply.payload.into_bytes()).with_route(Route::Request(id));
                 // Whoever asked may be gone; the read loop notices that.

@@ -4,6 +4,7 @@
 //! [`mcp_protocol::Message`], find its [`Era`], make a [`Scope`], [`Server::prepare`] the request and run it.
 
 mod era;
+mod listen;
 mod prepare;
 mod reply;
 mod run;
@@ -40,6 +41,8 @@ pub struct Scope {
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
+    /// Fires when the connection ends, where that is not the end of the server.
+    pub(crate) ending: Option<CancellationToken>,
     /// What the metadata of the request said, where it was read already.
     said: Option<Said>,
 }
@@ -75,6 +78,7 @@ impl Scope {
             sink: None,
             cancel: CancellationToken::new(),
             extensions: Extensions::default(),
+            ending: None,
             said: None,
         }
     }
@@ -105,6 +109,13 @@ impl Scope {
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
         self.peer = Some(peer);
+        self
+    }
+
+    /// What fires when the connection ends.
+    #[must_use]
+    pub(crate) fn ending(mut self, ending: CancellationToken) -> Self {
+        self.ending = Some(ending);
         self
     }
 

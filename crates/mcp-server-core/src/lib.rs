@@ -10,10 +10,12 @@ mod connection;
 mod context;
 pub mod engine;
 mod handler;
+mod heard;
 mod hints;
 mod inputs;
 mod limits;
 mod local;
+mod notices;
 mod registry;
 mod server;
 mod session;
@@ -27,9 +29,11 @@ pub use self::{
         FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, State,
         StringArgument, Structured, ToolError, ToolKind, Visible, WithMeta,
     },
+    heard::ClientNotification,
     hints::CacheHint,
     inputs::{InputError, InputLimits, Inputs, StateKeys},
     limits::Limits,
+    notices::Notices,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,
         ToolRoute, prompt, prompt_template, resource, template, tool,

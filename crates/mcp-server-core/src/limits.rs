@@ -24,6 +24,12 @@ pub struct Limits {
     pub json_depth: usize,
     /// After the other side closed its end: how long calls that still run may take to answer. Default 2 seconds.
     pub drain: Duration,
+    /// Open `subscriptions/listen` streams of one authenticated principal. Default 64.
+    pub listen_streams_per_principal: usize,
+    /// Open `subscriptions/listen` streams of all who did not authenticate, together. Default 1,000.
+    pub listen_streams: usize,
+    /// Resources that one session or one stream subscribes to. Default 256.
+    pub subscribed_uris: usize,
     /// What bounds questions to the other side.
     pub inputs: InputLimits,
 }
@@ -39,6 +45,9 @@ impl Default for Limits {
             page_bytes: 1 << 20,
             json_depth: 128,
             drain: Duration::from_secs(2),
+            listen_streams_per_principal: 64,
+            listen_streams: 1000,
+            subscribed_uris: 256,
             inputs: InputLimits::default(),
         }
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use mcp_protocol::{
     CallToolResult, GetPromptResult, Implementation, JsonObject, ProtocolVersion, ReadResourceResult, RpcError,
-    jsonrpc, method::NotificationMethod, notification,
 };
 use mcp_store::{MemoryStore, Store};
 use serde_json::{Value, json};
@@ -14,11 +13,12 @@ use crate::{
     builder::{Config, ServerBuilder},
     inputs::StateKeys,
     limits::Limits,
+    notices::{Fleet, Notice, Publisher},
     registry::{
         Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
         TemplateEntry, TemplateRoute, ToolEntry, ToolRoute,
     },
-    session::{Audience, Gate},
+    session::Gate,
 };
 
 /// An MCP server: what it offers, ready to be served over any transport. Cheap to clone; all clones are one server.
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(crate) prompts: Registry<PromptEntry>,
     pub(crate) list_style: ListStyle,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) audience: Audience,
+    pub(crate) publisher: Publisher,
     pub(crate) shutdown: CancellationToken,
     pub(crate) state_keys: StateKeys,
     pub(crate) store: Arc<dyn Store>,
@@ -65,6 +65,8 @@ impl Server {
             cache: config.list_cache,
             stateless_opening: format!("\"resultType\":\"complete\",\"_meta\":{server_info},").into(),
         };
+        let fleet = config.store.clone().map(|store| Fleet::new(store, &config.info.name)).transpose();
+        let fleet = fleet.unwrap_or_else(|error| panic!("the system has no random numbers: {error}"));
         let state_keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
             Ok(keys) => keys,
             Err(error) => panic!("the system has no random numbers: {error}"),
@@ -80,7 +82,7 @@ impl Server {
             templates: filled(templates),
             prompts: filled(prompts),
             list_style,
-            audience: Audience::default(),
+            publisher: Publisher::new(fleet),
             shutdown: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -177,23 +179,22 @@ impl Server {
     pub(crate) fn capabilities(&self, version: ProtocolVersion) -> mcp_protocol::ServerCapabilities {
         use mcp_protocol::{PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability};
 
-        // Where change notices flow on `subscriptions/listen` only, none are promised until that method exists.
-        let list_changed = (!version.has_listen()).then_some(true);
         let mut capabilities = ServerCapabilities::default();
         capabilities.logging = Some(JsonObject::default());
         if self.has_tools() {
             let mut tools = ToolsCapability::default();
-            tools.list_changed = list_changed;
+            tools.list_changed = Some(true);
             capabilities.tools = Some(tools);
         }
         if self.has_resources() {
             let mut resources = ResourcesCapability::default();
-            resources.list_changed = list_changed;
+            resources.list_changed = Some(true);
+            resources.subscribe = Some(true);
             capabilities.resources = Some(resources);
         }
         if self.has_prompts() {
             let mut prompts = PromptsCapability::default();
-            prompts.list_changed = list_changed;
+            prompts.list_changed = Some(true);
             capabilities.prompts = Some(prompts);
         }
         if self.has_completions() && version.has_completions_capability() {
@@ -218,12 +219,6 @@ impl Server {
         self.inner.prompts.load().iter().any(|prompt| !prompt.completions.is_empty())
             || self.inner.templates.load().iter().any(|template| !template.completions.is_empty())
     }
-
-    fn announce<N: NotificationMethod>(&self) {
-        if let Ok(message) = jsonrpc::notification(N::NAME, &json!({})) {
-            self.inner.audience.tell(&message);
-        }
-    }
 }
 
 fn filled<E: Entry>(entries: Vec<E>) -> Registry<E> {
@@ -242,7 +237,7 @@ impl std::fmt::Debug for Server {
 }
 
 macro_rules! live_list {
-    ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $notice:ty) => {
+    ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $notice:expr) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name<'a> {
@@ -250,7 +245,7 @@ macro_rules! live_list {
         }
 
         impl $name<'_> {
-            /// Adds one while the server runs. Every session that listens is told once.
+            /// Adds one while the server runs. Every client that listens is told.
             ///
             /// # Errors
             /// When the definition is not valid, or its name is taken.
@@ -258,14 +253,14 @@ macro_rules! live_list {
                 self.extend([route])
             }
 
-            /// Adds several at once, or none. Every session that listens is told once.
+            /// Adds several at once, or none. Every client that listens is told.
             ///
             /// # Errors
             /// When a definition is not valid, or a name is taken.
             pub fn extend(&self, routes: impl IntoIterator<Item = $route<()>>) -> Result<(), RegistrationError> {
                 let entries: Vec<_> = routes.into_iter().map($convert).collect::<Result<_, RegistrationError>>()?;
                 if self.server.inner.$registry.add(entries)? > 0 {
-                    self.server.announce::<$notice>();
+                    self.server.publish($notice);
                 }
                 Ok(())
             }
@@ -274,7 +269,7 @@ macro_rules! live_list {
             pub fn remove(&self, name: &str) -> bool {
                 let removed = self.server.inner.$registry.remove(name);
                 if removed {
-                    self.server.announce::<$notice>();
+                    self.server.publish($notice);
                 }
                 removed
             }
@@ -293,26 +288,26 @@ live_list!(
     Tools, tools, ToolRoute => |route| {
         let (spec, run) = route.check()?;
         Ok(ToolEntry { spec, run: run.with_state(()) })
-    }, notification::ToolListChanged
+    }, Notice::Tools
 );
 live_list!(
     /// The resources of a running server, by URI.
     Resources, resources, ResourceRoute => |route| {
         let (spec, run) = route.check()?;
         Ok(ResourceEntry { spec, run: run.with_state(()) })
-    }, notification::ResourceListChanged
+    }, Notice::Resources
 );
 live_list!(
     /// The resource templates of a running server, by template.
     ResourceTemplates, templates, TemplateRoute => |route| {
         let (spec, run, completions) = route.check()?;
         Ok(TemplateEntry { spec, run: run.with_state(()), completions: completions.ready() })
-    }, notification::ResourceListChanged
+    }, Notice::Resources
 );
 live_list!(
     /// The prompts of a running server, by name.
     Prompts, prompts, PromptRoute => |route| {
         let (prompt, run, completions) = route.check()?;
         Ok(PromptEntry { prompt, run: run.with_state(()), completions: completions.ready() })
-    }, notification::PromptListChanged
+    }, Notice::Prompts
 );

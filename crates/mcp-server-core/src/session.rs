@@ -1,12 +1,13 @@
 //! What a legacy client said at `initialize`, and what of it changes while the session lasts.
 
 mod asked;
+mod told;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -14,11 +15,11 @@ use std::{
 use mcp_protocol::{
     ClientCapabilities, Implementation, InputRequest, LoggingLevel, ProtocolVersion, RequestId, RpcError, jsonrpc,
 };
-use mcp_transport::{Frame, FrameSender};
+use mcp_transport::FrameSender;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use self::asked::Asked;
+use self::{asked::Asked, told::Told};
 use crate::inputs::InputError;
 
 /// A legacy session: one stdio process after `initialize`, or one HTTP session.
@@ -32,6 +33,7 @@ pub struct Session {
     outbox: Arc<dyn FrameSender>,
     in_flight: Arc<InFlight>,
     asked: Asked,
+    told: Told,
 }
 
 impl Session {
@@ -52,6 +54,7 @@ impl Session {
             outbox: peer.outbox.clone(),
             in_flight: peer.in_flight.clone(),
             asked: Asked::default(),
+            told: Told::new(),
         }
     }
 
@@ -92,6 +95,7 @@ impl Session {
     /// Another session took the place of this one on its connection: nothing unasked is sent for it any more.
     pub(crate) fn retire(&self) {
         self.initialized.store(false, Ordering::Release);
+        self.told.close();
     }
 
     /// The lowest level of log records that the client wants. `info` until it says otherwise.
@@ -132,6 +136,7 @@ impl Session {
     pub fn close(&self) {
         self.in_flight.cancel_all();
         self.asked.close();
+        self.told.close();
     }
 }
 
@@ -266,37 +271,6 @@ pub(crate) struct Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         self.gate.used.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The sessions that are told when a list changes.
-#[derive(Debug, Default)]
-pub(crate) struct Audience {
-    sessions: Mutex<Vec<Weak<Session>>>,
-}
-
-impl Audience {
-    pub(crate) fn join(&self, session: &Arc<Session>) {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Dead entries are dropped when the vector would grow, so that it stays as large as the living need.
-        if sessions.len() == sessions.capacity() {
-            sessions.retain(|weak| weak.strong_count() > 0);
-        }
-        sessions.push(Arc::downgrade(session));
-    }
-
-    /// Queues the message for every initialized session; one whose queue is full misses it.
-    pub(crate) fn tell(&self, message: &[u8]) {
-        let sessions: Vec<_> = {
-            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.iter().filter_map(Weak::upgrade).collect()
-        };
-        let message = bytes::Bytes::copy_from_slice(message);
-        for session in sessions.iter().filter(|session| session.is_initialized()) {
-            if session.outbox.try_send(Frame::new(message.clone())).is_err() {
-                tracing::warn!("a session does not read: a notification was dropped");
-            }
-        }
     }
 }
 

@@ -69,7 +69,7 @@ async fn capabilities_are_what_is_registered_and_the_rest_has_no_methods() {
     let everything = json!({
         "logging": {},
         "tools": { "listChanged": true },
-        "resources": { "listChanged": true },
+        "resources": { "subscribe": true, "listChanged": true },
         "prompts": { "listChanged": true },
         "completions": {},
     });

@@ -23,6 +23,7 @@ mod resources;
 mod results;
 mod runtime;
 mod stateless;
+mod subscriptions;
 mod templates;
 mod tools;
 mod validation;

@@ -198,7 +198,13 @@ async fn discovery_tells_all_and_is_not_needed() {
         json!({
             "resultType": "complete",
             "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
-            "capabilities": { "logging": {}, "tools": {}, "resources": {}, "prompts": {}, "completions": {} },
+            "capabilities": {
+                "logging": {},
+                "tools": { "listChanged": true },
+                "resources": { "subscribe": true, "listChanged": true },
+                "prompts": { "listChanged": true },
+                "completions": {},
+            },
             "instructions": "Ask.",
             "ttlMs": 0,
             "cacheScope": "private",

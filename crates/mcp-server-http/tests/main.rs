@@ -18,4 +18,5 @@ mod sessions;
 mod shutdown;
 mod stateless;
 mod streams;
+mod subscriptions;
 mod wire;

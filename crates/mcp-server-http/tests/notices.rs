@@ -4,7 +4,7 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{initialized, listen, open, send, service};
+use crate::common::{initialized, listen, open, send};
 use http_body_util::BodyExt;
 use mcp_server_core::{Server, prompt, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
@@ -85,7 +85,7 @@ async fn with_two_streams_of_one_session_a_notice_comes_on_one() {
 }
 
 #[tokio::test]
-async fn a_session_that_never_listens_keeps_a_bounded_number_of_notices() {
+async fn a_session_that_never_listens_keeps_a_bounded_number_of_notices_and_gets_the_last() {
     let server = common::server();
     let service = server.clone().into_service(HttpConfig::new());
     let id = open(&service).await;
@@ -94,17 +94,15 @@ async fn a_session_that_never_listens_keeps_a_bounded_number_of_notices() {
         server.tools().add(tool("later", async || "later")).unwrap();
         server.tools().remove("later");
     }
-    assert_eq!(told(&service, &id).await.len(), 256);
-}
-
-#[tokio::test]
-async fn stateless_clients_are_promised_no_notices_yet() {
-    let answer = send(&service(), common::stateless("server/discover", serde_json::json!({}), &[])).await;
-    let capabilities = answer.json()["result"]["capabilities"].clone();
-    assert!(capabilities["tools"].is_object());
-    assert!(!capabilities.to_string().contains("listChanged") && !capabilities.to_string().contains("subscribe"));
-    // Legacy task capabilities have no place here either.
-    assert!(capabilities.get("tasks").is_none());
+    server.notify().prompts_changed();
+    let mut stream = service.handle(listen(&id)).await.into_body();
+    let first = common::within("what had room", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(std::str::from_utf8(&first).unwrap().matches("tools/list_changed").count(), 256);
+    // What found no room became one of its kind, and comes now that there is room.
+    let rest = common::within("the rest", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
+    let rest = std::str::from_utf8(&rest).unwrap();
+    assert_eq!(["tools", "prompts"].map(|list| rest.matches(&format!("{list}/list_changed")).count()), [1, 1]);
+    assert_eq!(told(&service, &id).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -48,8 +48,16 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let server = server(options);
-    match options.transport {
+    let app = App::default();
+    let server = server(options, &app);
+    tokio::select! {
+        served = serve_over(options.transport, &server) => served,
+        () = app.beat(&server) => Ok(()),
+    }
+}
+
+async fn serve_over(transport: Transport, server: &Server) -> Result<(), Box<dyn Error>> {
+    match transport {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
@@ -66,8 +74,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 /// The whole server.
-fn server(options: &Options) -> Server {
-    let app = App::default();
+fn server(options: &Options, app: &App) -> Server {
     let mut builder = Server::builder("everything", env!("CARGO_PKG_VERSION"))
         .title("Everything")
         .description("A demo of every feature, and the fixtures of the conformance suites.")

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use mcp_server::{ServerBuilder, prelude::*};
 use serde_json::json;
 
-use crate::{app::App, media, notes::Notes};
+use crate::{
+    app::{App, WATCHED, Watched},
+    media,
+    notes::Notes,
+};
 
 /// Adds the resources. The suites read the first of the list.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
@@ -60,9 +64,9 @@ fn fixtures(builder: ServerBuilder<App>) -> ServerBuilder<App> {
                 .mime_type("image/png"),
         )
         .resource(
-            resource("test://watched-resource", watched)
+            resource(WATCHED, watched)
                 .name("watched-resource")
-                .description("A text to watch.")
+                .description("A text that changes every three seconds: subscribe to it.")
                 .mime_type("text/plain"),
         )
         .resource_template(
@@ -77,8 +81,8 @@ async fn static_text() -> &'static str {
     "This is the content of the static text resource."
 }
 
-async fn watched() -> &'static str {
-    "Watched resource content."
+async fn watched(State(watched): State<Watched>) -> String {
+    format!("Watched resource content, change {}.", watched.number())
 }
 
 #[derive(Deserialize, JsonSchema)]

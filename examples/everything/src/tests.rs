@@ -1,8 +1,18 @@
 //! The server as its clients find it: what the suites rely on, and what the demo promises.
 
-use serde_json::json;
+use std::time::Duration;
 
-use crate::{cli::Options, server};
+use mcp_server::{
+    Server,
+    transport::{Frame, Transport as _, memory::duplex, recv},
+};
+use serde_json::{Value, json};
+
+use crate::{app::App, cli::Options};
+
+fn server(options: &Options) -> Server {
+    crate::server(options, &App::default())
+}
 
 #[test]
 fn the_order_that_the_suites_rely_on_holds() {
@@ -78,4 +88,41 @@ async fn a_review_has_a_focus_only_when_one_is_given() {
         assert_eq!(text.contains("Look at naming above all."), expected, "{text}");
         assert!(text.contains("```rust\nfn f() {}\n```"), "{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watched_resource_changes_every_three_seconds() {
+    let app = App::default();
+    let server = crate::server(&Options::default(), &app);
+    let (mut client, far) = duplex(16);
+    let serving = async {
+        tokio::select! {
+            served = server.serve(far) => served.unwrap(),
+            () = app.beat(&server) => unreachable!("it never ends"),
+        }
+    };
+    let watching = async {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let filter = json!({ "resourceSubscriptions": ["test://watched-resource"] });
+        let params = json!({ "_meta": meta, "notifications": filter });
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params });
+        client.sender().send(Frame::new(request.to_string())).await.unwrap();
+        let mut texts = Vec::new();
+        let mut start = None;
+        for method in ["subscriptions/acknowledged", "resources/updated", "resources/updated"] {
+            let message = tokio::time::timeout(Duration::from_secs(10), recv(&mut client)).await.unwrap();
+            let message: Value = serde_json::from_slice(&message.unwrap().unwrap().message).unwrap();
+            assert_eq!(message["method"], format!("notifications/{method}"));
+            start.get_or_insert_with(tokio::time::Instant::now);
+            let read = server.read_resource("test://watched-resource").await.unwrap();
+            texts.push(read.contents[0].as_text().unwrap().to_owned());
+        }
+        assert_eq!(texts, [0, 1, 2].map(|n| format!("Watched resource content, change {n}.")));
+        assert_eq!(start.unwrap().elapsed(), Duration::from_secs(6));
+        drop(client);
+    };
+    tokio::join!(serving, watching);
 }

@@ -124,15 +124,15 @@ impl Server {
             .filter(|asked| *asked == newest || legacy.any(|version| version == *asked))
             .unwrap_or(newest);
         let session = Arc::new(Session::new(session_id, version, params.client_info, params.capabilities, peer));
-        self.inner.audience.join(&session);
+        self.join(&session);
 
         let mut result = InitializeResult::new(version.as_str(), self.capabilities(version), self.info().clone());
         result.instructions.clone_from(&self.inner.config.instructions);
         Ok((session, Reply::result(self, &request.id, version, shaped(result, version), 512)))
     }
 
-    /// Takes a notification of a client. Unknown ones are ignored, as are cancellations that come too late.
-    pub fn notified(&self, session: Option<&Session>, peer: &Peer, message: &Notification<'_>) {
+    /// Takes a notification of a client. Cancellations that come too late are ignored; all others reach the application.
+    pub fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         use mcp_protocol::NotificationMethod as _;
 
         match &*message.method {
@@ -140,6 +140,7 @@ impl Server {
                 if let Some(session) = session {
                     session.mark_initialized();
                 }
+                self.heard(session, peer, message);
             }
             notification::Cancelled::NAME => {
                 match decode_params::<mcp_protocol::CancelledParams>(&message.method, message.params) {
@@ -151,7 +152,7 @@ impl Server {
                     Err(error) => tracing::debug!(%error, "a cancellation cannot be read"),
                 }
             }
-            other => tracing::trace!(method = other, "a notification that nobody waits for"),
+            _ => self.heard(session, peer, message),
         }
     }
 }

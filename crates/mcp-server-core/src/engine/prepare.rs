@@ -6,6 +6,7 @@ use bytes::Bytes;
 use mcp_protocol::{
     ClientCapabilities, CompleteParams, CompletionReference, DiscoverResult, EmptyResult, ErrorCode, GetPromptParams,
     Method, PaginatedParams, ProtocolVersion, ReadResourceParams, RequestId, RequestMeta, RpcError, SetLevelParams,
+    SubscribeParams,
     jsonrpc::{Request, decode_params},
     method,
 };
@@ -13,7 +14,7 @@ use mcp_schema::{VarValue, header::HeaderParam};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Reply, Scope, era::Said};
+use super::{Reply, Scope, era::Said, listen::ListenWork};
 use crate::{
     Server,
     context::{Client, Completing, Context, ResourceUri},
@@ -64,8 +65,8 @@ pub struct Prepared {
 
 /// The places that a request takes while it runs, given back when dropped.
 pub(super) struct Place {
-    pub(super) _server: Pass,
-    pub(super) _peer: Option<(Pass, InFlightGuard)>,
+    pub(super) _passes: (Option<Pass>, Option<Pass>),
+    pub(super) _listed: Option<InFlightGuard>,
 }
 
 /// What a request asks for.
@@ -74,6 +75,10 @@ pub(super) enum Work {
     Done(Reply),
     /// A handler.
     Handler(HandlerWork),
+    /// A stream of notices.
+    Listen(ListenWork),
+    /// Nothing: it was taken out to be run.
+    Over,
 }
 
 /// Which handler, and what it is given.
@@ -189,11 +194,14 @@ impl Server {
     fn serves(&self, name: &str) -> bool {
         match name {
             method::ListTools::NAME | method::CallTool::NAME => self.has_tools(),
-            method::ListResources::NAME | method::ListResourceTemplates::NAME | method::ReadResource::NAME => {
-                self.has_resources()
-            }
+            method::ListResources::NAME
+            | method::ListResourceTemplates::NAME
+            | method::ReadResource::NAME
+            | method::Subscribe::NAME
+            | method::Unsubscribe::NAME => self.has_resources(),
             method::ListPrompts::NAME | method::GetPrompt::NAME => self.has_prompts(),
             method::Complete::NAME => self.has_completions(),
+            method::Listen::NAME => self.has_tools() || self.has_resources() || self.has_prompts(),
             method::Ping::NAME | method::Discover::NAME | method::SetLevel::NAME => true,
             _ => false,
         }
@@ -232,6 +240,18 @@ impl Server {
                 }
                 done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
             }
+            method::Subscribe::NAME | method::Unsubscribe::NAME => {
+                let params: SubscribeParams = decode_params(name, params)?;
+                if let Client::Session(session) = &scope.client {
+                    if name == method::Subscribe::NAME {
+                        session.subscribe(&params.uri, self.limits().subscribed_uris)?;
+                    } else {
+                        session.unsubscribe(&params.uri);
+                    }
+                }
+                done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
+            }
+            method::Listen::NAME => Ok(Work::Listen(ListenWork::prepare(self, params, scope)?)),
             _ => Err(RpcError::method_not_found(name).into()),
         }
     }

@@ -62,11 +62,13 @@ impl Prepared {
         if let Err(reply) = self.enter() {
             return Some(reply);
         }
-        let Self { server, id, scope, context, work, place } = self;
-        let work = match work {
+        let work = match std::mem::replace(&mut self.work, Work::Over) {
+            Work::Over => return None,
             Work::Done(reply) => return Some(reply),
+            Work::Listen(work) => return Box::pin(super::listen::run(self, work)).await,
             Work::Handler(work) => work,
         };
+        let Self { server, id, scope, context, place, .. } = self;
         let version = scope.version;
         let outcome = execute(&server, &scope, &context, work).await;
         // Whoever reads the answer may use the id, and the place, again.
@@ -92,19 +94,27 @@ impl Prepared {
             return Ok(());
         }
         let busy = || Reply::busy(&self.id);
-        let pass = self.server.inner.gate.enter().ok_or_else(busy)?;
-        let peer = match &self.scope.peer {
-            None => None,
-            Some(peer) => {
-                let pass = peer.gate().enter().ok_or_else(busy)?;
-                let listed = peer.in_flight().enter(&self.id, &self.scope.cancel).ok_or_else(|| {
-                    let error = RpcError::invalid_request("a request with this id is still being served");
-                    Reply::error(Some(&self.id), &error)
-                })?;
-                Some((pass, listed))
+        let peer = self.scope.peer.as_ref();
+        let passes = match &mut self.work {
+            // A stream of notices waits most of its time, and is counted by itself.
+            Work::Listen(work) => {
+                if !work.enter(&self.server, &self.scope) {
+                    return Err(busy());
+                }
+                (None, None)
+            }
+            _ => {
+                let pass = self.server.inner.gate.enter().ok_or_else(busy)?;
+                (Some(pass), peer.map(|peer| peer.gate().enter().ok_or_else(busy)).transpose()?)
             }
         };
-        self.place = Some(Place { _server: pass, _peer: peer });
+        let listed = peer.map(|peer| {
+            peer.in_flight().enter(&self.id, &self.scope.cancel).ok_or_else(|| {
+                let error = RpcError::invalid_request("a request with this id is still being served");
+                Reply::error(Some(&self.id), &error)
+            })
+        });
+        self.place = Some(Place { _passes: passes, _listed: listed.transpose()? });
         Ok(())
     }
 

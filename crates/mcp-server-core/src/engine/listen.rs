@@ -1,0 +1,79 @@
+//! Runs `subscriptions/listen`: a request that stays open, carries notices, and is no running handler.
+
+use mcp_protocol::{Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{Prepared, Reply, Scope, prepare::Place};
+use crate::{
+    Server,
+    notices::{Filter, Listening, Stream},
+};
+
+/// What a stream of notices is to carry.
+pub(super) struct ListenWork {
+    /// What is acknowledged.
+    honoured: SubscriptionFilter,
+    /// What is kept, until there is a place among the readers for it.
+    filter: Filter,
+    listening: Option<Listening>,
+}
+
+impl ListenWork {
+    pub(super) fn prepare(server: &Server, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
+        /// A struct could be read from an array as well, which no filter is.
+        #[derive(Deserialize)]
+        struct Params {
+            notifications: Map<String, Value>,
+        }
+        let name = method::Listen::NAME;
+        let params: Params = decode_params(name, params)?;
+        let asked: SubscriptionFilter = serde_json::from_value(Value::Object(params.notifications))
+            .map_err(|error| RpcError::invalid_params(format!("{name}: {error}")))?;
+        if scope.sink.is_none() {
+            let text = "subscriptions/listen is answered by a stream, which the request does not accept";
+            return Err(RpcError::invalid_request(text));
+        }
+        let (honoured, filter) = Filter::honour(&asked, server)?;
+        Ok(Self { honoured, filter, listening: None })
+    }
+
+    /// Takes a place among the readers; none among the handlers that run.
+    pub(super) fn enter(&mut self, server: &Server, scope: &Scope) -> bool {
+        let filter = std::mem::take(&mut self.filter);
+        self.listening = server.listen(filter, scope.principal.as_deref());
+        self.listening.is_some()
+    }
+}
+
+impl Prepared {
+    /// Whether it is a stream that stays open until somebody ends it.
+    pub(crate) fn is_listen(&self) -> bool {
+        matches!(self.work, super::prepare::Work::Listen(_))
+    }
+}
+
+/// Carries notices until the client cancels or is gone (nothing is answered then), or the server ends the stream.
+pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
+    let Prepared { server, id, scope, place, .. } = prepared;
+    let _place: Option<Place> = place;
+    let (listening, sink) = (work.listening?, scope.sink.as_deref()?);
+    let stream = Stream { id: &id, sink };
+    let ending = scope.ending.as_ref().unwrap_or(&server.inner.shutdown);
+    let telling = async {
+        if !listening.run(&stream, work.honoured, ending).await {
+            return None;
+        }
+        drop(listening);
+        // Where several requests share one stream, nothing else says that this one ends.
+        if scope.peer.is_some() {
+            stream.tell_end().await;
+        }
+        Some(Reply::result(&server, &id, scope.version, stream.result(), 256))
+    };
+    tokio::select! {
+        biased;
+        () = scope.cancel.cancelled() => None,
+        reply = telling => reply,
+    }
+}

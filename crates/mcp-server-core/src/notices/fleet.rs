@@ -1,0 +1,220 @@
+//! The notices of several nodes: what one publishes reaches the readers of all, through the store that they share.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use mcp_store::{Delivery, Store, Subscription};
+use serde::{Deserialize, Serialize};
+use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
+
+use super::{Notice, Pending};
+use crate::server::Inner;
+
+/// Notices that wait for the store, and notices of others that wait for this node. Beyond them, everything counts as
+/// changed.
+const QUEUE: usize = 256;
+/// The longest URI that travels between nodes; a change of a resource with a longer one is told as a change of everything.
+const URI_BYTES: usize = 8 << 10;
+/// How long the store may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two tries of a store that fails, the first and the longest pause.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// This node's end of the bus.
+pub(crate) struct Fleet {
+    shared: Arc<Shared>,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    topic: String,
+    /// What this node calls itself, so that it does not listen to itself.
+    node: String,
+    outgoing: Mutex<Outgoing>,
+    more: Notify,
+}
+
+#[derive(Default)]
+struct Outgoing {
+    notices: Pending,
+    all: bool,
+}
+
+/// A notice between nodes.
+#[derive(Serialize, Deserialize)]
+struct Message {
+    node: String,
+    changed: Changed,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Changed {
+    All,
+    Tools,
+    Prompts,
+    Resources,
+    Resource(String),
+}
+
+impl Fleet {
+    /// Nodes whose servers have the same name hear each other.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        let node = format!("{:032x}", u128::from_be_bytes(bytes));
+        let name: String = server.chars().take(100).collect();
+        let topic = format!("mcp/notices/{name}");
+        let shared = Shared { store, topic, node, outgoing: Mutex::default(), more: Notify::new() };
+        Ok(Self { shared: Arc::new(shared), task: Mutex::default() })
+    }
+
+    /// Takes part from now on, where there is a runtime to do it.
+    pub(super) fn start(&self, server: &Arc<Inner>) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        // A runtime of another time may have ended with the task.
+        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (shared, server) = (self.shared.clone(), Arc::downgrade(server));
+        let running = async move { tokio::join!(shared.publish(), shared.listen(&server)) };
+        *task = Some(runtime.spawn(running).abort_handle());
+    }
+
+    /// Tells the other nodes. Never waits: what the store was not given yet becomes one with its equals.
+    pub(super) fn tell(&self, notice: Notice) {
+        let is_long = matches!(&notice, Notice::Updated(uri) if uri.len() > URI_BYTES);
+        {
+            let mut outgoing = self.shared.outgoing();
+            if is_long || outgoing.notices.len() >= QUEUE {
+                outgoing.notices.clear();
+                outgoing.all = true;
+            } else if !outgoing.all {
+                outgoing.notices.insert(notice);
+            }
+        }
+        self.shared.more.notify_one();
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
+        }
+    }
+}
+
+impl Shared {
+    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_outgoing(&self) -> Option<Changed> {
+        let mut outgoing = self.outgoing();
+        if std::mem::take(&mut outgoing.all) {
+            return Some(Changed::All);
+        }
+        Some(match outgoing.notices.pop()? {
+            Notice::Tools => Changed::Tools,
+            Notice::Prompts => Changed::Prompts,
+            Notice::Resources => Changed::Resources,
+            Notice::Updated(uri) => Changed::Resource((*uri).to_owned()),
+        })
+    }
+
+    async fn publish(&self) {
+        loop {
+            let Some(changed) = self.next_outgoing() else {
+                self.more.notified().await;
+                continue;
+            };
+            let message = Message { node: self.node.clone(), changed };
+            let Ok(message) = serde_json::to_vec(&message) else { continue };
+            let message: Arc<[u8]> = message.into();
+            let mut pause = PAUSES.0;
+            while let Some(problem) = problem(timeout(PATIENCE, self.store.publish(&self.topic, message.clone())).await)
+            {
+                tracing::warn!(problem, "other nodes cannot be told of a change yet");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    }
+
+    async fn listen(&self, server: &Weak<Inner>) {
+        let mut pause = PAUSES.0;
+        let mut is_first = true;
+        loop {
+            match timeout(PATIENCE, self.store.subscribe(&self.topic, QUEUE)).await {
+                Ok(Ok(subscription)) => {
+                    pause = PAUSES.0;
+                    if !std::mem::take(&mut is_first) {
+                        deliver(server, None);
+                    }
+                    self.hear(subscription, server).await;
+                }
+                failed => {
+                    let problem = problem(failed.map(|outcome| outcome.map(drop)));
+                    tracing::warn!(problem, "changes on other nodes cannot be heard yet");
+                    is_first = false;
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    async fn hear(&self, mut subscription: Subscription, server: &Weak<Inner>) {
+        while let Some(delivery) = subscription.recv().await {
+            let Delivery::Message(message) = delivery else {
+                deliver(server, None);
+                continue;
+            };
+            match serde_json::from_slice::<Message>(&message) {
+                Ok(message) if message.node == self.node => {}
+                Ok(message) => deliver(
+                    server,
+                    match message.changed {
+                        Changed::All => None,
+                        Changed::Tools => Some(Notice::Tools),
+                        Changed::Prompts => Some(Notice::Prompts),
+                        Changed::Resources => Some(Notice::Resources),
+                        Changed::Resource(uri) => Some(Notice::Updated(uri.into())),
+                    },
+                ),
+                // A newer version of this library may know more kinds of change.
+                Err(error) => {
+                    tracing::debug!(%error, "a notice of another node cannot be read");
+                    deliver(server, None);
+                }
+            }
+        }
+    }
+}
+
+/// What went wrong, in words.
+fn problem<E: fmt::Display>(outcome: Result<Result<(), E>, tokio::time::error::Elapsed>) -> Option<String> {
+    match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the store did not answer in time".to_owned()),
+    }
+}
+
+/// Tells the readers of this node of one change, or that anything may have changed.
+fn deliver(server: &Weak<Inner>, notice: Option<Notice>) {
+    let Some(server) = server.upgrade() else { return };
+    match notice {
+        Some(notice) => server.publisher.deliver(&notice),
+        None => server.publisher.deliver_all(),
+    }
+}

@@ -1,0 +1,147 @@
+//! One notice that something changed, and the set of those that a reader was not told yet.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use mcp_protocol::{
+    EmptyParams, Meta, NotificationMethod as _, RequestId, ResourceUpdatedParams, jsonrpc, meta::keys, notification,
+};
+use serde_json::json;
+
+/// Something changed. What it looks like now is for the reader to ask, so two equal notices are as good as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// The list of tools.
+    Tools,
+    /// The list of prompts.
+    Prompts,
+    /// The lists of resources and templates.
+    Resources,
+    /// A resource.
+    Updated(Arc<str>),
+}
+
+/// What concerns everybody.
+pub(crate) const LISTS: [Notice; 3] = [Notice::Tools, Notice::Prompts, Notice::Resources];
+
+impl Notice {
+    /// The notification, with the subscription that it belongs to where there is one.
+    pub(crate) fn message(&self, subscription: Option<&RequestId>) -> Vec<u8> {
+        let meta = subscription.map(subscription_meta);
+        let of_list = |name, meta| {
+            let mut params = EmptyParams::default();
+            params.meta = meta;
+            jsonrpc::notification(name, &params)
+        };
+        let written = match self {
+            Self::Tools => of_list(notification::ToolListChanged::NAME, meta),
+            Self::Prompts => of_list(notification::PromptListChanged::NAME, meta),
+            Self::Resources => of_list(notification::ResourceListChanged::NAME, meta),
+            Self::Updated(uri) => {
+                let mut params = ResourceUpdatedParams::new(&**uri);
+                params.meta = meta;
+                jsonrpc::notification(notification::ResourceUpdated::NAME, &params)
+            }
+        };
+        // Texts and ids: writing those into memory has no way to fail.
+        written.unwrap_or_default()
+    }
+}
+
+/// The metadata that names a subscription by the id of its request.
+pub(crate) fn subscription_meta(id: &RequestId) -> Meta {
+    let mut meta = Meta::default();
+    meta.insert(keys::SUBSCRIPTION_ID.to_owned(), json!(id));
+    meta
+}
+
+/// What a reader was not told yet: each notice once, in the order in which they came first. It is never larger than what
+/// the reader subscribed to, however slow it is.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    order: VecDeque<Notice>,
+}
+
+impl Pending {
+    pub(crate) fn insert(&mut self, notice: Notice) {
+        if !self.order.contains(&notice) {
+            self.order.push_back(notice);
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<&Notice> {
+        self.order.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Notice> {
+        let notice = self.order.pop_front();
+        if self.order.is_empty() {
+            // Most readers wait for nothing most of the time.
+            self.order = VecDeque::new();
+        }
+        notice
+    }
+
+    pub(crate) fn forget(&mut self, uri: &str) {
+        self.order.retain(|notice| !matches!(notice, Notice::Updated(other) if **other == *uri));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.order = VecDeque::new();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_notice_waits_once_and_in_the_order_of_its_first_time() {
+        let mut pending = Pending::default();
+        let updated = |uri: &str| Notice::Updated(uri.into());
+        for notice in [Notice::Tools, updated("x:a"), Notice::Tools, updated("x:b"), updated("x:a"), Notice::Prompts] {
+            pending.insert(notice);
+        }
+        pending.forget("x:b");
+        let told: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
+        assert_eq!(told, [Notice::Tools, updated("x:a"), Notice::Prompts]);
+        assert_eq!((pending.len(), pending.order.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn a_notification_names_its_subscription_in_the_type_of_the_id() {
+        for (notice, id, expected) in [
+            (Notice::Tools, None, json!({ "method": "notifications/tools/list_changed", "params": {} })),
+            (
+                Notice::Prompts,
+                Some(RequestId::from(1)),
+                json!({ "method": "notifications/prompts/list_changed", "params": { "_meta": { keys::SUBSCRIPTION_ID: 1 } } }),
+            ),
+            (
+                Notice::Resources,
+                Some(RequestId::from("1")),
+                json!({
+                    "method": "notifications/resources/list_changed",
+                    "params": { "_meta": { keys::SUBSCRIPTION_ID: "1" } },
+                }),
+            ),
+            (
+                Notice::Updated("x:a".into()),
+                Some(RequestId::from(2)),
+                json!({
+                    "method": "notifications/resources/updated",
+                    "params": { "uri": "x:a", "_meta": { keys::SUBSCRIPTION_ID: 2 } },
+                }),
+            ),
+        ] {
+            let mut message: Value = serde_json::from_slice(&notice.message(id.as_ref())).unwrap();
+            message.as_object_mut().unwrap().remove("jsonrpc");
+            assert_eq!(message, expected);
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! Notices that something changed: who is told, of what, how often, and what a reader that does not read loses.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::sync::Arc;
+
+use mcp_protocol::{LoggingLevel, Principal};
+use mcp_server_core::{Server, engine::Refusal, prompt, resource, tool};
+use mcp_store::MemoryStore;
+use mcp_transport::memory::duplex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::{
+    common::{LEGACY, Wire, call, cancel, code, hold, initialize, legacy, modern, notification},
+    kit,
+};
+
+const ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+fn server() -> Server {
+    Server::builder("test", "1")
+        .tool(tool("t", async || "t"))
+        .resource(resource("x:a", async || "a"))
+        .prompt(prompt("p", async || "p"))
+        .build()
+}
+
+fn listen(id: impl Into<Value>, notifications: Value) -> Value {
+    modern(id, "subscriptions/listen", json!({ "notifications": notifications }))
+}
+
+fn all(uris: &[&str]) -> Value {
+    json!({
+        "toolsListChanged": true,
+        "promptsListChanged": true,
+        "resourcesListChanged": true,
+        "resourceSubscriptions": uris,
+    })
+}
+
+/// Opens a stream: what was acknowledged.
+async fn open(wire: &mut Wire, id: impl Into<Value>, filter: Value) -> Value {
+    let id = id.into();
+    wire.send(listen(id.clone(), filter)).await;
+    let first = wire.recv().await;
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged", "{first}");
+    assert_eq!(first["params"]["_meta"], json!({ ID: id }));
+    first["params"]["notifications"].clone()
+}
+
+/// What a notification says, in short: its subject and its subscription.
+fn said(message: &Value) -> (String, Value) {
+    let method = message["method"].as_str().unwrap_or_else(|| panic!("no notification: {message}"));
+    let subject = message["params"]["uri"].as_str().unwrap_or(method).to_owned();
+    (subject, message["params"]["_meta"][ID].clone())
+}
+
+async fn settle() {
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_acknowledged_with_what_is_honoured() {
+    let full = server();
+    let tools_only = Server::builder("test", "1").tool(tool("t", async || "t")).build();
+    for (server, asked, honoured) in [
+        (&full, json!({}), json!({})),
+        (&full, json!({ "toolsListChanged": false, "resourceSubscriptions": [] }), json!({})),
+        (&full, json!({ "promptsListChanged": true, "later": [1] }), json!({ "promptsListChanged": true })),
+        (&full, all(&["x:a", "x:b", "x:a"]), all(&["x:a", "x:b"])),
+        (&full, json!({ "taskIds": ["t"], "toolsListChanged": true }), json!({ "toolsListChanged": true })),
+        (&tools_only, all(&["x:a"]), json!({ "toolsListChanged": true })),
+    ] {
+        let mut wire = Wire::connect(server);
+        assert_eq!(open(&mut wire, 1, asked.clone()).await, honoured, "{asked}");
+    }
+    let nothing = Server::builder("test", "1").build();
+    let response = Wire::connect(&nothing).ask(listen(1, json!({}))).await;
+    assert_eq!(code(&response), Some(-32601), "a server without lists and resources has nothing to tell");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_cannot_be_read_is_refused() {
+    let mut wire = Wire::connect(&server());
+    let many = |count: usize| (0..count).map(|n| format!("x:{n}")).collect::<Vec<_>>();
+    for (params, expected) in [
+        (json!({}), Some(-32602)),
+        (json!({ "notifications": null }), Some(-32602)),
+        (json!({ "notifications": [] }), Some(-32602)),
+        (json!({ "notifications": { "toolsListChanged": "yes" } }), Some(-32602)),
+        (json!({ "notifications": { "resourceSubscriptions": "x:a" } }), Some(-32602)),
+        (json!({ "notifications": { "resourceSubscriptions": [7] } }), Some(-32602)),
+        (json!({ "notifications": { "resourceSubscriptions": many(257) } }), Some(-32602)),
+        (json!({ "notifications": { "resourceSubscriptions": ["x".repeat(65_537)] } }), Some(-32602)),
+        (json!({ "notifications": { "resourceSubscriptions": ["x".repeat(65_536)] } }), None),
+        (json!({ "notifications": { "resourceSubscriptions": many(256) } }), None),
+    ] {
+        wire.send(modern("l", "subscriptions/listen", params)).await;
+        let response = wire.recv().await;
+        assert_eq!(code(&response), expected, "{response}");
+        wire.send(cancel("l")).await;
+        settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_run_side_by_side_each_with_its_own_filter_and_id() {
+    let server = server();
+    let mut wire = Wire::connect(&server);
+    open(&mut wire, 1, json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;
+    open(&mut wire, "1", json!({ "promptsListChanged": true, "resourceSubscriptions": ["x:a", "x:b"] })).await;
+    open(&mut wire, "none", json!({})).await;
+    let both = |subject: &str| vec![(subject.to_owned(), json!(1)), (subject.to_owned(), json!("1"))];
+    let one = |subject: &str, id: Value| vec![(subject.to_owned(), id)];
+    let changes: [(&dyn Fn(), Vec<(String, Value)>); 7] = [
+        (&|| server.notify().tools_changed(), one("notifications/tools/list_changed", json!(1))),
+        (&|| assert!(server.tools().remove("t")), one("notifications/tools/list_changed", json!(1))),
+        (&|| server.notify().prompts_changed(), one("notifications/prompts/list_changed", json!("1"))),
+        (&|| server.notify().resources_changed(), vec![]),
+        (&|| server.notify().resource_updated("x:a"), both("x:a")),
+        (&|| server.notify().resource_updated("x:b"), one("x:b", json!("1"))),
+        (&|| server.notify().resource_updated("x:a/below"), vec![]),
+    ];
+    for (change, expected) in changes {
+        change();
+        settle().await;
+        let mut told = Vec::new();
+        while wire.has_more() {
+            told.push(said(&wire.recv().await));
+        }
+        told.sort_by_key(|(_, id)| id.is_string());
+        assert_eq!(told, expected);
+    }
+    server.notify().log(LoggingLevel::Emergency, "no log record belongs on a stream");
+    settle().await;
+    assert!(!wire.has_more());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_stream_is_not_answered_and_its_id_is_free() {
+    let server = server();
+    let mut wire = Wire::connect(&server);
+    open(&mut wire, 1, json!({ "toolsListChanged": true })).await;
+    wire.send(listen(1, json!({}))).await;
+    assert_eq!(code(&wire.recv().await), Some(-32600), "an id has one stream");
+    wire.send(cancel("1")).await;
+    settle().await;
+    server.notify().tools_changed();
+    assert_eq!(said(&wire.recv().await), ("notifications/tools/list_changed".into(), json!(1)));
+    wire.send(cancel(1)).await;
+    settle().await;
+    server.notify().tools_changed();
+    settle().await;
+    assert!(!wire.has_more());
+    open(&mut wire, 1, json!({})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_is_told_by_a_cancellation_and_a_result() {
+    for by_client in [true, false] {
+        let server = server();
+        let mut wire = Wire::connect(&server);
+        open(&mut wire, "l", json!({ "toolsListChanged": true })).await;
+        let rest = if by_client {
+            wire.close().await
+        } else {
+            server.notify().tools_changed();
+            server.shutdown();
+            assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
+            vec![wire.recv().await, wire.recv().await]
+        };
+        let [cancelled, result] = &rest[..] else { panic!("{rest:?}") };
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], "l");
+        assert_eq!((&result["id"], &result["result"]["resultType"]), (&json!("l"), &json!("complete")));
+        assert_eq!(result["result"]["_meta"][ID], "l");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_are_no_running_handlers_and_have_a_bound_of_their_own() {
+    let (hold, mut seen) = hold();
+    let server = Server::builder("test", "1")
+        .tool(hold)
+        .limits(|limits| {
+            limits.handlers = 1;
+            limits.handlers_per_session = 1;
+            limits.listen_streams = 5;
+        })
+        .build();
+    let mut wire = Wire::connect(&server);
+    for id in 0..5 {
+        open(&mut wire, id, json!({ "toolsListChanged": true })).await;
+    }
+    assert_eq!(code(&wire.ask(listen(5, json!({}))).await), Some(-32603));
+    wire.send(modern("call", "tools/call", call("hold"))).await;
+    assert_eq!(seen.recv().await, Some("entered"), "there is room for the one handler");
+    let mut other = Wire::connect(&server);
+    assert_eq!(code(&other.ask(listen(5, json!({}))).await), Some(-32603), "the bound is the server's");
+    wire.send(cancel(3)).await;
+    settle().await;
+    open(&mut other, 5, json!({})).await;
+    drop(wire);
+    for _ in 0..1000 {
+        settle().await;
+        other.send(listen("again", json!({}))).await;
+        if other.recv().await.get("method").is_some() {
+            return;
+        }
+    }
+    panic!("a connection that is gone keeps its streams");
+}
+
+/// Streams of principals are counted one by one, and apart from those of nobody.
+#[tokio::test(start_paused = true)]
+async fn each_principal_has_its_own_bound() {
+    let server = Server::builder("test", "1")
+        .tool(tool("t", async || "t"))
+        .limits(|limits| {
+            limits.listen_streams = 1;
+            limits.listen_streams_per_principal = 2;
+        })
+        .build();
+    let mut open = Vec::new();
+    for (who, expected) in
+        [(None, true), (None, false), (Some("a"), true), (Some("a"), true), (Some("a"), false), (Some("b"), true)]
+    {
+        let (near, far) = duplex(8);
+        let principal = who.map(|who| Arc::new(Principal::new(who)));
+        let sink = mcp_transport::Transport::sender(&near);
+        let server = server.clone();
+        let task = tokio::spawn(async move {
+            let params = json!({ "notifications": {} });
+            kit::ask(&server, "subscriptions/listen", params, |scope| scope.principal(principal).sink(sink)).await
+        });
+        settle().await;
+        assert_eq!(!task.is_finished(), expected, "{who:?}");
+        open.push((task, near, far));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_needs_somewhere_to_go() {
+    let asked = kit::ask(&server(), "subscriptions/listen", json!({ "notifications": {} }), |scope| scope).await;
+    let Err(Refusal::Error(error)) = asked else { panic!("{asked:?}") };
+    assert_eq!(error.code, mcp_protocol::ErrorCode::INVALID_REQUEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_subscribes_and_unsubscribes_as_often_as_it_likes() {
+    let server = server();
+    for version in LEGACY {
+        let mut wire = Wire::connect(&server);
+        let mut other = Wire::connect(&server);
+        assert_eq!(wire.open(version).await["capabilities"]["resources"]["subscribe"], true);
+        other.open(version).await;
+        other.quiet().await;
+        let told = async |wire: &mut Wire, method: &str| {
+            let response = wire.ask(legacy(1, method, json!({ "uri": "x:never-registered" }))).await;
+            assert_eq!(response["result"], json!({}));
+            server.notify().resource_updated("x:never-registered");
+            server.notify().resource_updated("x:never-registered/below");
+            let mut count = 0;
+            while wire.has_more() {
+                let message = wire.recv().await;
+                assert_eq!(message["params"], json!({ "uri": "x:never-registered" }));
+                count += 1;
+            }
+            count
+        };
+        for (method, expected) in [
+            ("resources/unsubscribe", 0),
+            ("resources/subscribe", 1),
+            ("resources/subscribe", 1),
+            ("resources/unsubscribe", 0),
+            ("resources/unsubscribe", 0),
+            ("resources/subscribe", 1),
+        ] {
+            assert_eq!(told(&mut wire, method).await, expected, "{version} {method}");
+        }
+        assert!(!other.has_more(), "who did not subscribe is not told");
+        assert_eq!(code(&wire.ask(legacy(2, "resources/subscribe", json!({}))).await), Some(-32602));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_has_so_many_subscriptions() {
+    let server = Server::builder("test", "1")
+        .resource(resource("x:a", async || "a"))
+        .limits(|limits| limits.subscribed_uris = 3)
+        .build();
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    for (method, uri, expected) in [
+        ("resources/subscribe", "x:1", None),
+        ("resources/subscribe", "x:2", None),
+        ("resources/subscribe", "x:3", None),
+        ("resources/subscribe", "x:4", Some(-32602)),
+        ("resources/subscribe", "x:3", None),
+        ("resources/unsubscribe", "x:1", None),
+        ("resources/subscribe", "x:4", None),
+    ] {
+        assert_eq!(code(&wire.ask(legacy(1, method, json!({ "uri": uri }))).await), expected, "{method} {uri}");
+    }
+    // Subscriptions belong to the session, and go with it.
+    wire.open("2025-06-18").await;
+    wire.quiet().await;
+    server.notify().resource_updated("x:2");
+    wire.quiet().await;
+    let nothing = Server::builder("test", "1").build();
+    let mut wire = Wire::connect(&nothing);
+    wire.open("2025-11-25").await;
+    let response = wire.ask(legacy(1, "resources/subscribe", json!({ "uri": "x:a" }))).await;
+    assert_eq!(code(&response), Some(-32601), "a server without resources has no subscriptions");
+}
+
+/// However often something changes while a client does not read: it is told of each thing once, and of none never.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_loses_nothing_and_costs_no_more() {
+    let server = server();
+    let uris: Vec<String> = (0..50).map(|n| format!("x:{n}")).collect();
+    let (mut session, mut stream) = (Wire::with_capacity(&server, 4), Wire::with_capacity(&server, 4));
+    session.open("2025-11-25").await;
+    for uri in &uris {
+        session.ask(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
+    }
+    open(&mut stream, 7, all(&uris.iter().map(String::as_str).collect::<Vec<_>>())).await;
+    let change = || {
+        for uri in &uris {
+            server.notify().resource_updated(uri);
+        }
+        server.notify().tools_changed();
+        server.notify().prompts_changed();
+        server.notify().resources_changed();
+    };
+    for _ in 0..2_000 {
+        change();
+    }
+    for wire in [&mut session, &mut stream] {
+        let mut told = std::collections::BTreeMap::<String, usize>::new();
+        settle().await;
+        while wire.has_more() {
+            *told.entry(said(&wire.recv().await).0).or_default() += 1;
+            settle().await;
+        }
+        assert_eq!(told.len(), uris.len() + 3);
+        let sent: usize = told.values().sum();
+        assert!(sent <= uris.len() + 3 + 8, "no more than one of each, and what had room before: {sent}");
+    }
+    // The next change is told at once again.
+    server.notify().resource_updated("x:7");
+    assert_eq!(said(&session.recv().await).0, "x:7");
+    assert_eq!(said(&stream.recv().await).0, "x:7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_unsubscribed_meanwhile_is_not_told() {
+    let server = server();
+    let mut wire = Wire::with_capacity(&server, 1);
+    wire.open("2025-11-25").await;
+    for uri in ["x:a", "x:b"] {
+        wire.ask(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
+    }
+    server.notify().tools_changed();
+    settle().await;
+    server.notify().resource_updated("x:a");
+    server.notify().resource_updated("x:b");
+    wire.send(legacy(2, "resources/unsubscribe", json!({ "uri": "x:a" }))).await;
+    settle().await;
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        told.push(wire.recv().await);
+        settle().await;
+    }
+    assert!(!wire.has_more());
+    assert!(!told.iter().any(|message| message["params"]["uri"] == "x:a"), "{told:?}");
+    assert!(told.iter().any(|message| message["params"]["uri"] == "x:b"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_records_of_no_request_go_to_sessions_by_their_level() {
+    let server = server();
+    let mut wire = Wire::connect(&server);
+    server.notify().log(LoggingLevel::Emergency, "nobody is there");
+    wire.ask(initialize("2025-11-25")).await;
+    server.notify().log(LoggingLevel::Emergency, "not initialized");
+    wire.send(notification("notifications/initialized", json!({}))).await;
+    wire.quiet().await;
+    server.notify().log(LoggingLevel::Debug, "below the level");
+    server.notify().log_as(LoggingLevel::Info, Some("db"), json!({ "rows": 3 }));
+    assert_eq!(wire.recv().await["params"], json!({ "level": "info", "logger": "db", "data": { "rows": 3 } }));
+    wire.ask(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
+    server.notify().log(LoggingLevel::Warning, "below the level");
+    wire.quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_a_fleet_tell_each_other() {
+    let store = MemoryStore::new();
+    let node = |name: &str| {
+        Server::builder(name, "1")
+            .tool(tool("t", async || "t"))
+            .resource(resource("x:a", async || "a"))
+            .store(Arc::new(store.clone()))
+            .build()
+    };
+    let (here, there, stranger) = (node("fleet"), node("fleet"), node("other"));
+    let (mut near, mut far, mut apart) = (Wire::connect(&here), Wire::connect(&there), Wire::connect(&stranger));
+    let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] });
+    for wire in [&mut near, &mut far, &mut apart] {
+        open(wire, 1, filter.clone()).await;
+    }
+    let mut session = Wire::connect(&there);
+    session.open("2025-11-25").await;
+    session.quiet().await;
+    assert_eq!(store.usage().subscriptions, 3);
+    let changes: [(&dyn Fn(), &str); 3] = [
+        (&|| here.notify().tools_changed(), "notifications/tools/list_changed"),
+        (&|| here.notify().resource_updated("x:a"), "x:a"),
+        // One that is too long to travel stands for everything.
+        (&|| here.notify().resource_updated(&"x".repeat(10_000)), "everything"),
+    ];
+    for (change, subject) in changes {
+        change();
+        settle().await;
+        match subject {
+            "everything" => {
+                assert!(!near.has_more(), "it knows better");
+                assert_eq!(said(&far.recv().await).0, "notifications/tools/list_changed");
+                assert_eq!(said(&far.recv().await).0, "x:a");
+            }
+            _ => {
+                assert_eq!(said(&near.recv().await).0, subject);
+                assert_eq!(said(&far.recv().await).0, subject);
+            }
+        }
+        assert!(!near.has_more() && !far.has_more() && !apart.has_more(), "once each, and to no other fleet");
+    }
+    assert_eq!(said(&session.recv().await).0, "notifications/tools/list_changed");
+    drop((near, far, apart, session));
+    drop((here, there, stranger));
+    settle().await;
+    assert_eq!(store.usage().subscriptions, 0, "a server that is gone does not listen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_application_hears_what_clients_tell() {
+    let (heard, mut hears) = unbounded_channel();
+    let server = Server::builder("test", "1")
+        .on_notification(move |notification| {
+            let heard = heard.clone();
+            async move {
+                let session = notification.session().map(|session| session.version().as_str());
+                heard.send((notification.method().to_owned(), notification.params().cloned(), session)).unwrap();
+                assert_ne!(notification.method(), "notifications/panic", "a failure is nobody's business");
+            }
+        })
+        .limits(|limits| limits.handlers_per_session = 4)
+        .build();
+    let mut wire = Wire::connect(&server);
+    wire.send(notification("notifications/x/custom", json!({ "a": [1] }))).await;
+    assert_eq!(hears.recv().await, Some(("notifications/x/custom".into(), Some(json!({ "a": [1] })), None)));
+    wire.open("2025-06-18").await;
+    for (method, params) in [
+        ("notifications/initialized", None),
+        ("notifications/panic", None),
+        ("notifications/roots/list_changed", Some(json!({}))),
+        ("notifications/cancelled", Some(json!({ "requestId": 7 }))),
+        ("notifications/progress", Some(json!({ "progressToken": 1, "progress": 1 }))),
+    ] {
+        if method != "notifications/initialized" {
+            wire.send(notification(method, params.clone().unwrap_or(json!({})))).await;
+        }
+        if method != "notifications/cancelled" {
+            let (heard, _, session) = hears.recv().await.unwrap();
+            assert_eq!((heard.as_str(), session), (method, Some("2025-06-18")));
+        }
+    }
+    wire.quiet().await;
+}

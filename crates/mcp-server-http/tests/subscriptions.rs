@@ -1,0 +1,183 @@
+//! `subscriptions/listen` over HTTP: a stream that opens with its acknowledgement and ends with its client or its server.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use mcp_server_core::{Server, resource, tool};
+use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::common::{initialized, legacy, listen, open, request, send, socket::serve, stateless, within};
+
+const ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+fn server(streams: usize) -> Server {
+    Server::builder("test", "1.0")
+        .tool(tool("t", async || "t"))
+        .resource(resource("x:a", async || "a"))
+        .limits(|limits| limits.listen_streams = streams)
+        .build()
+}
+
+fn asking(filter: &Value) -> http::Request<http_body_util::Full<Bytes>> {
+    stateless("subscriptions/listen", json!({ "notifications": filter }), &[])
+}
+
+async fn message(body: &mut Body) -> Option<Value> {
+    let frame = within("a frame", body.frame()).await?.unwrap().into_data().unwrap();
+    let text = String::from_utf8(frame.to_vec()).unwrap();
+    let data: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let [data] = data[..] else { panic!("one message in each frame: {text}") };
+    Some(serde_json::from_str(data).unwrap())
+}
+
+/// Opens a stream and takes its acknowledgement.
+async fn stream(service: &McpService, filter: &Value) -> Body {
+    let response = service.handle(asking(filter)).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
+    let mut body = response.into_body();
+    let first = message(&mut body).await.unwrap();
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(first["params"], json!({ "notifications": filter, "_meta": { ID: 1 } }));
+    body
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_acknowledged_told_kept_alive_and_answered_at_the_end() {
+    let server = server(10);
+    let service = server.clone().into_service(HttpConfig::new());
+    let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] });
+    let mut body = stream(&service, &filter).await;
+    let start = Instant::now();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), ": keep-alive\n\n");
+    assert_eq!(start.elapsed(), Duration::from_secs(15));
+    server.notify().resources_changed();
+    server.notify().resource_updated("x:a");
+    let updated = message(&mut body).await.unwrap();
+    assert_eq!(updated["method"], "notifications/resources/updated");
+    assert_eq!(updated["params"], json!({ "uri": "x:a", "_meta": { ID: 1 } }));
+    server.tools().add(tool("later", async || "later")).unwrap();
+    let changed = message(&mut body).await.unwrap();
+    assert_eq!(changed["method"], "notifications/tools/list_changed");
+    assert_eq!(changed["params"], json!({ "_meta": { ID: 1 } }));
+
+    server.shutdown();
+    let result = message(&mut body).await.unwrap();
+    assert_eq!((&result["id"], &result["result"]["resultType"]), (&json!(1), &json!("complete")));
+    assert_eq!(result["result"]["_meta"][ID], 1);
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_stream_that_the_client_leaves_is_gone() {
+    let server = server(2);
+    let service = server.clone().into_service(HttpConfig::new());
+    let filter = json!({ "toolsListChanged": true });
+    let first = stream(&service, &filter).await;
+    let _second = stream(&service, &filter).await;
+    let full = send(&service, asking(&filter)).await;
+    assert_eq!((full.status, full.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)));
+    assert!(full.header("retry-after").is_some());
+    drop(first);
+    let _third = stream(&service, &filter).await;
+
+    let site = serve(&self::server(1), HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    wire.send(asking(&filter)).await;
+    assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
+    assert!(wire.chunk().await.unwrap().starts_with(b"event: message"));
+    assert_eq!(site.ask(asking(&filter)).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    drop(wire);
+    within("room for another stream", async {
+        loop {
+            let mut wire = site.connect().await;
+            wire.send(asking(&filter)).await;
+            if wire.head().await.unwrap().0 == StatusCode::OK {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_server_ends_the_stream_in_order_over_a_socket() {
+    let server = server(10);
+    let site = serve(&server, HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    wire.send(asking(&json!({ "toolsListChanged": true }))).await;
+    wire.head().await.unwrap();
+    wire.chunk().await.unwrap();
+    server.shutdown();
+    let end = wire.chunk().await.unwrap();
+    assert!(std::str::from_utf8(&end).unwrap().contains("\"resultType\":\"complete\""), "{end:?}");
+    assert_eq!(wire.chunk().await, None);
+    site.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_filter_and_who_takes_no_stream_is_refused_as_json() {
+    let service = server(10).into_service(HttpConfig::new().lenient_accept());
+    for (params, accept, status, code) in [
+        (json!({}), "application/json, text/event-stream", StatusCode::OK, -32602),
+        (json!({ "notifications": 7 }), "application/json, text/event-stream", StatusCode::OK, -32602),
+        (json!({ "notifications": {} }), "application/json", StatusCode::BAD_REQUEST, -32600),
+    ] {
+        let answer = send(&service, stateless("subscriptions/listen", params, &[("accept", accept)])).await;
+        assert_eq!((answer.status, answer.error_code()), (status, Some(code)), "{answer:?}");
+        assert_eq!(answer.json()["id"], 1);
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_told_of_its_resources_on_its_stream() {
+    let server = server(10);
+    let service = server.clone().into_service(HttpConfig::new());
+    let (session, other) = (open(&service).await, open(&service).await);
+    for id in [&session, &other] {
+        initialized(&service, id).await;
+    }
+    let subscribe = legacy(Some(&session), "resources/subscribe", json!({ "uri": "x:a" }));
+    assert_eq!(send(&service, subscribe).await.json()["result"], json!({}));
+    server.notify().resource_updated("x:a");
+    server.notify().resource_updated("x:b");
+    server.notify().tools_changed();
+    let expected = [
+        (&session, vec!["notifications/resources/updated", "notifications/tools/list_changed"]),
+        (&other, vec!["notifications/tools/list_changed"]),
+    ];
+    for (id, methods) in expected {
+        let body = service.handle(listen(id)).await.into_body();
+        let ending = send(&service, request(http::Method::DELETE, &[("mcp-session-id", id)], ""));
+        let (read, _) = tokio::join!(body.collect(), ending);
+        let text = String::from_utf8(read.unwrap().to_bytes().to_vec()).unwrap();
+        let told: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        assert_eq!(told.len(), methods.len(), "{text}");
+        for (message, method) in told.iter().zip(methods) {
+            assert!(message.contains(method), "{message}");
+        }
+    }
+}
+
+/// However often something changes: a client that stops reading gets each notice once more when it reads again.
+#[tokio::test]
+async fn a_client_that_does_not_read_costs_no_more_and_loses_nothing() {
+    let server = server(10);
+    let service = server.clone().into_service(HttpConfig::new());
+    let mut slow = stream(&service, &json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;
+    for _ in 0..10_000 {
+        server.notify().tools_changed();
+        server.notify().resource_updated("x:a");
+    }
+    // Nothing polls the body meanwhile, so what changed is a set of two.
+    let frame = within("a frame", slow.frame()).await.unwrap().unwrap().into_data().unwrap();
+    let text = std::str::from_utf8(&frame).unwrap();
+    assert_eq!(text.matches("data: ").count(), 2, "{text}");
+    assert!(text.contains("tools/list_changed") && text.contains("\"x:a\""), "{text}");
+}
