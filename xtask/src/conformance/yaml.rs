@@ -37,7 +37,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, Error> {
             continue;
         }
         if !content.starts_with(' ') {
-            let key = content.trim_end().strip_suffix(':').ok_or_else(|| refuse("not a key"))?;
+            // The suites want an empty list to be written as one.
+            let content = content.trim_end();
+            let key = content.strip_suffix(':').or_else(|| content.strip_suffix(": []"));
+            let key = key.ok_or_else(|| refuse("not a key"))?;
             sections.push(Section { key: key.to_owned(), items: Vec::new() });
             continue;
         }
@@ -90,6 +93,7 @@ mod tests {
         let word = |word: &str, comment: &str| Item { word: word.into(), comment: comment.into(), ..Item::default() };
         assert_eq!(sections[0], Section { key: "server".into(), items: vec![word("one", "2/5"), word("two", "")] });
         let [item] = sections[1].items.as_slice() else { panic!("{sections:?}") };
+        assert_eq!(parse("server: []\n").unwrap(), [Section { key: "server".into(), items: Vec::new() }]);
         assert_eq!((item.member("scenario"), item.member("why")), (Some("three"), Some("a: b")));
     }
 

@@ -198,6 +198,8 @@ struct Asked {
     method: String,
     version: Option<ProtocolVersion>,
     progress_token: Value,
+    /// It was acknowledged, and stays open.
+    is_stream: bool,
 }
 
 impl Log {
@@ -215,11 +217,15 @@ impl Log {
         };
         self.last = version;
         let progress_token = meta[mcp_protocol::meta::keys::PROGRESS_TOKEN].clone();
-        self.asked.push(Asked { id: id.clone(), method: method.to_owned(), version, progress_token });
+        self.asked.push(Asked { id: id.clone(), method: method.to_owned(), version, progress_token, is_stream: false });
     }
 
     fn heard(&mut self, line: Option<usize>, message: &Value) {
         let (mut version, mut answered) = (self.session.or(self.last), None);
+        if message["method"] == "notifications/subscriptions/acknowledged" {
+            let id = subscription(message);
+            self.asked.iter_mut().filter(|asked| asked.id == *id).for_each(|asked| asked.is_stream = true);
+        }
         if message.get("method").is_some() {
             version = self.asker(message).map_or(self.session, |asked| asked.version);
         } else if let Some(at) = self.asked.iter().position(|asked| Some(&asked.id) == message.get("id")) {
@@ -235,8 +241,12 @@ impl Log {
         self.messages.push(ServerMessage { line, version, method: answered, message: message.clone() });
     }
 
-    /// The request that a notification is about: by its token, else the only one that is open.
+    /// The request that a notification is about: by its token or subscription, else the only one that is open.
     fn asker(&self, notification: &Value) -> Option<&Asked> {
+        let subscription = subscription(notification);
+        if !subscription.is_null() {
+            return self.asked.iter().find(|asked| asked.id == *subscription);
+        }
         let token = &notification["params"]["progressToken"];
         if !token.is_null() {
             return self.asked.iter().find(|asked| asked.progress_token == *token);
@@ -253,10 +263,15 @@ impl Log {
     }
 }
 
+/// The subscription that a notification names.
+fn subscription(notification: &Value) -> &Value {
+    &notification["params"]["_meta"][mcp_protocol::meta::keys::SUBSCRIPTION_ID]
+}
+
 /// For whoever records: what is still unanswered.
 impl Runner<'_> {
     pub(super) fn is_answered(&self) -> bool {
-        self.log.asked.is_empty()
+        self.log.asked.iter().all(|asked| asked.is_stream)
     }
 
     pub(super) fn unanswered(&self) -> String {
