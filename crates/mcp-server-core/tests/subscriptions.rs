@@ -1,5 +1,5 @@
 //! Notices that something changed: who is told, of what, how often, and what a reader that does not read loses.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::sync::Arc;
 
@@ -48,8 +48,10 @@ async fn open(wire: &mut Wire, id: impl Into<Value>, filter: Value) -> Value {
     first["params"]["notifications"].clone()
 }
 
-/// What a notification says, in short: its subject and its subscription.
-fn said(message: &Value) -> (String, Value) {
+/// The subject of a notification, and its subscription.
+type Said = (String, Value);
+
+fn said(message: &Value) -> Said {
     let method = message["method"].as_str().unwrap_or_else(|| panic!("no notification: {message}"));
     let subject = message["params"]["uri"].as_str().unwrap_or(method).to_owned();
     (subject, message["params"]["_meta"][ID].clone())
@@ -114,7 +116,7 @@ async fn streams_run_side_by_side_each_with_its_own_filter_and_id() {
     open(&mut wire, "none", json!({})).await;
     let both = |subject: &str| vec![(subject.to_owned(), json!(1)), (subject.to_owned(), json!("1"))];
     let one = |subject: &str, id: Value| vec![(subject.to_owned(), id)];
-    let changes: [(&dyn Fn(), Vec<(String, Value)>); 7] = [
+    let changes: [(&dyn Fn(), Vec<Said>); 7] = [
         (&|| server.notify().tools_changed(), one("notifications/tools/list_changed", json!(1))),
         (&|| assert!(server.tools().remove("t")), one("notifications/tools/list_changed", json!(1))),
         (&|| server.notify().prompts_changed(), one("notifications/prompts/list_changed", json!("1"))),
