@@ -57,7 +57,7 @@ impl From<io::Error> for ServeError {
 
 impl Server {
     /// Serves the process's own stdin and stdout until the client closes them, or the process is asked to end
-    /// (SIGTERM, SIGINT). What handlers print goes to stderr.
+    /// (SIGTERM, SIGINT): then the server shuts down, as [`Server::shutdown`] says. What handlers print goes to stderr.
     ///
     /// # Errors
     /// When stdin or stdout cannot be used.
@@ -68,14 +68,19 @@ impl Server {
         // have to wake another one. Dropping the set ends the task.
         let mut serving = JoinSet::new();
         serving.spawn(async move { server.serve(transport).await });
-        tokio::select! {
-            served = serving.join_next() => match served {
-                Some(Ok(served)) => served,
-                Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                // The runtime goes down.
-                Some(Err(_)) | None => Ok(()),
-            },
-            () = mcp_transport::stdio::terminated() => Ok(()),
+        let served = tokio::select! {
+            served = serving.join_next() => served,
+            () = mcp_transport::stdio::terminated() => {
+                // Subscriptions are told, and calls have the drain limit to answer.
+                self.shutdown();
+                serving.join_next().await
+            }
+        };
+        match served {
+            Some(Ok(served)) => served,
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime goes down.
+            Some(Err(_)) | None => Ok(()),
         }
     }
 

@@ -418,7 +418,10 @@ async fn nodes_of_a_fleet_tell_each_other() {
     session.open("2025-11-25").await;
     session.quiet().await;
     assert_eq!(store.usage().subscriptions, 3);
-    let changes: [(&dyn Fn(), &str); 3] = [
+    let many = || (0..300).for_each(|n| here.notify().resource_updated(&format!("x:{n}")));
+    let changes: [(&dyn Fn(), &str); 4] = [
+        // More at once than may wait for the store stand for everything.
+        (&many, "everything"),
         (&|| here.notify().tools_changed(), "notifications/tools/list_changed"),
         (&|| here.notify().resource_updated("x:a"), "x:a"),
         // One that is too long to travel stands for everything.
@@ -440,7 +443,9 @@ async fn nodes_of_a_fleet_tell_each_other() {
         }
         assert!(!near.has_more() && !far.has_more() && !apart.has_more(), "once each, and to no other fleet");
     }
-    assert_eq!(said(&session.recv().await).0, "notifications/tools/list_changed");
+    for list in ["tools", "prompts", "resources"] {
+        assert_eq!(said(&session.recv().await).0, format!("notifications/{list}/list_changed"));
+    }
     drop((near, far, apart, session));
     drop((here, there, stranger));
     settle().await;

@@ -61,3 +61,35 @@ fn stdout_carries_messages_alone_and_the_end_of_input_ends_the_process() {
     assert_eq!(messages[3]["result"]["resultType"], "complete");
     assert_eq!(messages[4]["error"]["code"], -32601);
 }
+
+/// Who listens is told of the end before the process goes.
+#[cfg(unix)]
+#[test]
+fn a_process_that_is_asked_to_end_ends_its_subscriptions_first() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+        .arg("--stdio")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
+    let mut input = server.stdin.take().unwrap();
+    let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params });
+    writeln!(input, "{listen}").unwrap();
+    let output = server.stdout.take().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let next = || told.recv_timeout(DEADLINE).ok().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    assert_eq!(next().unwrap()["method"], "notifications/subscriptions/acknowledged");
+    let killed = Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(next().unwrap()["method"], "notifications/cancelled");
+    assert_eq!(next().unwrap()["result"]["resultType"], "complete");
+    assert_eq!(next(), None);
+    assert!(server.wait().unwrap().success());
+    drop(input);
+}

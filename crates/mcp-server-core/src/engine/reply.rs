@@ -85,6 +85,11 @@ impl Reply {
         Self { verdict: Verdict::Busy, ..Self::error(Some(id), &busy()) }
     }
 
+    pub(crate) fn too_many_streams(id: &RequestId) -> Self {
+        let error = RpcError::internal("busy: too many subscriptions are open, try again later");
+        Self { verdict: Verdict::Busy, ..Self::error(Some(id), &error) }
+    }
+
     /// A result that is written already.
     pub(crate) fn written(id: &RequestId, result: Bytes) -> Self {
         let mut head = opening(id, result.len().min(COPY_BELOW) + 8);

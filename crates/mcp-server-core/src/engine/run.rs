@@ -99,7 +99,7 @@ impl Prepared {
             // A stream of notices waits most of its time, and is counted by itself.
             Work::Listen(work) => {
                 if !work.enter(&self.server, &self.scope) {
-                    return Err(busy());
+                    return Err(Reply::too_many_streams(&self.id));
                 }
                 (None, None)
             }
