@@ -62,6 +62,8 @@ impl Server {
     /// # Errors
     /// When stdin or stdout cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
+        // Listened for from the start: whoever has an answer may rely on an orderly end.
+        let terminated = mcp_transport::stdio::terminated();
         let transport = Stdio::take()?.into_transport()?;
         let server = self.clone();
         // On a task, so that reading happens where calls run: `block_on` has a thread of its own, and each message would
@@ -70,7 +72,7 @@ impl Server {
         serving.spawn(async move { server.serve(transport).await });
         let served = tokio::select! {
             served = serving.join_next() => served,
-            () = mcp_transport::stdio::terminated() => {
+            () = terminated => {
                 // Subscriptions are told, and calls have the drain limit to answer.
                 self.shutdown();
                 serving.join_next().await
