@@ -3,6 +3,7 @@
 use std::{
     any::{Any, TypeId},
     fmt,
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +16,7 @@ use mcp_protocol::{
 };
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use serde::Serialize;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
 use crate::{Server, inputs::Asking, session::Session};
 
@@ -150,10 +151,6 @@ impl Context {
         self.inner.asking.as_ref()
     }
 
-    pub(crate) fn cancellation_token(&self) -> CancellationToken {
-        self.inner.cancel.clone()
-    }
-
     /// The sender of progress for this request.
     #[must_use]
     pub fn progress(&self) -> Progress {
@@ -193,6 +190,9 @@ impl Context {
     /// Marks the end: nothing more is sent for this request.
     pub(crate) fn finish(&self) {
         self.outgoing().finished = true;
+        if let Some(asking) = &self.inner.asking {
+            asking.end();
+        }
     }
 
     fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
@@ -298,10 +298,10 @@ impl Cancelled {
 
 impl IntoFuture for Cancelled {
     type Output = ();
-    type IntoFuture = WaitForCancellationFutureOwned;
+    type IntoFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.token.cancelled_owned()
+        Box::pin(self.token.cancelled_owned())
     }
 }
 

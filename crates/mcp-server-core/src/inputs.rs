@@ -15,7 +15,7 @@ use mcp_protocol::{
 use mcp_schema::elicitation::Form;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     context::Context,
@@ -36,7 +36,9 @@ pub use self::{error::InputError, seal::StateKeys};
 /// done again. Either ask first and act after, or wrap what must not happen twice into [`Inputs::once`], and what must not
 /// change between rounds into [`Inputs::remember`].
 ///
-/// Questions that are polled together, such as by `tokio::join!`, are asked together.
+/// Questions that are polled together, such as by `tokio::join!`, are asked together. A key is used once in a call; in a
+/// loop, number it. A `select!` or a timeout around a question means something in a session only: elsewhere the question
+/// ends the run.
 #[derive(Debug, Clone)]
 pub struct Inputs {
     context: Context,
@@ -108,7 +110,9 @@ impl Inputs {
             let content = form
                 .accept(&Value::Object(content.into_inner()))
                 .map_err(|errors| InputError::invalid(errors.to_string()))?;
-            Ok(JsonObject::from_value(content).unwrap_or_default())
+            // What the form did not ask for is not kept.
+            let kept = json!({ "action": "accept", "content": content });
+            Ok((JsonObject::from_value(content).unwrap_or_default(), kept))
         })
         .await
     }
@@ -135,7 +139,11 @@ impl Inputs {
             params.elicitation_id = Some(random_name().ok_or_else(|| InputError::misuse("no random numbers"))?);
         }
         let request = self.elicitation(ElicitParams::Url(params))?;
-        self.ask(key, request, self.limits().elicitation, |answer| accepted(answer).map(drop)).await
+        self.ask(key, request, self.limits().elicitation, |answer| {
+            accepted(answer)?;
+            Ok(((), json!({ "action": "accept" })))
+        })
+        .await
     }
 
     /// Asks the client's model.
@@ -202,7 +210,7 @@ impl Inputs {
 
     /// Runs a side effect at most once per call, however often the handler runs: later rounds get the first result. A round
     /// that comes while the first is still at it waits. If the process ends in the middle, later rounds get an error: the
-    /// effect is never tried a second time.
+    /// effect is never tried a second time. Nothing can be asked inside of it: ask first.
     ///
     /// # Errors
     /// The error of `effect`, or one that says that an earlier round did not finish it.
@@ -256,7 +264,7 @@ impl Inputs {
         key: &str,
         request: InputRequest,
         limit: Duration,
-        check: impl Fn(&Value) -> Result<T, InputError>,
+        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
         self.asking.ask(key, request, limit, check).await
     }
@@ -291,7 +299,7 @@ impl Default for InputLimits {
 }
 
 fn accepted(answer: &Value) -> Result<ElicitResult, InputError> {
-    let result: ElicitResult = decoded(answer)?;
+    let (result, _): (ElicitResult, _) = decoded(answer)?;
     match result.action {
         ElicitAction::Accept => Ok(result),
         ElicitAction::Decline => Err(InputError::declined()),
@@ -299,8 +307,11 @@ fn accepted(answer: &Value) -> Result<ElicitResult, InputError> {
     }
 }
 
-fn decoded<T: DeserializeOwned>(answer: &Value) -> Result<T, InputError> {
-    T::deserialize(answer).map_err(|e| InputError::invalid(e.to_string()))
+/// An answer as its type, and what of it is kept: the members that the type knows.
+fn decoded<T: DeserializeOwned + Serialize>(answer: &Value) -> Result<(T, Value), InputError> {
+    let decoded = T::deserialize(answer).map_err(|e| InputError::invalid(e.to_string()))?;
+    let kept = serde_json::to_value(&decoded).map_err(|e| InputError::invalid(e.to_string()))?;
+    Ok((decoded, kept))
 }
 
 /// 128 random bits as text.

@@ -96,6 +96,7 @@ impl Session {
     pub(crate) fn retire(&self) {
         self.initialized.store(false, Ordering::Release);
         self.told.close();
+        self.asked.close();
     }
 
     /// The lowest level of log records that the client wants. `info` until it says otherwise.

@@ -377,6 +377,16 @@ async fn a_state_belongs_to_its_request_and_nothing_else() {
         let response = client.receive().await;
         assert_eq!(response["error"]["code"], -32602, "{what}: {response}");
     }
+    // What cannot be read as a value is no parameter that a state can be bound to.
+    for junk in ["1e400", r#""\ud800""#] {
+        let text = changed(&|p| p["junk"] = json!("JUNK")).to_string().replace(r#""JUNK""#, junk);
+        let body = text.strip_suffix('}').unwrap();
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#;
+        let message = format!(r#"{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{body},{meta}}}"#);
+        client.sender.send(Frame::new(message)).await.unwrap();
+        let response = client.receive().await;
+        assert!(response["error"]["code"].is_i64(), "{junk}: {response}");
+    }
     // Another server has other keys.
     let mut stranger = Client::connect(&server(&counts), "2026-07-28", everything()).await;
     stranger.send("tools/call", good.clone()).await;
@@ -432,4 +442,57 @@ async fn tools_in_a_sampling_need_a_client_that_has_them() {
         assert_eq!(text(&response), "4", "{version}");
         assert_eq!(client.asked[0]["params"]["tools"][0]["name"], "t");
     }
+}
+
+#[tokio::test]
+async fn a_key_is_used_once_and_nothing_is_asked_inside_of_an_effect() {
+    let server = Server::builder("misuse", "1")
+        .tool(tool("twice", async |inputs: Inputs| -> Result<String, ToolError> {
+            let (one, two) = tokio::join!(inputs.elicit::<Name>("k", "One?"), inputs.elicit::<Name>("k", "Two?"));
+            Ok(format!("{} {}", one?.name, two?.name))
+        }))
+        .tool(tool("nested", async |inputs: Inputs| -> Result<String, ToolError> {
+            inputs.once("effect", async || inputs.elicit::<Name>("k", "Name?").await.map(|name| name.name)).await
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let response = client.tool("nested", vec![]).await;
+        assert_eq!(response["result"]["isError"], true, "{version}: {response}");
+        let ada = || accept(json!({ "name": "Ada" }));
+        let response = client.tool("twice", vec![ada()]).await;
+        assert_eq!(response["result"]["isError"], true, "{version}: {response}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_was_broken_off_is_an_error_and_not_a_wait() {
+    let started = Arc::new(tokio::sync::Notify::new());
+    let starts = started.clone();
+    let server = Server::builder("breaks", "1")
+        .tool(tool("breaks", move |inputs: Inputs| {
+            let starts = starts.clone();
+            async move {
+                let Name { name } = inputs.elicit("name", "Name?").await?;
+                let effect = async || {
+                    starts.notify_one();
+                    std::future::pending::<Result<String, ToolError>>().await
+                };
+                inputs.once("effect", effect).await.map(|effect| format!("{name} {effect}"))
+            }
+        }))
+        .build();
+    let mut client = Client::connect(&server, "2026-07-28", everything()).await;
+    let params = json!({ "name": "breaks", "arguments": {} });
+    client.send("tools/call", params.clone()).await;
+    let first = client.receive().await;
+    let mut again = params;
+    again["requestState"] = first["result"]["requestState"].clone();
+    again["inputResponses"] = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    let id = client.send("tools/call", again.clone()).await;
+    started.notified().await;
+    client.write(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })).await;
+    client.send("tools/call", again).await;
+    let response = client.receive().await;
+    assert!(text(&response).contains("an earlier attempt"), "{response}");
 }

@@ -58,7 +58,7 @@ fn tools_that_cannot_be_are_refused_with_a_sentence() {
         (with_schema(json!({ "type": "object", "$schema": "https://example.com/own" })), "https://example.com/own"),
         (with_schema(json!({ "type": "object", "$ref": "https://example.com/s.json" })), "https://example.com/s.json"),
         (with_schema(json!({ "type": "object", "$ref": "#/$defs/gone" })), "gone"),
-        (tool("t", async |_: Args<Choice>| "x"), r#"must say "type": "object""#),
+        (tool("t", async |_: Args<Vec<String>>| "x"), r#"must have the type "object""#),
         (named("t").output_schema(json!({ "type": "strange" })), "output schema"),
         (mirrored(json!({ "type": "string", "x-mcp-header": "" })), "x-mcp-header"),
         (mirrored(json!({ "type": "string", "x-mcp-header": "a b" })), "x-mcp-header"),

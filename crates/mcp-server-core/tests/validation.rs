@@ -208,3 +208,55 @@ async fn a_failure_needs_no_structured_content() {
         assert_eq!(complaint(&result), Some("not today"));
     }
 }
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "its debug form is what is looked at")]
+struct Whole {
+    number: i64,
+    small: Option<u8>,
+    list: Vec<u64>,
+    float: f64,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "op", rename_all = "lowercase")]
+#[expect(dead_code, reason = "its debug form is what is looked at")]
+enum Operation {
+    Open { path: String },
+    Close { id: u32 },
+}
+
+#[tokio::test]
+async fn a_whole_number_is_an_integer_however_it_is_written() {
+    let server =
+        Server::builder("test", "1").tool(tool("whole", async |Args(whole): Args<Whole>| format!("{whole:?}"))).build();
+    let given: Value =
+        serde_json::from_str(r#"{"number":-2.0,"small":1e1,"list":[3.0,9007199254740992],"float":4.0}"#).unwrap();
+    let result = server.call_tool("whole", given).await.unwrap();
+    let expected = "Whole { number: -2, small: Some(10), list: [3, 9007199254740992], float: 4.0 }";
+    assert_eq!(result.content[0].as_text(), Some(expected));
+    for (given, place) in [
+        (json!({ "number": 2.5, "list": [], "float": 1 }), "/number"),
+        (json!({ "number": 1, "small": 300, "list": [], "float": 1 }), "/small"),
+        (json!({ "number": 1, "list": [1, -1], "float": 1 }), "/list/1"),
+    ] {
+        let result = server.call_tool("whole", given).await.unwrap();
+        let text = result.content[0].as_text().unwrap();
+        assert!(result.is_error && text.contains(place), "{place}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_may_be_a_tagged_enum() {
+    let server = Server::builder("test", "1")
+        .tool(tool("run", async |Args(operation): Args<Operation>| format!("{operation:?}")))
+        .build();
+    for (given, expected) in [
+        (json!({ "op": "open", "path": "a" }), r#"Open { path: "a" }"#),
+        (json!({ "op": "close", "id": 7.0 }), "Close { id: 7 }"),
+    ] {
+        let result = server.call_tool("run", given).await.unwrap();
+        assert_eq!(result.content[0].as_text(), Some(expected));
+    }
+    assert!(server.call_tool("run", json!({ "op": "burn" })).await.unwrap().is_error);
+}

@@ -168,7 +168,7 @@ impl HttpConfig {
     /// How often a silent stream is given a comment, so that what stands between does not close it. 15 seconds by default.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration) -> Self {
-        self.keep_alive = interval.max(Duration::from_millis(100));
+        self.keep_alive = interval.clamp(Duration::from_millis(100), Duration::from_secs(24 * 3600));
         self
     }
 

@@ -137,7 +137,7 @@ fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`; no user, no junk.
 fn parse_host(text: &str) -> Option<HostPort> {
-    if text.is_empty() || text.contains(['@', '/', '?', '#', ' ', '\\', '%']) {
+    if text.is_empty() || text.contains(['@', '/', '?', '#', ' ', '\\', '%', '*']) {
         return None;
     }
     let authority: Authority = text.parse().ok()?;

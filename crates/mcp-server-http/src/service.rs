@@ -27,18 +27,28 @@ use crate::{
 };
 
 /// The head of the HTTP request behind a call: take `Extension<RequestParts>` in a handler.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct RequestParts {
     /// The headers as they came.
     pub headers: Arc<HeaderMap>,
     /// The path and query of the request.
     pub uri: http::Uri,
+    /// What layers in front attached to the request, such as the address of the client.
+    pub extensions: http::Extensions,
+}
+
+impl std::fmt::Debug for RequestParts {
+    /// Names the headers only: their values hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.headers.keys().map(http::HeaderName::as_str).collect();
+        f.debug_struct("RequestParts").field("headers", &names).field("path", &self.uri.path()).finish_non_exhaustive()
+    }
 }
 
 impl RequestParts {
     pub(crate) fn of(parts: Parts) -> Self {
-        Self { headers: Arc::new(parts.headers), uri: parts.uri }
+        Self { headers: Arc::new(parts.headers), uri: parts.uri, extensions: parts.extensions }
     }
 
     /// For the `Extension` extractor.
@@ -82,6 +92,11 @@ impl McpService {
         let inner = &self.inner;
         if let Err(blocked) = inner.guard.check(&request) {
             return respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text()));
+        }
+        if inner.server.shutdown_token().is_cancelled() {
+            let error = RpcError::internal("the server is shutting down");
+            let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+            return respond::with_header(response, header::RETRY_AFTER, http::HeaderValue::from_static("10"));
         }
         let origin = crate::guard::origin_of(request.headers()).cloned();
         let mut response = inner.route(request).await;

@@ -16,6 +16,7 @@ use mcp_server_core::engine::Reply;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
 use tokio::{
     sync::Notify,
+    task::JoinHandle,
     time::{Instant, Sleep},
 };
 
@@ -232,16 +233,29 @@ pub(crate) async fn answer(running: Running, queue: Arc<Queue>, keep_alive: Dura
         Some(reply) if queue.0.is_empty() => Answer::Quiet(reply),
         Some(reply) => Answer::Streaming(Answering::new(Run::Over(reply), queue, keep_alive)),
         None => match running {
-            Some(running) => Answer::Streaming(Answering::new(Run::Going(running), queue, keep_alive)),
+            Some(running) => {
+                let going = Run::Going(Going(tokio::spawn(running)));
+                Answer::Streaming(Answering::new(going, queue, keep_alive))
+            }
             None => Answer::Quiet(None),
         },
     }
 }
 
 enum Run {
-    Going(Running),
+    /// On a task of its own: time limits and cancellation hold also when nobody reads the stream.
+    Going(Going),
     Over(Option<Reply>),
     Sent,
+}
+
+/// Work that ends when nobody waits for it any more.
+struct Going(JoinHandle<Option<Reply>>);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The stream of one request: its notifications, then its response. Dropping it drops the work.
@@ -263,10 +277,11 @@ impl Answering {
 
     pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
-        if let Run::Going(running) = &mut this.run
-            && let Poll::Ready(reply) = running.as_mut().poll(cx)
+        if let Run::Going(going) = &mut this.run
+            && let Poll::Ready(reply) = Pin::new(&mut going.0).poll(cx)
         {
-            this.run = Run::Over(reply);
+            // A task that was aborted or panicked has no answer, as one that was cancelled.
+            this.run = Run::Over(reply.unwrap_or_default());
         }
         if matches!(this.run, Run::Sent) {
             return Poll::Ready(None);

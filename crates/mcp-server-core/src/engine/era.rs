@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 use super::Reply;
 use crate::{Peer, Server, Session, context::RequestClient};
 
+/// The most bytes of parameters that open a session.
+const INITIALIZE_BYTES: usize = 16 << 10;
+
 /// The era of a request.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -115,6 +118,11 @@ impl Server {
         session_id: Option<Box<str>>,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
+        // A session keeps what is said here, and whoever opens sessions may be nobody.
+        if request.params.is_some_and(|params| params.get().len() > INITIALIZE_BYTES) {
+            let text = format!("the parameters of `initialize` are larger than {INITIALIZE_BYTES} bytes");
+            return Err(RpcError::invalid_params(text));
+        }
         let params: InitializeParams = decode_params(&request.method, request.params)?;
         let mut legacy = self.versions().iter().copied().filter(|version| version.has_handshake());
         let Some(newest) = legacy.next() else {

@@ -147,10 +147,11 @@ async fn execute(server: &Server, scope: &Scope, context: &Context, work: Handle
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
-    if !context.has_expired() {
+    let asked = context.asking().and_then(|asking| Some((asking, asking.take_asked()?)));
+    // Helpers of a handler that came to its end by itself may go on; of any other they end with it.
+    if !context.has_expired() && asked.is_none() {
         drop_cancels.disarm();
     }
-    let asked = context.asking().and_then(|asking| Some((asking, asking.take_asked()?)));
     match asked {
         Some((asking, requests)) => Ok(Output::Asked(asking.result(requests).await?)),
         None => Ok(output?),

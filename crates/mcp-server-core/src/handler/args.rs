@@ -27,14 +27,50 @@ impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
 
     async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
         match call.arguments {
-            Arguments::Json(value) => {
-                T::deserialize(value).map(Args).map_err(|e| ToolError::new(format!("Invalid arguments: {e}")))
+            Arguments::Json(mut value) => {
+                whole_numbers(&mut value);
+                serde_path_to_error::deserialize(value).map(Args).map_err(|error| {
+                    let place = pointer(error.path());
+                    ToolError::new(format!("Invalid arguments: `{place}`: {}", error.inner()))
+                })
             }
             Arguments::Strings(list) => strings::from_strings(list)
                 .map(Args)
                 .map_err(|e| ToolError::protocol(RpcError::invalid_params(format!("invalid arguments: {e}")))),
         }
     }
+}
+
+/// Writes `2.0` as `2`: to JSON Schema both are the same integer, to serde they are not, and some clients know floats only.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            // Beyond 2^53 a float does not tell which integer was meant.
+            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0);
+            if let Some(whole) = whole {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+                let integer = whole as i64;
+                *value = integer.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+/// Where in the arguments it was, in the form in which the schema's errors say it.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+
+    path.iter()
+        .map(|segment| match segment {
+            Segment::Seq { index } => format!("/{index}"),
+            Segment::Map { key } => format!("/{key}"),
+            Segment::Enum { variant } => format!("/{variant}"),
+            Segment::Unknown => "/?".into(),
+        })
+        .collect()
 }
 
 /// The arguments as they came: a JSON object. The tool brings its schema itself (`input_schema` or `parameters`).
@@ -70,6 +106,12 @@ pub(crate) fn schema_of<T: JsonSchema>() -> (Value, Option<String>) {
     let mut schema = schemars::schema_for!(T).to_value();
     let mut text = None;
     if let Some(object) = schema.as_object_mut() {
+        // An enum with a tag is an object in every branch, which the root has to say.
+        let branches = object.get("oneOf").or_else(|| object.get("anyOf")).and_then(Value::as_array);
+        let are_objects = branches.is_some_and(|all| all.iter().all(|branch| branch["type"] == "object"));
+        if are_objects && !object.contains_key("type") {
+            object.insert("type".to_owned(), "object".into());
+        }
         // 2020-12 is the default dialect, and the title is the name of a Rust type.
         object.remove("$schema");
         object.remove("title");

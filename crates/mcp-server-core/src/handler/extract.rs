@@ -1,7 +1,6 @@
 //! Extractors that read what surrounds a call: state, extensions, the principal, the metadata.
 
 use mcp_protocol::{Meta, Principal, RpcError};
-use tokio_util::sync::CancellationToken;
 
 use super::{CallParts, FromCallParts, ToolError};
 use crate::{
@@ -70,12 +69,6 @@ impl<S: Send + Sync> FromCallParts<S> for Progress {
 impl<S: Send + Sync> FromCallParts<S> for Cancelled {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         Ok(parts.context.cancelled())
-    }
-}
-
-impl<S: Send + Sync> FromCallParts<S> for CancellationToken {
-    async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
-        Ok(parts.context.cancellation_token())
     }
 }
 

@@ -1,7 +1,7 @@
 //! One request's questions: where answers come from in this era, and what is asked but not answered yet.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
@@ -14,8 +14,9 @@ use mcp_protocol::{
 };
 use mcp_transport::FrameSender;
 use serde::Deserialize;
-use serde_json::Value;
-use tokio::time::Instant;
+use serde_json::{Value, json};
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     InputError,
@@ -25,12 +26,18 @@ use crate::{Server, Session, ToolError, context::Client, engine::Scope};
 
 /// So many answers that do not fit end the question.
 pub(super) const ATTEMPTS: u8 = 3;
+/// The most bytes that one flow may come to, in the store as well.
+const STATE_CAP: usize = 256 << 10;
 
 /// Where the questions of one request go.
 pub(crate) struct Asking {
     server: Server,
     way: Way,
     state: Mutex<State>,
+    /// Fires when the call is over: who asks then is told so.
+    over: CancellationToken,
+    /// Told when the handler no longer waits for answers.
+    woken: Notify,
 }
 
 enum Way {
@@ -52,6 +59,10 @@ struct State {
     fresh: JsonObject,
     /// Asked in this round, and not answered.
     open: BTreeMap<String, InputRequest>,
+    /// Keys that this run of the handler used.
+    used: HashSet<String>,
+    /// How many side effects run that happen once: nothing can be asked in one.
+    effects: usize,
     /// What the handler was ended for.
     asked: Option<InputRequests>,
     /// Wakes whoever drives the handler, so that it sees what is open.
@@ -73,11 +84,14 @@ impl Asking {
             }
             Client::Request(_) => {
                 let round: Round = decode_params(&request.method, request.params)?;
-                let params = request.params.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                // What cannot be read as a value cannot be bound to either: `1e400` passes where it is skipped.
+                let params = decode_params::<Value>(&request.method, request.params)?;
                 let principal = scope.principal.as_deref().map(Principal::key);
-                let binding = seal::binding(principal.as_deref(), &request.method, params);
+                let binding = seal::binding(principal.as_deref(), &request.method, params)
+                    .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
                 state.fresh = round.input_responses.unwrap_or_default();
-                match round.request_state.map(|text| server.inner.state_keys.open(&text, &binding)) {
+                match round.request_state.map(|text| server.inner.state_keys.open(&text, &binding, seal_limit(server)))
+                {
                     None => state.flow.id = super::random_name().ok_or_else(no_random_numbers)?,
                     Some(Some(Kept::Inline(flow))) => state.flow = flow,
                     Some(Some(Kept::Handle(name))) => state.kept = Some(name),
@@ -86,7 +100,13 @@ impl Asking {
                 Way::Rounds { binding }
             }
         };
-        Ok(Self { server: server.clone(), way, state: Mutex::new(state) })
+        Ok(Self {
+            server: server.clone(),
+            way,
+            state: Mutex::new(state),
+            over: CancellationToken::new(),
+            woken: Notify::new(),
+        })
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -144,10 +164,15 @@ impl Asking {
         let limits = &self.server.limits().inputs;
         let flow = self.state().flow.clone();
         let written = serde_json::to_vec(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
+        if written.len() > STATE_CAP.max(limits.state_bytes) {
+            return Err(RpcError::invalid_params("the answers so far are too large to go on"));
+        }
         let state = if written.len() <= limits.state_bytes {
             Kept::Inline(flow)
         } else {
-            let name = format!("mcp/state/{}", super::random_name().ok_or_else(no_random_numbers)?);
+            // The same round kept twice takes the room of one.
+            let round = flow.answers.len() + flow.remembered.len() + flow.failures.len();
+            let name = format!("mcp/state/{}/{round}", flow.id);
             self.server.inner.store.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
                 tracing::error!(%error, "the state of a call cannot be kept");
                 RpcError::internal("the state of the call cannot be kept")
@@ -164,19 +189,22 @@ impl Asking {
     pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         let start = Instant::now();
-        let mut deadline = start + limit;
         loop {
-            if let Ok(output) = tokio::time::timeout_at(deadline, future.as_mut()).await {
-                return Some(output);
-            }
+            let woken = self.woken.notified();
             let (waited, is_waiting) = self.waited();
-            let extended = start + limit + waited;
+            // A limit beyond the end of time is none.
+            let deadline = start.checked_add(limit).and_then(|end| end.checked_add(waited));
+            let Some(deadline) = deadline else { return Some(future.await) };
             if is_waiting {
-                // The clock stands still; it is looked at again after a whole limit.
-                deadline = Instant::now() + limit;
-            } else if extended > Instant::now() {
-                deadline = extended;
-            } else {
+                // The clock stands still. What is waited for has a limit of its own.
+                tokio::select! {
+                    biased;
+                    output = future.as_mut() => return Some(output),
+                    () = woken => {}
+                }
+            } else if let Ok(output) = tokio::time::timeout_at(deadline, future.as_mut()).await {
+                return Some(output);
+            } else if self.waited() == (waited, false) {
                 return None;
             }
         }
@@ -211,8 +239,20 @@ impl Asking {
         key: &str,
         request: InputRequest,
         limit: Duration,
-        check: impl Fn(&Value) -> Result<T, InputError>,
+        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
+        {
+            let mut state = self.state();
+            if state.effects > 0 {
+                return Err(InputError::misuse(format!("`{key}` is asked inside of a side effect that runs once")));
+            }
+            if !state.used.insert(key.to_owned()) {
+                return Err(InputError::misuse(format!("the key `{key}` is used twice in one call")));
+            }
+        }
+        if self.over.is_cancelled() {
+            return Err(InputError::gone());
+        }
         match &self.way {
             Way::Rounds { .. } => match self.answered(key, &check)? {
                 Some(answer) => Ok(answer),
@@ -222,13 +262,13 @@ impl Asking {
                 for attempt in 1.. {
                     let _waiting = self.wait();
                     let asked = session.ask(&request, sink.as_deref(), request_id);
-                    let answer = match tokio::time::timeout(limit, asked).await {
-                        Err(_) => return Err(InputError::timed_out()),
-                        Ok(answer) => answer?,
+                    let answer = tokio::select! {
+                        answer = tokio::time::timeout(limit, asked) => answer.map_err(|_| InputError::timed_out())??,
+                        () = self.over.cancelled() => return Err(InputError::gone()),
                     };
                     match check(&answer) {
                         Err(error) if error.is_invalid() && attempt < ATTEMPTS => {}
-                        checked => return checked,
+                        checked => return checked.map(|(answer, _)| answer),
                     }
                 }
                 Err(InputError::gone())
@@ -237,10 +277,14 @@ impl Asking {
     }
 
     /// The answer to a question in this round or an earlier one, if there is one that fits.
-    fn answered<T>(&self, key: &str, check: impl Fn(&Value) -> Result<T, InputError>) -> Result<Option<T>, InputError> {
+    fn answered<T>(
+        &self,
+        key: &str,
+        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
+    ) -> Result<Option<T>, InputError> {
         let mut state = self.state();
         if let Some(earlier) = state.flow.answers.get(key) {
-            return check(earlier).map(Some);
+            return check(earlier).map(|(answer, _)| Some(answer));
         }
         let Some(answer) = state.fresh.remove(key) else { return Ok(None) };
         match check(&answer) {
@@ -249,10 +293,15 @@ impl Asking {
                 *failures += 1;
                 if *failures >= ATTEMPTS { Err(error) } else { Ok(None) }
             }
-            checked => {
-                // Also a refusal is an answer, and is not asked for again.
-                state.flow.answers.insert(key.to_owned(), answer);
-                checked.map(Some)
+            Err(error) => {
+                // Also a refusal is an answer, and is not asked for again; only what it was counts.
+                let action = if error.is_declined() { "decline" } else { "cancel" };
+                state.flow.answers.insert(key.to_owned(), json!({ "action": action }));
+                Err(error)
+            }
+            Ok((answer, kept)) => {
+                state.flow.answers.insert(key.to_owned(), kept);
+                Ok(Some(answer))
             }
         }
     }
@@ -267,7 +316,20 @@ impl Asking {
         if let Some(driver) = driver {
             driver.wake();
         }
-        std::future::pending().await
+        // Who drives the handler drops it here. A task that the handler started is told when the round is over.
+        self.over.cancelled().await;
+        Err(InputError::gone())
+    }
+
+    /// The call is over: nobody is asked any more, and who still waits is told.
+    pub(crate) fn end(&self) {
+        self.over.cancel();
+    }
+
+    /// Until the guard is dropped, nothing can be asked.
+    pub(super) fn effect(&self) -> Effect<'_> {
+        self.state().effects += 1;
+        Effect { asking: self }
     }
 
     /// Stops the clock of the handler until the guard is dropped.
@@ -292,6 +354,18 @@ impl Drop for Waiting<'_> {
         {
             state.waited += since.elapsed();
         }
+        drop(state);
+        self.asking.woken.notify_waiters();
+    }
+}
+
+pub(super) struct Effect<'a> {
+    asking: &'a Asking,
+}
+
+impl Drop for Effect<'_> {
+    fn drop(&mut self) {
+        self.asking.state().effects -= 1;
     }
 }
 
@@ -308,6 +382,11 @@ struct Round {
 /// One answer for whatever is wrong with a state, so that it teaches a forger nothing.
 fn stale() -> RpcError {
     RpcError::invalid_params("`requestState` does not belong to this request, or is too old: call again without it")
+}
+
+/// The longest text that a state of this server can be.
+fn seal_limit(server: &Server) -> usize {
+    server.limits().inputs.state_bytes.saturating_add(4096).saturating_mul(2)
 }
 
 fn no_random_numbers() -> RpcError {

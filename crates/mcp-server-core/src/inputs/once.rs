@@ -38,7 +38,11 @@ where
     }
     let Some(flow) = asking.flow_id() else {
         // A call that has one round only: its handler runs once, and so does the effect.
-        return finish(asking, &done_key, effect().await.map_err(Into::into)?);
+        let outcome = {
+            let _effect = asking.effect();
+            effect().await
+        };
+        return finish(asking, &done_key, outcome.map_err(Into::into)?);
     };
     let store = &asking.server().inner.store;
     let (name, ttl) = (format!("mcp/once/{flow}/{key}"), Some(asking.server().limits().inputs.state * 2));
@@ -51,12 +55,18 @@ where
         }
         _ => return Err(unfinished()),
     }
-    let outcome = effect().await.map_err(Into::into);
+    // Whatever ends this future early, later rounds learn it instead of waiting.
+    let mut given_up = GiveUp { asking, name: Some(name.clone()) };
+    let outcome = {
+        let _effect = asking.effect();
+        effect().await.map_err(Into::into)
+    };
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
     };
     store.put(&name, written(&guard)?, ttl).await?;
+    given_up.name = None;
     finish(asking, &done_key, outcome?)
 }
 
@@ -75,6 +85,25 @@ async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -
         }
         tokio::time::sleep(LOOK).await;
         current = asking.server().inner.store.get(name).await?;
+    }
+}
+
+/// Marks the effect as failed when it is dropped before it is done.
+struct GiveUp<'a> {
+    asking: &'a Asking,
+    name: Option<String>,
+}
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
+        let (server, Ok(failed)) = (self.asking.server().clone(), written(&Guard::Failed)) else { return };
+        runtime.spawn(async move {
+            let ttl = Some(server.limits().inputs.state * 2);
+            if let Err(error) = server.inner.store.put(&name, failed, ttl).await {
+                tracing::error!(%error, "an effect that did not finish cannot be marked");
+            }
+        });
     }
 }
 

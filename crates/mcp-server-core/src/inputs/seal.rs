@@ -66,9 +66,9 @@ impl StateKeys {
     ///
     /// # Errors
     /// When the system has no random numbers.
-    pub fn random() -> Result<Self, getrandom::Error> {
+    pub fn random() -> std::io::Result<Self> {
         let mut key = [0; 32];
-        getrandom::fill(&mut key)?;
+        getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(Self::new([key]))
     }
 
@@ -88,8 +88,8 @@ impl StateKeys {
     }
 
     /// Opens a state. `None` whatever was wrong: forged, foreign, bound to something else, or too old.
-    pub(crate) fn open(&self, text: &str, binding: &[u8]) -> Option<Kept> {
-        if text.len() > MAX_TEXT {
+    pub(crate) fn open(&self, text: &str, binding: &[u8], max_len: usize) -> Option<Kept> {
+        if text.len() > max_len {
             return None;
         }
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -113,23 +113,23 @@ impl std::fmt::Debug for StateKeys {
 
 const FORM: u8 = 1;
 const NONCE: usize = 24;
-/// A sealed state is at most 64 KiB before it is encoded; longer texts did not come from here.
-const MAX_TEXT: usize = 128 * 1024;
 
 fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What a state is bound to: who asks, which method, and the parameters without what changes from round to round.
-pub(crate) fn binding(principal: Option<&str>, method: &str, params: Option<Value>) -> Vec<u8> {
-    let mut params = params.unwrap_or_default();
+///
+/// # Errors
+/// When they cannot be written, so that nothing could be bound to them.
+pub(crate) fn binding(principal: Option<&str>, method: &str, mut params: Value) -> Result<Vec<u8>, serde_json::Error> {
     if let Some(object) = params.as_object_mut() {
         for changing in ["_meta", "inputResponses", "requestState"] {
             object.remove(changing);
         }
     }
     sort(&mut params);
-    serde_json::to_vec(&(principal, method, params)).unwrap_or_default()
+    serde_json::to_vec(&(principal, method, params))
 }
 
 /// Members in the order of their names, so that a client may write them in any.
@@ -164,11 +164,11 @@ mod tests {
         let rotated = StateKeys::new([[2; 32], [1; 32]]);
         let other = StateKeys::random().unwrap();
         let text = old.seal(&flow(), TTL, b"me").unwrap();
-        assert_eq!(old.open(&text, b"me"), Some(flow()));
-        assert_eq!(rotated.open(&text, b"me"), Some(flow()));
-        assert_eq!(old.open(&rotated.seal(&flow(), TTL, b"me").unwrap(), b"me"), None);
-        assert_eq!(other.open(&text, b"me"), None);
-        assert_eq!(old.open(&text, b"you"), None);
+        assert_eq!(old.open(&text, b"me", 4096), Some(flow()));
+        assert_eq!(rotated.open(&text, b"me", 4096), Some(flow()));
+        assert_eq!(old.open(&rotated.seal(&flow(), TTL, b"me").unwrap(), b"me", 4096), None);
+        assert_eq!(other.open(&text, b"me", 4096), None);
+        assert_eq!(old.open(&text, b"you", 4096), None);
         assert_ne!(text, old.seal(&flow(), TTL, b"me").unwrap(), "a nonce is never used twice");
     }
 
@@ -179,23 +179,23 @@ mod tests {
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
-            assert_eq!(keys.open(std::str::from_utf8(&changed).unwrap(), b""), None, "{at}");
+            assert_eq!(keys.open(std::str::from_utf8(&changed).unwrap(), b"", 4096), None, "{at}");
         }
         for bad in ["", "-TAMPERED", &format!("{text}-TAMPERED"), &text[..text.len() - 4], &"A".repeat(200_000)] {
-            assert_eq!(keys.open(bad, b""), None);
+            assert_eq!(keys.open(bad, b"", 4096), None);
         }
-        assert_eq!(keys.open(&keys.seal(&flow(), Duration::ZERO, b"").unwrap(), b""), None);
+        assert_eq!(keys.open(&keys.seal(&flow(), Duration::ZERO, b"").unwrap(), b"", 4096), None);
     }
 
     #[test]
     fn the_binding_ignores_order_and_what_changes_between_rounds() {
         let first = json!({ "name": "x", "arguments": { "a": 1, "b": { "c": 1, "d": 2 } }, "_meta": { "p": 1 } });
         let again = json!({ "requestState": "s", "inputResponses": {}, "arguments": { "b": { "d": 2, "c": 1 }, "a": 1 }, "name": "x" });
-        let bind = |params: &Value| binding(Some("me"), "tools/call", Some(params.clone()));
+        let bind = |params: &Value| binding(Some("me"), "tools/call", params.clone()).unwrap();
         assert_eq!(bind(&first), bind(&again));
         let other = json!({ "name": "x", "arguments": { "a": 2, "b": { "c": 1, "d": 2 } } });
         assert_ne!(bind(&first), bind(&other));
-        assert_ne!(bind(&first), binding(None, "tools/call", Some(first.clone())));
-        assert_ne!(bind(&first), binding(Some("me"), "prompts/get", Some(first.clone())));
+        assert_ne!(bind(&first), binding(None, "tools/call", first.clone()).unwrap());
+        assert_ne!(bind(&first), binding(Some("me"), "prompts/get", first.clone()).unwrap());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcp_protocol::{CancelledParams, InputRequest, NotificationMethod, RequestId, jsonrpc, notification};
-use mcp_transport::{Frame, FrameSender, Route};
+use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -21,7 +21,6 @@ const WAITING: usize = 256;
 /// The questions of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    next: AtomicI64,
     waiting: Mutex<HashMap<RequestId, oneshot::Sender<Answer>>>,
 }
 
@@ -39,8 +38,9 @@ impl Asked {
         outbox: &dyn FrameSender,
         about: &RequestId,
     ) -> Result<serde_json::Value, InputError> {
-        // Ids of the server are a space of their own; the text keeps them apart in logs.
-        let id = RequestId::from(format!("server-{}", self.next.fetch_add(1, Ordering::Relaxed)));
+        // One count for the whole process: an answer can never find a question of a session that came later.
+        static NEXT: AtomicI64 = AtomicI64::new(1);
+        let id = RequestId::from(format!("server-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let params = request.params.clone().unwrap_or_else(|| json!({}));
         let message = jsonrpc::request(&id, &request.method, &params).map_err(|e| InputError::misuse(e.to_string()))?;
         let (sender, receiver) = oneshot::channel();
@@ -51,7 +51,7 @@ impl Asked {
             }
             waiting.insert(id.clone(), sender);
         }
-        let mut taken_back = TakeBack { asked: self, id, outbox, answered: false };
+        let mut taken_back = TakeBack { asked: self, id, sink, outbox, answered: false };
         let frame = Frame::new(message).with_route(Route::Request(about.clone()));
         // The stream of the request may be gone while the session lives.
         let sent = match sink {
@@ -82,6 +82,7 @@ impl Asked {
 struct TakeBack<'a> {
     asked: &'a Asked,
     id: RequestId,
+    sink: Option<&'a dyn FrameSender>,
     outbox: &'a dyn FrameSender,
     answered: bool,
 }
@@ -95,7 +96,14 @@ impl Drop for TakeBack<'_> {
         let params = CancelledParams::new(self.id.clone());
         if let Ok(message) = jsonrpc::notification(notification::Cancelled::NAME, &params) {
             // A courtesy: a client that does not read it answers a question that nobody waits for.
-            let _ = self.outbox.try_send(Frame::new(message));
+            let frame = Frame::new(message);
+            let unsent = match self.sink {
+                Some(sink) => sink.try_send(frame).err().map(TrySendError::into_frame),
+                None => Some(frame),
+            };
+            if let Some(frame) = unsent {
+                let _ = self.outbox.try_send(frame);
+            }
         }
     }
 }
