@@ -25,8 +25,9 @@ impl Round {
         Some(self.server?.as_secs_f64() * 1e6 / self.calls.max(1) as f64)
     }
 
-    fn generator_share(&self) -> f64 {
-        self.generator.unwrap_or_default().as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+    /// The part of a core that somebody had.
+    fn share(&self, used: Option<Duration>) -> f64 {
+        used.unwrap_or_default().as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 }
 
@@ -42,6 +43,8 @@ pub(crate) struct Row {
     cost: Option<(f64, f64, Spread)>,
     /// The generator had no time left while the bare peer was measured, so that the ratio flatters us.
     is_limited: bool,
+    /// Something else had both cores for a good part of the time.
+    is_disturbed: bool,
 }
 
 /// The middle of some values, and the ends.
@@ -76,7 +79,10 @@ impl Row {
             )
         });
         let is_saturating = !matches!(case.over, Over::Http { connections: 1 } | Over::Stdio { depth: 1 });
-        let share = Spread::of(rounds.iter().map(|(_, bare)| bare.generator_share())).median;
+        let share = Spread::of(rounds.iter().map(|(_, bare)| bare.share(bare.generator))).median;
+        let busy = |round: &Round| round.share(round.server).max(round.share(round.generator));
+        let busiest = Spread::of(rounds.iter().flat_map(|(ours, bare)| [busy(ours), busy(bare)])).median;
+        let is_disturbed = is_saturating && cost.is_some() && busiest < 0.8;
         Self {
             name: case.name,
             revision,
@@ -86,6 +92,7 @@ impl Row {
             ratio: Spread::of(rounds.iter().map(|(ours, bare)| ours.per_second() / bare.per_second())),
             cost,
             is_limited: is_saturating && share > 0.97,
+            is_disturbed,
         }
     }
 }
@@ -112,7 +119,11 @@ pub(crate) fn print(rows: &[Row]) {
             row.ours,
             row.bare,
             spread(&row.ratio),
-            if row.is_limited { "  *" } else { "" },
+            match (row.is_limited, row.is_disturbed) {
+                (true, _) => "  *",
+                (_, true) => "  ~",
+                _ => "",
+            },
         );
     }
     println!("\nratio: what the bare peer needs, by what this server needs; 1.00 is as fast as the bare peer");
@@ -121,6 +132,9 @@ pub(crate) fn print(rows: &[Row]) {
         println!(
             "*: the generator was the limit of the bare peer, so that the ratio of CPU says more than that of calls"
         );
+    }
+    if rows.iter().any(|row| row.is_disturbed) {
+        println!("~: something else had the cores too, so that the ratio of CPU says more than that of calls");
     }
 }
 
@@ -157,7 +171,9 @@ mod tests {
         assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
         let (ours, bare, ratio) = row.cost.unwrap();
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
-        assert!(row.is_limited);
+        assert!(row.is_limited && !row.is_disturbed);
+        let starved = [(round(500, 400, 400), round(1000, 500, 400))];
+        assert!(Row::new(&CASES[1], Revision::Session, &starved).is_disturbed);
         assert!(!Row::new(&CASES[0], Revision::Session, &pairs).is_limited, "one connection waits by nature");
     }
 }
