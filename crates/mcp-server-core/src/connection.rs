@@ -244,7 +244,10 @@ impl Connection<'_> {
                 None => return Err(self.refuse_unopened()),
             },
         };
-        let scope = scope.local().peer(self.peer.clone()).sink(self.sender.clone()).ending(self.ending.clone());
+        let mut scope = scope.local().peer(self.peer.clone()).sink(self.sender.clone());
+        if request.method == method::Listen::NAME {
+            scope = scope.ending(self.ending.clone());
+        }
         self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error)
     }
 

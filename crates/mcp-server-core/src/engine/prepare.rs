@@ -76,7 +76,7 @@ pub(super) enum Work {
     /// A handler.
     Handler(HandlerWork),
     /// A stream of notices.
-    Listen(ListenWork),
+    Listen(Box<ListenWork>),
     /// Nothing: it was taken out to be run.
     Over,
 }
@@ -251,7 +251,7 @@ impl Server {
                 }
                 done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
             }
-            method::Listen::NAME => Ok(Work::Listen(ListenWork::prepare(self, params, scope)?)),
+            method::Listen::NAME => Ok(Work::Listen(Box::new(ListenWork::prepare(self, params, scope)?))),
             _ => Err(RpcError::method_not_found(name).into()),
         }
     }

@@ -65,7 +65,7 @@ impl Prepared {
         let work = match std::mem::replace(&mut self.work, Work::Over) {
             Work::Over => return None,
             Work::Done(reply) => return Some(reply),
-            Work::Listen(work) => return Box::pin(super::listen::run(self, work)).await,
+            Work::Listen(work) => return Box::pin(super::listen::run(self, *work)).await,
             Work::Handler(work) => work,
         };
         let Self { server, id, scope, context, place, .. } = self;
