@@ -187,6 +187,15 @@ impl Context {
         self.notify::<notification::LoggingMessage>(&params, None).await;
     }
 
+    /// Sends the client away while the call goes on: the connection that carries this call's messages ends, and the client
+    /// asks for the rest later. For long calls that should not hold a connection (2025-11-25 over HTTP, in a session);
+    /// everywhere else, and for clients that cannot come back, nothing happens. What is sent meanwhile is kept.
+    pub fn close_stream(&self) {
+        if let (Some(sink), Some(id)) = (&self.inner.sink, &self.inner.request_id) {
+            sink.close(id);
+        }
+    }
+
     /// Marks the end: nothing more is sent for this request.
     pub(crate) fn finish(&self) {
         self.outgoing().finished = true;

@@ -32,6 +32,7 @@ pub struct HttpConfig {
     pub(crate) session_opening: Duration,
     pub(crate) sessions: usize,
     pub(crate) keep_alive: Duration,
+    pub(crate) retry: Duration,
     pub(crate) connections: usize,
     pub(crate) shutdown_deadline: Duration,
 }
@@ -53,6 +54,7 @@ impl Default for HttpConfig {
             session_opening: Duration::from_secs(30),
             sessions: 10_000,
             keep_alive: Duration::from_secs(15),
+            retry: Duration::from_secs(1),
             connections: 20_000,
             shutdown_deadline: Duration::from_secs(10),
         }
@@ -169,6 +171,13 @@ impl HttpConfig {
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration) -> Self {
         self.keep_alive = interval.clamp(Duration::from_millis(100), Duration::from_secs(24 * 3600));
+        self
+    }
+
+    /// How long clients of 2025-11-25 are told to wait before they open a stream again that ended. 1 second by default.
+    #[must_use]
+    pub fn retry(mut self, delay: Duration) -> Self {
+        self.retry = delay;
         self
     }
 

@@ -15,12 +15,14 @@ use mcp_server_core::{
 use crate::{
     accept::Accepted,
     body::Body,
+    call::{self, Answer, CallStream},
     headers,
     listen::Listening,
+    log::{EventLog, Place, STANDALONE},
     respond,
     service::{Inner, RequestParts},
     sessions::{self, HttpSession},
-    stream::{self, Answer, Answering, Detaching, Queue},
+    stream::Answering,
 };
 
 /// Opens a session.
@@ -45,8 +47,8 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
         tracing::error!("the system has no random numbers for a session id");
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
-    let outbox: Arc<Queue> = Arc::default();
-    let peer = Peer::new(outbox.clone(), inner.server.limits().handlers_per_session);
+    let log = Arc::new(EventLog::new(&id));
+    let peer = Peer::new(log.clone(), inner.server.limits().handlers_per_session);
     let (session, reply) = match inner.server.initialize(request, Some(id.clone()), &peer) {
         Ok(opened) => opened,
         Err(error) => {
@@ -59,7 +61,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
     let Ok(value) = HeaderValue::try_from(&*id) else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
-    if !inner.sessions.insert(id, session, peer, outbox, None) {
+    if !inner.sessions.insert(id, session, peer, log, None) {
         return full(request);
     }
     let response = respond::with_version(respond::legacy(reply), version);
@@ -74,12 +76,12 @@ pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Acce
         Err(response) => return response,
     };
     let session_open = http.open();
-    let queue: Arc<Queue> = Arc::default();
+    let stream = Arc::new(CallStream::new(http.log.clone(), http.session.version().has_sse_polling()));
     let mut scope = Scope::session(http.session.clone())
         .peer(http.peer.clone())
         .extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {
-        scope = scope.sink(queue.clone());
+        scope = scope.sink(stream.clone());
     }
     let version = scope.version();
     let prepared = match inner.server.prepare(request, scope) {
@@ -92,16 +94,21 @@ pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Acce
             return respond::error_with_id(StatusCode::FORBIDDEN, Some(&request.id), &scopes.into_error());
         }
     };
-    let running = async move {
+    if !accepted.json {
+        // Its answer is a stream whatever happens, so it may as well be one that can be resumed.
+        stream.open();
+    }
+    let answered = stream.clone();
+    let running = Box::pin(async move {
         let reply = prepared.run().await;
+        let reply = answered.finish(reply, |reply| reply.payload.into_bytes());
         drop(session_open);
         reply
-    };
-    let running = Box::pin(Detaching::new(Box::pin(running)));
-    let response = match stream::answer(running, queue, inner.config.keep_alive).await {
+    });
+    let response = match call::answer(running, &stream).await {
         Answer::Quiet(Some(reply)) => respond::legacy(reply),
         Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
-        Answer::Streaming(answering) => respond::stream(answering),
+        Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http, number, &inner.config))),
     };
     respond::with_version(response, version)
 }
@@ -129,7 +136,8 @@ pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, head: &H
     }
 }
 
-/// Opens the stream of a session for what nobody asked for. A newer stream takes the place of an older one.
+/// Opens the stream of a session for what nobody asked for, or resumes the stream that `Last-Event-ID` names. A newer
+/// connection takes the place of an older one.
 pub(crate) fn get(inner: &Inner, head: &HeaderMap) -> Response<Body> {
     if !Accepted::of(head).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
@@ -138,12 +146,23 @@ pub(crate) fn get(inner: &Inner, head: &HeaderMap) -> Response<Body> {
     match open(inner, head) {
         Ok(http) => {
             let version = http.session.version();
-            let shutdown = inner.server.shutdown_token().cancelled_owned();
-            let listening = Listening::new(http, inner.config.keep_alive, shutdown);
+            let listening = match last_seen(&http, head) {
+                Ok(None) => Listening::new(http, STANDALONE, &inner.config),
+                Ok(Some(place)) => Listening::after(http, place, &inner.config),
+                Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
+            };
+            let listening = listening.until(inner.server.shutdown_token().cancelled_owned());
             respond::with_version(respond::events(Body::listen(listening)), version)
         }
         Err(response) => response,
     }
+}
+
+/// The place that a client names as the last that it has seen.
+fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcError> {
+    let Some(id) = headers::single(head, &headers::LAST_EVENT_ID).map_err(as_invalid)? else { return Ok(None) };
+    let place = http.log.place(id);
+    place.map(Some).ok_or_else(|| RpcError::invalid_request("Last-Event-ID is none of this session's events"))
 }
 
 /// Ends a session.

@@ -6,6 +6,7 @@
 
 mod accept;
 mod body;
+mod call;
 mod config;
 mod cors;
 mod gather;
@@ -13,6 +14,7 @@ mod guard;
 mod headers;
 mod legacy;
 mod listen;
+mod log;
 mod respond;
 mod serve;
 mod service;

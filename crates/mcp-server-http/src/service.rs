@@ -82,6 +82,12 @@ impl McpService {
         Self { inner: Arc::new(Inner { server, config, guard, sessions: Sessions::new(limits) }) }
     }
 
+    /// How many legacy sessions are open.
+    #[must_use]
+    pub fn open_sessions(&self) -> usize {
+        self.inner.sessions.len()
+    }
+
     /// Answers one request, whatever its path: routing is somebody else's.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where

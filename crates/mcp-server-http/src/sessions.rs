@@ -1,4 +1,4 @@
-//! The table of legacy sessions: who they belong to, when they were last heard of, where their unasked messages wait.
+//! The table of legacy sessions: who they belong to, when they were last heard of, what is said to them.
 
 use std::{
     collections::HashMap,
@@ -9,14 +9,14 @@ use std::{
 use mcp_server_core::{Peer, Session};
 use tokio::time::Instant;
 
-use crate::stream::Queue;
+use crate::log::EventLog;
 
 /// One session as HTTP sees it.
 #[derive(Debug)]
 pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     pub(crate) peer: Peer,
-    pub(crate) outbox: Arc<Queue>,
+    pub(crate) log: Arc<EventLog>,
     /// Who opened it; nobody else may use it.
     owner: Option<String>,
     activity: Mutex<Activity>,
@@ -29,8 +29,6 @@ struct Activity {
     opened: bool,
     /// Requests and streams that are open; a session is not idle while there are any.
     open: usize,
-    /// The stream that carries unasked messages; an older one ends.
-    listener: u64,
 }
 
 impl HttpSession {
@@ -48,17 +46,6 @@ impl HttpSession {
         Open { session: self.clone() }
     }
 
-    /// Becomes the stream that carries unasked messages.
-    pub(crate) fn listen(&self) -> u64 {
-        let mut activity = self.activity();
-        activity.listener += 1;
-        activity.listener
-    }
-
-    pub(crate) fn is_listener(&self, number: u64) -> bool {
-        self.activity().listener == number
-    }
-
     fn is_expired(&self, now: Instant, limits: &SessionLimits) -> bool {
         let activity = self.activity();
         let limit = if activity.opened { limits.idle } else { limits.opening };
@@ -67,7 +54,7 @@ impl HttpSession {
 
     fn end(&self) {
         self.session.close();
-        self.outbox.close();
+        self.log.close();
     }
 }
 
@@ -130,20 +117,21 @@ impl Sessions {
         id: Box<str>,
         session: Arc<Session>,
         peer: Peer,
-        outbox: Arc<Queue>,
+        log: Arc<EventLog>,
         owner: Option<String>,
     ) -> bool {
-        let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0, listener: 0 });
+        let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0 });
         let mut table = self.table();
         if table.sessions.len() >= self.limits.count {
             return false;
         }
-        table.sessions.insert(id, Arc::new(HttpSession { session, peer, outbox, owner, activity }));
+        table.sessions.insert(id, Arc::new(HttpSession { session, peer, log, owner, activity }));
         true
     }
 
     /// The session of that id, if it lives and belongs to the caller. To anybody else it does not exist.
     pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Option<Arc<HttpSession>> {
+        self.sweep();
         let found = self.table().sessions.get(id).cloned()?;
         if found.owner.as_deref() != caller {
             return None;
@@ -161,6 +149,12 @@ impl Sessions {
         if let Some(session) = removed {
             session.end();
         }
+    }
+
+    /// How many sessions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.sweep();
+        self.table().sessions.len()
     }
 
     /// Ends all sessions.

@@ -82,14 +82,6 @@ impl Queue {
         Poll::Ready(Some(messages))
     }
 
-    /// Lets the reader look again.
-    pub(crate) fn wake(&self) {
-        let reader = self.lock().reader.take();
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().messages.is_empty()
     }
@@ -177,36 +169,6 @@ impl FrameSender for Queue {
 
 /// A request that runs.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
-
-/// Work that goes on when nobody listens any more: a lost connection is not a cancellation in a legacy session.
-pub(crate) struct Detaching {
-    running: Option<Running>,
-}
-
-impl Detaching {
-    pub(crate) fn new(running: Running) -> Self {
-        Self { running: Some(running) }
-    }
-}
-
-impl Future for Detaching {
-    type Output = Option<Reply>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Reply>> {
-        let Some(running) = &mut self.running else { return Poll::Ready(None) };
-        let reply = std::task::ready!(running.as_mut().poll(cx));
-        self.running = None;
-        Poll::Ready(reply)
-    }
-}
-
-impl Drop for Detaching {
-    fn drop(&mut self) {
-        if let (Some(running), Ok(runtime)) = (self.running.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(running);
-        }
-    }
-}
 
 /// What a request turned out to be.
 pub(crate) enum Answer {
@@ -316,7 +278,7 @@ impl Drop for Reading {
     }
 }
 
-pub(crate) fn events(messages: VecDeque<Bytes>) -> Vec<u8> {
+fn events(messages: VecDeque<Bytes>) -> Vec<u8> {
     let mut out = Vec::with_capacity(messages.iter().map(|message| message.len() + 32).sum());
     for message in messages {
         out.extend_from_slice(&sse::Event::new(&message).with_event("message").encode());

@@ -13,6 +13,7 @@ mod notices;
 mod origins;
 mod parallel;
 mod refusals;
+mod resume;
 mod router;
 mod sessions;
 mod shutdown;

@@ -4,7 +4,7 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{initialized, listen, open, send};
+use crate::common::{initialized, open, opened, send};
 use http_body_util::BodyExt;
 use mcp_server_core::{Server, prompt, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What a session was told until it ended.
 async fn told(service: &McpService, session: &str) -> Vec<String> {
-    let stream = service.handle(listen(session)).await.into_body();
+    let stream = opened(service, session).await;
     let mut text = Vec::new();
     // What waits is there at once; the end of the session is the end of the stream.
     let reading = stream.collect();
@@ -71,8 +71,8 @@ async fn with_two_streams_of_one_session_a_notice_comes_on_one() {
     let service = server.clone().into_service(HttpConfig::new());
     let id = open(&service).await;
     initialized(&service, &id).await;
-    let mut older = service.handle(listen(&id)).await.into_body();
-    let mut newer = service.handle(listen(&id)).await.into_body();
+    let mut older = opened(&service, &id).await;
+    let mut newer = opened(&service, &id).await;
     let reading = tokio::spawn(async move {
         let (newer, older) = tokio::join!(newer.frame(), older.frame());
         (newer.unwrap().unwrap().into_data().unwrap(), older.is_none())
@@ -95,7 +95,7 @@ async fn a_session_that_never_listens_keeps_a_bounded_number_of_notices_and_gets
         server.tools().remove("later");
     }
     server.notify().prompts_changed();
-    let mut stream = service.handle(listen(&id)).await.into_body();
+    let mut stream = opened(&service, &id).await;
     let first = common::within("what had room", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(std::str::from_utf8(&first).unwrap().matches("tools/list_changed").count(), 256);
     // What found no room became one of its kind, and comes now that there is room.
@@ -117,7 +117,7 @@ async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
         // Both open the stream in the same moment: one of them takes the other's place.
         let read = || {
             let (service, id) = (service.clone(), id.clone());
-            tokio::spawn(async move { notices(service.handle(listen(&id)).await.into_body().frame().await) })
+            tokio::spawn(async move { notices(opened(&service, &id).await.frame().await) })
         };
         let (mut one, mut other) = (read(), read());
         change(&server, &mut sent);
@@ -132,7 +132,7 @@ async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
         received += first + common::within("a notice for the other stream, or its end", rest).await.unwrap();
     }
     while received < sent {
-        let stream = service.handle(listen(&id)).await.into_body().frame().await;
+        let stream = opened(&service, &id).await.frame().await;
         received += notices(stream);
     }
     assert_eq!(received, sent);

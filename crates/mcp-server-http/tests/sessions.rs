@@ -134,8 +134,7 @@ async fn a_list_that_changes_is_told_once_on_the_stream_of_each_initialized_sess
 
     let mut streams = Vec::new();
     for session in [&id, &silent] {
-        let get = request(Method::GET, &[("accept", "text/event-stream"), ("mcp-session-id", session)], "");
-        streams.push(service.handle(get).await.into_body());
+        streams.push(common::opened(&service, session).await);
     }
     let frame = streams[0].frame().await.unwrap().unwrap().into_data().unwrap();
     let text = std::str::from_utf8(&frame).unwrap();
@@ -152,9 +151,8 @@ async fn a_list_that_changes_is_told_once_on_the_stream_of_each_initialized_sess
 async fn a_newer_stream_takes_the_place_of_an_older_one() {
     let service = service();
     let id = open(&service).await;
-    let get = || request(Method::GET, &[("accept", "text/event-stream"), ("mcp-session-id", &id)], "");
-    let older = service.handle(get()).await.into_body();
-    let _newer = service.handle(get()).await.into_body();
+    let older = common::opened(&service, &id).await;
+    let _newer = common::opened(&service, &id).await;
     assert_eq!(older.collect().await.unwrap().to_bytes().len(), 0);
 }
 

@@ -33,6 +33,7 @@ async fn what_runs_finishes_and_what_waits_ends() {
 
     watched.server.shutdown();
     assert!(idle.closes_silently().await);
+    assert!(events.chunk().await.unwrap().starts_with(b"id: "));
     assert_eq!(events.chunk().await, None);
     within("the end of listening", async {
         while tokio::net::TcpStream::connect(site.address).await.is_ok() {
@@ -93,7 +94,7 @@ async fn shutdown_ends_the_streams_of_sessions_of_a_mounted_endpoint() {
     let server = common::server();
     let service = mcp_server_http::HttpServer::into_service(server.clone(), HttpConfig::new());
     let session = common::open(&service).await;
-    let stream = service.handle(listen(&session)).await.into_body();
+    let stream = common::opened(&service, &session).await;
     let reading = tokio::spawn(stream.collect());
     server.shutdown();
     let rest = within("the end of the stream", reading).await.unwrap().unwrap();

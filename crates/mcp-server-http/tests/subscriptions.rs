@@ -11,7 +11,7 @@ use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::common::{initialized, legacy, listen, open, request, send, socket::serve, stateless, within};
+use crate::common::{initialized, legacy, open, opened, request, send, socket::serve, stateless, within};
 
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -163,7 +163,7 @@ async fn a_session_is_told_of_its_resources_on_its_stream() {
         (&other, vec!["notifications/tools/list_changed"]),
     ];
     for (id, methods) in expected {
-        let body = service.handle(listen(id)).await.into_body();
+        let body = opened(&service, id).await;
         let ending = send(&service, request(http::Method::DELETE, &[("mcp-session-id", id)], ""));
         let (read, _) = tokio::join!(body.collect(), ending);
         let text = String::from_utf8(read.unwrap().to_bytes().to_vec()).unwrap();

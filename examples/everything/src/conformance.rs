@@ -39,6 +39,9 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
         )
         .tool(tool("test_trigger_tool_change", change_tools).description("Adds a tool, or removes it again."))
         .tool(tool("test_trigger_prompt_change", change_prompts).description("Adds a prompt, or removes it again."))
+        .tool(
+            tool("test_reconnection", reconnection).description("Sends its client away before it answers.").read_only(),
+        )
         .tool(json_schema_tool())
 }
 
@@ -97,6 +100,12 @@ async fn streaming(progress: Progress) -> &'static str {
         progress.report(f64::from(done), Some(3.0), "streaming").await;
     }
     "Streamed."
+}
+
+async fn reconnection(context: Context) -> &'static str {
+    context.close_stream();
+    tokio::time::sleep(STEP).await;
+    "The client came back for this."
 }
 
 async fn needs_sampling() -> &'static str {

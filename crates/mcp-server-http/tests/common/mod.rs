@@ -74,6 +74,8 @@ impl Answer {
         let text = std::str::from_utf8(&self.body).unwrap();
         text.split("\n\n")
             .filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")))
+            // The event that opens a stream of 2025-11-25 has an id and nothing else.
+            .filter(|data| !data.is_empty())
             .map(|data| serde_json::from_str(data).unwrap())
             .collect()
     }
@@ -177,6 +179,14 @@ pub(crate) fn notification(session: &str, method: &str, params: Value) -> Reques
 /// A GET for the stream of a session.
 pub(crate) fn listen(session: &str) -> Request<Full<Bytes>> {
     request(Method::GET, &[("accept", "text/event-stream"), ("mcp-session-id", session)], "")
+}
+
+/// Opens the stream of a session of 2025-11-25 and takes the event that opens it.
+pub(crate) async fn opened(service: &McpService, session: &str) -> mcp_server_http::Body {
+    let mut stream = service.handle(listen(session)).await.into_body();
+    let first = within("the opening", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
+    assert!(first.starts_with(b"id: ") && first.ends_with(b"\nretry: 1000\ndata: \n\n"), "{first:?}");
+    stream
 }
 
 /// The longest that a test waits for something that has to happen.

@@ -1,0 +1,232 @@
+//! A call of a legacy session: a quiet one answers JSON, one that speaks becomes a stream in the session's event log, and
+//! neither ends with its connection.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use mcp_protocol::RequestId;
+use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
+
+use crate::log::{EXPECTED, EventLog};
+
+/// How long a handler waits for a reader that takes nothing, before it goes on without it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the messages about one call go. Its stream is opened by the first of them.
+#[derive(Debug)]
+pub(crate) struct CallStream {
+    log: Arc<EventLog>,
+    /// Whether the server may end the connection before the answer.
+    polls: bool,
+    stage: Mutex<Stage>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing was said; who waits for that is woken.
+    Quiet(Option<Waker>),
+    /// It has this stream.
+    Open(u32),
+    /// It was answered, on this stream if it had one; or nobody ever learned of a stream.
+    Over(Option<u32>),
+}
+
+impl CallStream {
+    pub(crate) fn new(log: Arc<EventLog>, polls: bool) -> Self {
+        Self { log, polls, stage: Mutex::new(Stage::Quiet(None)) }
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the stream, which is opened if need be. `None` when there is none any more.
+    pub(crate) fn open(&self) -> Option<u32> {
+        let (number, waker) = {
+            let mut stage = self.stage();
+            match &mut *stage {
+                Stage::Open(number) => return Some(*number),
+                Stage::Over(_) => return None,
+                Stage::Quiet(waker) => {
+                    let (number, waker) = (self.log.open()?, waker.take());
+                    *stage = Stage::Open(number);
+                    (number, waker)
+                }
+            }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Some(number)
+    }
+
+    fn poll_open(&self, cx: &Context<'_>) -> Poll<u32> {
+        match &mut *self.stage() {
+            Stage::Open(number) => Poll::Ready(*number),
+            Stage::Quiet(waker) => {
+                *waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Stage::Over(Some(number)) => Poll::Ready(*number),
+            Stage::Over(None) => Poll::Pending,
+        }
+    }
+
+    fn opened(&self) -> Option<u32> {
+        match &*self.stage() {
+            Stage::Open(number) => Some(*number),
+            Stage::Quiet(_) | Stage::Over(_) => None,
+        }
+    }
+
+    /// Where the answer went when the call did not give it back.
+    fn answered_on(&self) -> Option<u32> {
+        match &*self.stage() {
+            Stage::Open(number) => Some(*number),
+            Stage::Over(number) => *number,
+            Stage::Quiet(_) => None,
+        }
+    }
+
+    /// Nobody will read the stream: its connection is gone before an id of it was told.
+    fn abandon(&self) {
+        let opened = {
+            let mut stage = self.stage();
+            match &*stage {
+                Stage::Quiet(_) => {
+                    *stage = Stage::Over(None);
+                    None
+                }
+                Stage::Open(number) => Some(*number),
+                Stage::Over(_) => None,
+            }
+        };
+        if let Some(number) = opened {
+            self.log.detach(number, EXPECTED);
+        }
+    }
+
+    /// Ends the call. The answer is given back when it is the only message; otherwise it is the last of the stream.
+    pub(crate) fn finish<T>(&self, answer: Option<T>, message: impl FnOnce(T) -> Bytes) -> Option<T> {
+        let opened = {
+            let mut stage = self.stage();
+            let opened = match &*stage {
+                Stage::Open(number) => Some(*number),
+                Stage::Quiet(_) | Stage::Over(_) => None,
+            };
+            *stage = Stage::Over(opened);
+            opened
+        };
+        match opened {
+            Some(number) => {
+                self.log.end(number, answer.map(message));
+                None
+            }
+            None => answer,
+        }
+    }
+}
+
+impl FrameSender for CallStream {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(async move {
+            let mut frame = frame;
+            loop {
+                let len = frame.message.len();
+                match self.try_send(frame) {
+                    Ok(()) => return Ok(()),
+                    Err(TrySendError::Full(back)) => frame = back,
+                    Err(_) => return Err(TransportError::closed()),
+                }
+                self.ready(len).await?;
+            }
+        })
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+        match self.open() {
+            Some(number) => self.log.try_record(number, frame),
+            None => Err(TrySendError::Closed(frame)),
+        }
+    }
+
+    fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(async move {
+            let Some(number) = self.opened() else { return Ok(()) };
+            match tokio::time::timeout(PATIENCE, self.log.room(number, len)).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    self.log.give_up(number);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn close(&self, _id: &RequestId) {
+        if self.polls
+            && let Some(number) = self.open()
+        {
+            self.log.hang_up(number);
+        }
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A call that runs, and what it has to say when it is over; `None` when its stream says it.
+pub(crate) type Running<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
+
+/// What a call turned out to be.
+pub(crate) enum Answer<T> {
+    /// It was quiet; `None` when it was cancelled.
+    Quiet(Option<T>),
+    /// It speaks: what it says is in the log, under this stream.
+    Streaming(u32),
+}
+
+/// Runs a call until it is over or has something to say; then it goes on by itself.
+pub(crate) async fn answer<T: Send + 'static>(running: Running<T>, stream: &Arc<CallStream>) -> Answer<T> {
+    let mut call = Detaching { running: Some(running), stream: stream.clone() };
+    std::future::poll_fn(|cx| {
+        let Some(running) = &mut call.running else { return Poll::Ready(Answer::Quiet(None)) };
+        if let Poll::Ready(quiet) = running.as_mut().poll(cx) {
+            call.running = None;
+            return Poll::Ready(match stream.answered_on() {
+                Some(number) if quiet.is_none() => Answer::Streaming(number),
+                _ => Answer::Quiet(quiet),
+            });
+        }
+        let number = std::task::ready!(stream.poll_open(cx));
+        // From now on it is the log that is read: whether anybody does is nothing to the work.
+        if let Some(running) = call.running.take() {
+            tokio::spawn(running);
+        }
+        Poll::Ready(Answer::Streaming(number))
+    })
+    .await
+}
+
+/// Work that goes on when nobody listens any more: a lost connection is not a cancellation in a legacy session.
+struct Detaching<T: Send + 'static> {
+    running: Option<Running<T>>,
+    stream: Arc<CallStream>,
+}
+
+impl<T: Send + 'static> Drop for Detaching<T> {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        self.stream.abandon();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(running);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Streams of a session that are resumed: nothing is lost, nothing comes twice, and nobody sees what is not theirs.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use mcp_server_core::{Context, Progress, Server, tool};
+use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
+use serde_json::{Value, json};
+
+use crate::common::{
+    self, initialize, initialized, legacy, legacy_as, open, request, send,
+    socket::{Site, Wire, serve},
+    within,
+};
+
+/// One event as a client reads it.
+#[derive(Debug, Clone)]
+struct Event {
+    id: String,
+    retry: bool,
+    message: Option<Value>,
+}
+
+impl Event {
+    fn method(&self) -> &str {
+        self.message.as_ref().map_or("", |message| message["method"].as_str().unwrap_or("response"))
+    }
+}
+
+/// Takes the whole events off what was read.
+fn take_events(read: &mut BytesMut) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(end) = read.windows(2).position(|window| window == b"\n\n") {
+        let text = String::from_utf8(read.split_to(end + 2).to_vec()).unwrap();
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        let Some(data) = field("data: ") else { continue };
+        let message = (!data.is_empty()).then(|| serde_json::from_str(&data).unwrap());
+        events.push(Event { id: field("id: ").unwrap_or_default(), retry: field("retry: ").is_some(), message });
+    }
+    events
+}
+
+fn resume(session: &str, last: &str) -> Request<Full<Bytes>> {
+    let headers = [("accept", "text/event-stream"), ("mcp-session-id", session), ("last-event-id", last)];
+    request(Method::GET, &headers, "")
+}
+
+/// The events of a body until it ends.
+async fn rest(body: Body) -> Vec<Event> {
+    let bytes = within("the end of a stream", body.collect()).await.unwrap().to_bytes();
+    take_events(&mut BytesMut::from(&bytes[..]))
+}
+
+/// The next events of a body that does not end.
+async fn next(body: &mut Body) -> Vec<Event> {
+    let bytes = within("an event", body.frame()).await.unwrap().unwrap().into_data().unwrap();
+    take_events(&mut BytesMut::from(&bytes[..]))
+}
+
+fn talker() -> Server {
+    let talk = async |progress: Progress| {
+        for step in 0..600_u32 {
+            progress.report(f64::from(step), None, None).await;
+        }
+        "done"
+    };
+    let polled = async |context: Context| {
+        context.close_stream();
+        "found later"
+    };
+    Server::builder("test", "1.0").tool(tool("talk", talk)).tool(tool("polled", polled)).build()
+}
+
+fn talk(id: u64, session: &str) -> Request<Full<Bytes>> {
+    legacy_as(id, Some(session), "tools/call", json!({ "name": "talk", "_meta": { "progressToken": id } }))
+}
+
+fn steps(events: &[Event]) -> Vec<u64> {
+    let progress = events.iter().filter_map(|event| event.message.as_ref()?["params"]["progress"].as_f64());
+    progress.map(|step| step as u64).collect()
+}
+
+#[tokio::test]
+async fn a_talkative_call_reaches_a_reader_that_is_there_whole() {
+    let service = talker().into_service(HttpConfig::new());
+    let session = open(&service).await;
+    let events = rest(service.handle(talk(1, &session)).await.into_body()).await;
+    assert!(events[0].message.is_none() && events[0].retry && !events[0].id.is_empty());
+    assert!(steps(&events).into_iter().eq(0..600));
+    assert_eq!(events.last().unwrap().method(), "response");
+    // Every id is another, but for the one that opens the stream and names the same place as none of them.
+    let ids: std::collections::HashSet<_> = events.iter().map(|event| &event.id).collect();
+    assert_eq!(ids.len(), events.len());
+    // From the middle of what is held, twice: the same each time, strictly after.
+    for _ in 0..2 {
+        let at = events.len() - 100;
+        let again = rest(service.handle(resume(&session, &events[at].id)).await.into_body()).await;
+        let ids = |events: &[Event]| events.iter().map(|event| event.id.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&again[1..]), ids(&events[at + 1..]));
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_broke_goes_on_and_its_overrun_is_told_once() {
+    let service = talker().into_service(HttpConfig::new());
+    let session = open(&service).await;
+    let mut stream = service.handle(talk(1, &session)).await.into_body();
+    let first = next(&mut stream).await;
+    drop(stream);
+    // Until its answer is there, so that all that is lost is lost.
+    let found = within("the answer", async {
+        loop {
+            let mut stream = service.handle(resume(&session, &first[0].id)).await.into_body();
+            let mut events = next(&mut stream).await;
+            events.extend(next(&mut stream).await);
+            drop(stream);
+            let told = events.iter().any(|event| event.method() == "notifications/replay_truncated");
+            if told {
+                return rest(service.handle(resume(&session, &first[0].id)).await.into_body()).await;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let told = found.iter().filter(|event| event.method() == "notifications/replay_truncated").count();
+    assert_eq!((told, found[1].method()), (1, "notifications/replay_truncated"));
+    let steps = steps(&found);
+    assert_eq!(steps.last(), Some(&599));
+    assert!(steps.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{steps:?}");
+    assert_eq!(found.last().unwrap().method(), "response");
+    // Who resumes after the notice is not told again.
+    let again = rest(service.handle(resume(&session, &found[1].id)).await.into_body()).await;
+    assert!(again.iter().all(|event| event.method() != "notifications/replay_truncated"));
+    assert_eq!(again.len(), found.len() - 1);
+}
+
+#[tokio::test]
+async fn a_call_that_sends_its_client_away_is_answered_when_it_comes_back() {
+    let service = talker().into_service(HttpConfig::new());
+    let session = open(&service).await;
+    let call = legacy(Some(&session), "tools/call", json!({ "name": "polled" }));
+    let mut events = rest(service.handle(call).await.into_body()).await;
+    // The answer may be there before the connection ends; it is found all the same.
+    assert!(events[0].retry && events[0].message.is_none());
+    events.extend(rest(service.handle(resume(&session, &events[0].id)).await.into_body()).await);
+    let answer = events.last().unwrap().message.clone().unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "found later");
+}
+
+#[tokio::test]
+async fn ids_that_are_none_of_the_session_are_refused() {
+    let service = talker().into_service(HttpConfig::new());
+    let (session, other) = (open(&service).await, open(&service).await);
+    let own = rest(service.handle(talk(1, &session)).await.into_body()).await;
+    let foreign = rest(service.handle(talk(1, &other)).await.into_body()).await;
+    let last = own.last().unwrap().id.clone();
+    let beyond = last.replace("-1-259", "-1-25a");
+    assert_ne!(last, beyond);
+    let capital = format!("{last}-0");
+    for id in [&*foreign[5].id, "", "x", "1-1", "0-0-0", &beyond, &capital, &last.replace("-1-", "-2-"), "-1--1"] {
+        let answer = send(&service, resume(&session, id)).await;
+        assert_eq!((answer.status, answer.error_code()), (StatusCode::BAD_REQUEST, Some(-32600)), "{id}");
+    }
+    // A foreign session is no way around.
+    let mut theirs = resume(&session, &foreign[5].id);
+    theirs.headers_mut().insert("mcp-session-id", "mcp_0".parse().unwrap());
+    assert_eq!(send(&service, theirs).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_resumed_stream_carries_nothing_of_another() {
+    let server = talker();
+    let service = server.clone().into_service(HttpConfig::new());
+    let session = open(&service).await;
+    initialized(&service, &session).await;
+    let first = rest(service.handle(talk(1, &session)).await.into_body()).await;
+    server.tools().add(tool("later", async || "later")).unwrap();
+    let again = rest(service.handle(resume(&session, &first[first.len() - 10].id)).await.into_body()).await;
+    assert_eq!(again.len(), 10);
+    assert!(again.iter().all(|event| !event.method().contains("list_changed")));
+    let mut standalone = common::opened(&service, &session).await;
+    let unasked = next(&mut standalone).await;
+    assert_eq!(unasked.iter().map(Event::method).collect::<Vec<_>>(), ["notifications/tools/list_changed"]);
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_is_the_end_of_all_its_streams() {
+    let service = common::service();
+    let session = open(&service).await;
+    let call = json!({ "name": "forever" });
+    let waiting = service.handle(common::listen(&session)).await.into_body();
+    let calls = service.handle(legacy(Some(&session), "tools/call", call));
+    let ending = async {
+        tokio::task::yield_now().await;
+        send(&service, request(Method::DELETE, &[("mcp-session-id", &session)], "")).await
+    };
+    let (call, ended) = within("the end", async { tokio::join!(calls, ending) }).await;
+    assert_eq!(ended.status, StatusCode::NO_CONTENT);
+    assert!(rest(call.into_body()).await.is_empty());
+    assert!(rest(waiting).await.iter().all(|event| event.message.is_none()));
+    let answer = send(&service, resume(&session, "0-0-0")).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert_eq!(service.open_sessions(), 0);
+}
+
+#[tokio::test]
+async fn older_revisions_have_ids_and_no_event_without_a_message() {
+    let service = talker().into_service(HttpConfig::new());
+    for version in ["2025-03-26", "2025-06-18"] {
+        let params = json!({
+            "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+        });
+        let opened = send(&service, legacy(None, "initialize", params)).await;
+        let session = opened.header("mcp-session-id").unwrap();
+        let events = rest(service.handle(talk(1, session)).await.into_body()).await;
+        assert_eq!(events.len(), 601, "{version}");
+        assert!(events.iter().all(|event| event.message.is_some() && !event.id.is_empty() && !event.retry));
+        // They have no way to be sent away.
+        let polled = legacy(Some(session), "tools/call", json!({ "name": "polled" }));
+        assert_eq!(send(&service, polled).await.json()["result"]["content"][0]["text"], "found later");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_abandoned_sessions_leave_nothing_behind() {
+    let service: McpService = common::server().into_service(HttpConfig::new());
+    let (mut opened, mut refused) = (0, 0);
+    for count in 0..100_000 {
+        match service.handle(initialize()).await.status() {
+            StatusCode::OK => opened += 1,
+            StatusCode::SERVICE_UNAVAILABLE => refused += 1,
+            other => panic!("{other}"),
+        }
+        if count % 1000 == 0 {
+            assert!(service.open_sessions() <= 10_000);
+            tokio::time::advance(Duration::from_secs(2)).await;
+        }
+    }
+    assert!(opened > 50_000 && refused > 0, "{opened} {refused}");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(service.open_sessions(), 0);
+}
+
+/// A small generator, so that every run breaks the same connections.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// A client that reads one stream, and whose connection breaks again and again.
+async fn read_whole(
+    site: &Site,
+    session: &str,
+    first: Request<Full<Bytes>>,
+    seed: u64,
+    saw: impl Fn(),
+    mut is_over: impl FnMut(&Event) -> bool,
+) -> Vec<Event> {
+    let (mut dice, mut events, mut last) = (Dice(seed), Vec::new(), String::new());
+    let mut asked = first;
+    loop {
+        let mut wire: Wire = site.connect().await;
+        wire.send(asked).await;
+        assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
+        let mut read = BytesMut::new();
+        let patience = 1 + dice.roll(40);
+        for _ in 0..patience {
+            let Some(chunk) = wire.chunk().await else { break };
+            read.extend_from_slice(&chunk);
+            for event in take_events(&mut read) {
+                last.clone_from(&event.id);
+                if event.message.is_some() {
+                    let over = is_over(&event);
+                    events.push(event);
+                    saw();
+                    if over {
+                        return events;
+                    }
+                }
+            }
+        }
+        drop(wire);
+        asked = resume(session, &last);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_break_at_random_bring_every_event_once_and_in_order() {
+    const STEPS: usize = 1500;
+    // All are paced by the reader that has seen least, since they share one window: no gap is wider than that.
+    let (seen, watched) = tokio::sync::watch::channel([0_usize; 3]);
+    let pace = watched.clone();
+    let paced = move |progress: Progress| {
+        let mut seen = pace.clone();
+        async move {
+            for step in 0..STEPS {
+                seen.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
+                progress.report(step as f64, None, None).await;
+            }
+            "done"
+        }
+    };
+    let server = Server::builder("test", "1.0").tool(tool("talk", paced)).build();
+    let site = serve(&server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let ready = common::notification(&session, "notifications/initialized", json!({}));
+    assert_eq!(site.ask(ready).await.status, StatusCode::ACCEPTED);
+
+    let saw = |which: usize| {
+        let seen = seen.clone();
+        move || seen.send_modify(|seen| seen[which] += 1)
+    };
+    let mut count = 0;
+    let listening = read_whole(&site, &session, common::listen(&session), 0x5eed, saw(0), move |_| {
+        count += 1;
+        count == STEPS
+    });
+    let over = |event: &Event| event.method() == "response";
+    let calls = [
+        read_whole(&site, &session, talk(1, &session), 0xfeed, saw(1), over),
+        read_whole(&site, &session, talk(2, &session), 0xbeef, saw(2), over),
+    ];
+    let [one, other] = calls;
+    let mut heard = watched;
+    let changing = async {
+        for step in 0..STEPS {
+            heard.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
+            if !server.tools().remove("later") {
+                server.tools().add(tool("later", async || "later")).unwrap();
+            }
+        }
+    };
+    let all = async { tokio::join!(listening, one, other, changing) };
+    let (unasked, one, other, ()) = tokio::time::timeout(Duration::from_secs(120), all).await.unwrap();
+    let ids: BTreeMap<_, _> = unasked.iter().map(|event| (&event.id, event.method())).collect();
+    assert_eq!((unasked.len(), ids.len()), (STEPS, STEPS));
+    assert!(ids.values().all(|method| *method == "notifications/tools/list_changed"));
+    for (call, events) in [(1, one), (2, other)] {
+        let steps = steps(&events);
+        let odd = (0..).zip(&steps).find(|(at, step)| at != *step);
+        assert_eq!((odd, steps.len()), (None, STEPS), "call {call}");
+        assert_eq!(events.len(), STEPS + 1);
+        let ours = |event: &Event| event.message.as_ref().is_some_and(|m| m["params"]["progressToken"] == call);
+        assert!(events[..STEPS].iter().all(ours));
+        assert_eq!(events[STEPS].message.as_ref().unwrap()["id"], call);
+    }
+}
