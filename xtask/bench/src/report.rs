@@ -20,9 +20,10 @@ impl Round {
         self.calls as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Microseconds of the server's time on a core per call.
+    /// Microseconds of the server's time on a core per call; `None` when that was less than the system's clock shows.
     fn cost(&self) -> Option<f64> {
-        Some(self.server?.as_secs_f64() * 1e6 / self.calls.max(1) as f64)
+        let used = self.server.filter(|used| !used.is_zero())?;
+        Some(used.as_secs_f64() * 1e6 / self.calls.max(1) as f64)
     }
 
     /// The part of a core that somebody had.
@@ -71,7 +72,7 @@ impl Row {
     pub(crate) fn new(case: &Case, revision: Revision, rounds: &[(Round, Round)]) -> Self {
         let costs: Vec<(f64, f64)> =
             rounds.iter().filter_map(|(ours, bare)| Some((ours.cost()?, bare.cost()?))).collect();
-        let cost = (costs.len() == rounds.len()).then(|| {
+        let cost = (!costs.is_empty()).then(|| {
             (
                 Spread::of(costs.iter().map(|(ours, _)| *ours)).median,
                 Spread::of(costs.iter().map(|(_, bare)| *bare)).median,
