@@ -16,6 +16,7 @@ use crate::{
         TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute, ToolSpec,
     },
     server::Server,
+    tasks::TaskPolicy,
 };
 
 /// Collects what a server offers. `S` is the state that its handlers still miss: give it by
@@ -44,6 +45,9 @@ pub(crate) struct Config {
     pub(crate) state_keys: Option<StateKeys>,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_notification: Option<Hook>,
+    pub(crate) task_policy: TaskPolicy,
+    /// Whether there are tasks apart from calls.
+    pub(crate) other_tasks: bool,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -61,6 +65,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 state_keys: None,
                 store: None,
                 on_notification: None,
+                task_policy: TaskPolicy::default(),
+                other_tasks: false,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -168,6 +174,20 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         R: Future<Output = ()> + Send + 'static,
     {
         self.config.on_notification = Some(Hook::new(hook));
+        self
+    }
+
+    /// When calls of tools that may run as tasks become tasks, for clients that leave it to the server (2026-07-28). After
+    /// a second by default. A tool may have a policy of its own.
+    pub fn task_policy(mut self, policy: TaskPolicy) -> Self {
+        self.config.task_policy = policy;
+        self
+    }
+
+    /// The server makes tasks apart from calls ([`Server::tasks`]), so that clients are told of tasks even if no tool runs
+    /// as one.
+    pub fn other_tasks(mut self) -> Self {
+        self.config.other_tasks = true;
         self
     }
 

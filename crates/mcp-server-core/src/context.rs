@@ -18,7 +18,12 @@ use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Server, inputs::Asking, session::Session};
+use crate::{
+    Server,
+    inputs::Asking,
+    session::Session,
+    tasks::{Live, Tasking},
+};
 
 /// The request that a handler serves. Cheap to clone.
 #[derive(Clone)]
@@ -35,6 +40,10 @@ pub(crate) struct Inner {
     pub(crate) raw_meta: Option<Box<str>>,
     /// Present when the handler takes `Inputs`.
     pub(crate) asking: Option<Arc<Asking>>,
+    /// Present when the call may become a task.
+    pub(crate) tasking: Option<Arc<Tasking>>,
+    /// Whether the caller owns the process.
+    pub(crate) is_local: bool,
     pub(crate) meta: OnceLock<Meta>,
     pub(crate) progress_token: Option<ProgressToken>,
     pub(crate) log_level: Option<LoggingLevel>,
@@ -61,6 +70,16 @@ pub(crate) enum Client {
     Session(Arc<Session>),
     /// Said on this request.
     Request(Arc<RequestClient>),
+}
+
+impl Client {
+    /// What it can do.
+    pub(crate) fn capabilities(&self) -> &ClientCapabilities {
+        match self {
+            Self::Session(session) => session.client_capabilities(),
+            Self::Request(client) => &client.capabilities,
+        }
+    }
 }
 
 /// What a modern request says about its client.
@@ -105,10 +124,7 @@ impl Context {
     /// What the client can do: from `initialize` in a session, from this request otherwise.
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
-        match &self.inner.client {
-            Client::Session(session) => session.client_capabilities(),
-            Client::Request(client) => &client.capabilities,
-        }
+        self.inner.client.capabilities()
     }
 
     /// The id of the HTTP session, where there is one. It names a conversation, never a person.
@@ -145,6 +161,34 @@ impl Context {
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { token: self.inner.cancel.clone() }
+    }
+
+    /// Turns the call into a task now, rather than when the policy of the tool would: the client gets its answer, and the
+    /// handler goes on. True when the call is a task afterwards. False when it stays a call, because the tool is not
+    /// registered for tasks, the client does not take any, or there is no room for more.
+    pub async fn detach(&self) -> bool {
+        match self.tasking() {
+            Some(tasking) => tasking.detach().await,
+            None => false,
+        }
+    }
+
+    /// The id of the task that the call has become, if it has.
+    #[must_use]
+    pub fn task_id(&self) -> Option<&str> {
+        self.task().map(|task| task.id())
+    }
+
+    pub(crate) fn tasking(&self) -> Option<&Arc<Tasking>> {
+        self.inner.tasking.as_ref()
+    }
+
+    fn task(&self) -> Option<&Arc<Live>> {
+        self.tasking()?.live()
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.inner.is_local
     }
 
     pub(crate) fn asking(&self) -> Option<&Arc<Asking>> {
@@ -220,6 +264,9 @@ impl Context {
     /// Queues a notification, waiting for room if need be. With a progress it is queued only if that grew.
     async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync), progress: Option<f64>) {
         let Some(sink) = &self.inner.sink else { return };
+        if let Some(task) = self.task() {
+            return self.notify_about_task::<N>(task, params, progress);
+        }
         let Ok(message) = jsonrpc::notification(N::NAME, params) else { return };
         let len = message.len();
         let mut frame = Frame::new(message);
@@ -249,6 +296,32 @@ impl Context {
             if sink.ready(len).await.is_err() {
                 return;
             }
+            // The call may have become a task while it waited, whose answer is out.
+            if self.task().is_some() {
+                return;
+            }
+        }
+    }
+
+    /// The answer to the request is out: in a session what comes later goes where unasked messages go, and names the task.
+    /// The extension has no such messages (SEP-2663).
+    fn notify_about_task<N: NotificationMethod>(
+        &self,
+        task: &Live,
+        params: &(impl Serialize + Sync),
+        progress: Option<f64>,
+    ) {
+        let Client::Session(session) = &self.inner.client else { return };
+        let mut outgoing = self.outgoing();
+        let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
+        if outgoing.finished || is_stale {
+            return;
+        }
+        let Ok(mut params) = serde_json::to_value(params) else { return };
+        params["_meta"][mcp_protocol::meta::keys::RELATED_TASK] = serde_json::json!({ "taskId": task.id() });
+        if let Ok(message) = jsonrpc::notification(N::NAME, &params) {
+            session.send(message);
+            outgoing.last_progress = progress.or(outgoing.last_progress);
         }
     }
 }
@@ -276,16 +349,20 @@ impl Progress {
     }
 
     /// Sends one notification: how much is done, of how much, and in words. `progress` must grow; a value that does not
-    /// is not sent (utilities/progress).
+    /// is not sent (utilities/progress). The words are also what a task says of itself, where the call has become one.
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
+        let message = message.into();
+        if let (Some(task), Some(words)) = (self.context.task(), message) {
+            task.say(words);
+        }
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
         if !progress.is_finite() {
             return;
         }
         let mut params = ProgressParams::new(token.clone(), progress);
         params.total = total.filter(|total| total.is_finite());
-        params.message = message.into().map(str::to_owned);
+        params.message = message.map(str::to_owned);
         params.shape(inner.version);
         self.context.notify::<notification::Progress>(&params, Some(progress)).await;
     }
@@ -298,6 +375,10 @@ pub struct Cancelled {
 }
 
 impl Cancelled {
+    pub(crate) fn new(token: CancellationToken) -> Self {
+        Self { token }
+    }
+
     /// Whether it already is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 use self::era::Said;
-pub(crate) use self::run::Output;
+pub(crate) use self::run::{Output, Stop};
 pub use self::{
     era::{Era, StatelessCall},
     prepare::{Prepared, Refusal},

@@ -4,6 +4,7 @@ mod asking;
 mod error;
 mod once;
 mod seal;
+mod task;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -19,6 +19,7 @@ mod notices;
 mod registry;
 mod server;
 mod session;
+mod tasks;
 
 pub use self::{
     builder::ServerBuilder,
@@ -40,4 +41,7 @@ pub use self::{
     },
     server::{Prompts, ResourceTemplates, Resources, Server, Tools},
     session::{Peer, Session},
+    tasks::{NewTask, TaskHandle, TaskLimits, TaskPolicy, Tasks},
 };
+
+pub use mcp_protocol::TaskSupport;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::inputs::InputLimits;
+use crate::{inputs::InputLimits, tasks::TaskLimits};
 
 /// The bounds of a server. Every one is meant to be changed where the defaults do not fit.
 #[derive(Debug, Clone)]
@@ -32,6 +32,8 @@ pub struct Limits {
     pub subscribed_uris: usize,
     /// What bounds questions to the other side.
     pub inputs: InputLimits,
+    /// What bounds tasks.
+    pub tasks: TaskLimits,
 }
 
 impl Default for Limits {
@@ -49,6 +51,7 @@ impl Default for Limits {
             listen_streams: 1000,
             subscribed_uris: 256,
             inputs: InputLimits::default(),
+            tasks: TaskLimits::default(),
         }
     }
 }

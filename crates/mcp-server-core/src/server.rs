@@ -19,6 +19,7 @@ use crate::{
         TemplateEntry, TemplateRoute, ToolEntry, ToolRoute,
     },
     session::Gate,
+    tasks::{TaskTable, Tasks},
 };
 
 /// An MCP server: what it offers, ready to be served over any transport. Cheap to clone; all clones are one server.
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) shutdown: CancellationToken,
     pub(crate) state_keys: StateKeys,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) tasks: TaskTable,
 }
 
 impl Server {
@@ -74,6 +76,7 @@ impl Server {
         let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let inner = Inner {
             state_keys,
+            tasks: TaskTable::new(store.clone(), config.limits.tasks.clone()),
             store,
             gate: Gate::new(config.limits.handlers),
             config,
@@ -136,6 +139,12 @@ impl Server {
         Prompts { server: self }
     }
 
+    /// The tasks, to make some for work that lives outside of a call.
+    #[must_use]
+    pub fn tasks(&self) -> Tasks<'_> {
+        Tasks { server: self }
+    }
+
     /// Asks everything that serves this server to end: what runs may finish within the drain limit. Returns at once.
     pub fn shutdown(&self) {
         self.inner.shutdown.cancel();
@@ -176,8 +185,15 @@ impl Server {
         crate::local::get_prompt(self, name, arguments).await
     }
 
-    pub(crate) fn capabilities(&self, version: ProtocolVersion) -> mcp_protocol::ServerCapabilities {
-        use mcp_protocol::{PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability};
+    /// What the server can do, for a client of a revision. Where callers cannot be told apart, tasks are not listed.
+    pub(crate) fn capabilities(
+        &self,
+        version: ProtocolVersion,
+        callers_differ: bool,
+    ) -> mcp_protocol::ServerCapabilities {
+        use mcp_protocol::{
+            PromptsCapability, ResourcesCapability, ServerCapabilities, TasksCapability, ToolsCapability,
+        };
 
         let mut capabilities = ServerCapabilities::default();
         capabilities.logging = Some(JsonObject::default());
@@ -200,6 +216,15 @@ impl Server {
         if self.has_completions() && version.has_completions_capability() {
             capabilities.completions = Some(JsonObject::default());
         }
+        if self.has_tasks() && version.has_core_tasks() {
+            let mut tasks = TasksCapability::new().with_request("tools", "call");
+            tasks.cancel = Some(JsonObject::default());
+            tasks.list = callers_differ.then(JsonObject::default);
+            capabilities.tasks = Some(tasks);
+        }
+        if self.has_tasks() && version.has_extensions() {
+            capabilities = capabilities.with_extension(mcp_protocol::tasks::ext::IDENTIFIER, JsonObject::default());
+        }
         capabilities
     }
 
@@ -218,6 +243,12 @@ impl Server {
     pub(crate) fn has_completions(&self) -> bool {
         self.inner.prompts.load().iter().any(|prompt| !prompt.completions.is_empty())
             || self.inner.templates.load().iter().any(|template| !template.completions.is_empty())
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        let tools = self.inner.tools.load();
+        self.inner.config.other_tasks
+            || tools.iter().any(|tool| tool.spec.tasks.support != mcp_protocol::TaskSupport::Forbidden)
     }
 }
 

@@ -119,6 +119,13 @@ impl Session {
         self.asked.ask(request, sink, &*self.outbox, about).await
     }
 
+    /// Sends something that the client did not ask for now. It is lost when the client does not read.
+    pub(crate) fn send(&self, message: Vec<u8>) {
+        if self.is_initialized() && self.outbox.try_send(mcp_transport::Frame::new(message)).is_err() {
+            tracing::debug!("a session does not read: a notification was dropped");
+        }
+    }
+
     /// Takes a response of the client. One that nobody waits for came too late, or from nowhere: it changes nothing.
     pub fn answered(&self, response: &jsonrpc::Response<'_>) {
         let Some(id) = &response.id else { return };

@@ -40,8 +40,8 @@ pub mod prelude {
     pub use mcp_server_core::{
         Args, Audio, Blob, Cancelled, Completing, Context, Extension, FromRef, Image, Inputs, Json, MessageTemplate,
         Parameter, ParameterType, Progress, PromptRoute, RawArgs, ResourceRoute, ResourceUri, Server, ServerBuilder,
-        State, Structured, TemplateRoute, ToolError, ToolRoute, Visible, WithMeta, prompt, prompt_template, resource,
-        template, tool,
+        State, Structured, TaskPolicy, TaskSupport, TemplateRoute, ToolError, ToolRoute, Visible, WithMeta, prompt,
+        prompt_template, resource, template, tool,
     };
     #[cfg(feature = "http")]
     pub use mcp_server_http::{HttpConfig, HttpServer};

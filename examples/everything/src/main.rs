@@ -17,6 +17,7 @@ mod app;
 mod asking;
 mod cli;
 mod conformance;
+mod jobs;
 mod media;
 mod notes;
 mod prompts;
@@ -83,6 +84,7 @@ fn server(options: &Options, app: &App) -> Server {
     // The fixtures come first: some of the suites' scenarios take the first tool of the list.
     builder = conformance::register(builder);
     builder = asking::register(builder);
+    builder = jobs::register(builder);
     builder = tools::register(builder);
     builder = tools::register_generated(builder, options.tools);
     builder = resources::register(builder);

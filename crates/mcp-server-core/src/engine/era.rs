@@ -134,7 +134,11 @@ impl Server {
         let session = Arc::new(Session::new(session_id, version, params.client_info, params.capabilities, peer));
         self.join(&session);
 
-        let mut result = InitializeResult::new(version.as_str(), self.capabilities(version), self.info().clone());
+        let mut result = InitializeResult::new(
+            version.as_str(),
+            self.capabilities(version, session.id().is_none()),
+            self.info().clone(),
+        );
         result.instructions.clone_from(&self.inner.config.instructions);
         Ok((session, Reply::result(self, &request.id, version, shaped(result, version), 512)))
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mcp_protocol::{
     ClientCapabilities, CompleteParams, CompletionReference, DiscoverResult, EmptyResult, ErrorCode, GetPromptParams,
     Method, PaginatedParams, ProtocolVersion, ReadResourceParams, RequestId, RequestMeta, RpcError, SetLevelParams,
-    SubscribeParams,
+    SubscribeParams, TaskSupport,
     jsonrpc::{Request, decode_params},
     method,
 };
@@ -22,6 +22,7 @@ use crate::{
     inputs::Asking,
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
     session::{InFlightGuard, Pass},
+    tasks::{self, Plan, TaskWork, Tasking, ToolTasks},
 };
 
 /// Why a request is refused before anything runs.
@@ -79,11 +80,13 @@ pub(super) enum Work {
     Listen(Box<ListenWork>),
     /// Nothing: it was taken out to be run.
     Over,
+    /// Something about tasks.
+    Task(TaskWork),
 }
 
 /// Which handler, and what it is given.
 pub(super) enum HandlerWork {
-    Tool { entry: Arc<ToolEntry>, arguments: Value },
+    Tool { entry: Arc<ToolEntry>, arguments: Value, plan: Plan },
     Resource { entry: Arc<ResourceEntry>, uri: String },
     Template { entry: Arc<TemplateEntry>, uri: String, variables: Vec<(String, StringArgument)> },
     Prompt { entry: Arc<PromptEntry>, arguments: Vec<(String, StringArgument)> },
@@ -113,7 +116,7 @@ impl std::fmt::Debug for Prepared {
 impl Prepared {
     /// A request that was answered on the way.
     pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
-        let context = context(server, request, &scope, Said::default(), None);
+        let context = context(server, request, &scope, Said::default(), None, None);
         Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
     }
 
@@ -133,7 +136,7 @@ impl Prepared {
     #[must_use]
     pub fn header_params(&self) -> Option<(&[HeaderParam], &Value)> {
         match &self.work {
-            Work::Handler(HandlerWork::Tool { entry, arguments }) if !entry.spec.header_params.is_empty() => {
+            Work::Handler(HandlerWork::Tool { entry, arguments, .. }) if !entry.spec.header_params.is_empty() => {
                 Some((&entry.spec.header_params, arguments))
             }
             _ => None,
@@ -144,6 +147,11 @@ impl Prepared {
     #[must_use]
     pub fn missing_client_capabilities(&self) -> Option<ClientCapabilities> {
         match &self.work {
+            Work::Handler(HandlerWork::Tool { plan: Plan::Refused(error), .. })
+                if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY =>
+            {
+                Some(tasks::required())
+            }
             Work::Handler(HandlerWork::Tool { entry, .. }) => {
                 entry.spec.required_client.as_ref()?.missing_from(self.context.client_capabilities())
             }
@@ -186,7 +194,11 @@ impl Server {
                 .map(Said::of)
                 .unwrap_or_default(),
         };
-        let context = context(self, request, &scope, said, asking);
+        let tasking = match &work {
+            Work::Handler(HandlerWork::Tool { plan: Plan::Task { .. }, .. }) => Some(Arc::default()),
+            _ => None,
+        };
+        let context = context(self, request, &scope, said, asking, tasking);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -202,6 +214,11 @@ impl Server {
             method::ListPrompts::NAME | method::GetPrompt::NAME => self.has_prompts(),
             method::Complete::NAME => self.has_completions(),
             method::Listen::NAME => self.has_tools() || self.has_resources() || self.has_prompts(),
+            method::GetTask::NAME
+            | method::GetTaskPayload::NAME
+            | method::ListTasks::NAME
+            | method::CancelTask::NAME
+            | method::UpdateTask::NAME => self.has_tasks(),
             method::Ping::NAME | method::Discover::NAME | method::SetLevel::NAME => true,
             _ => false,
         }
@@ -215,6 +232,11 @@ impl Server {
             method::ReadResource::NAME => self.resource_read(name, params, version).map(Work::Handler),
             method::GetPrompt::NAME => self.prompt_get(name, params).map(Work::Handler),
             method::Complete::NAME => self.completion(name, params, completing).map(Work::Handler),
+            method::GetTask::NAME
+            | method::GetTaskPayload::NAME
+            | method::ListTasks::NAME
+            | method::CancelTask::NAME
+            | method::UpdateTask::NAME => Ok(Work::Task(TaskWork::read(name, params, scope)?)),
             method::ListTools::NAME
             | method::ListResources::NAME
             | method::ListResourceTemplates::NAME
@@ -226,7 +248,7 @@ impl Server {
             method::Ping::NAME => done(Reply::result(self, &request.id, version, EmptyResult::default(), 16)),
             method::Discover::NAME => {
                 let names = self.versions().iter().map(|version| version.as_str().to_owned());
-                let mut result = DiscoverResult::new(names.collect(), self.capabilities(version));
+                let mut result = DiscoverResult::new(names.collect(), self.capabilities(version, false));
                 result.instructions.clone_from(&self.inner.config.instructions);
                 let hint = self.inner.config.discover_cache;
                 result.ttl_ms = Some(hint.ttl_ms());
@@ -262,6 +284,8 @@ impl Server {
             name: std::borrow::Cow<'a, str>,
             #[serde(default)]
             arguments: Option<Map<String, Value>>,
+            #[serde(default, borrow)]
+            task: Option<&'a RawValue>,
         }
         let params: Params<'_> = decode_params(name, params)?;
         let tools = self.inner.tools.load();
@@ -270,8 +294,19 @@ impl Server {
             return Err(RpcError::invalid_params(format!("Unknown tool: {shown}")).into());
         };
         self.check_scopes(scope, &entry.spec.required_scopes)?;
+        let plan = self.plan(&entry.spec.tasks, params.task, scope)?;
         let arguments = params.arguments.unwrap_or_default();
-        Ok(HandlerWork::Tool { entry: entry.clone(), arguments: Value::Object(arguments) })
+        Ok(HandlerWork::Tool { entry: entry.clone(), arguments: Value::Object(arguments), plan })
+    }
+
+    fn plan(&self, tool: &ToolTasks, task: Option<&RawValue>, scope: &Scope) -> Result<Plan, RpcError> {
+        // A server that declares no tasks takes no notice of those who ask for one.
+        if tool.support == TaskSupport::Forbidden && (task.is_none() || !self.has_tasks()) {
+            return Ok(Plan::Plain);
+        }
+        let config = &self.inner.config;
+        let server = (config.task_policy, &config.limits.tasks);
+        Plan::of(tool, task, scope.version, scope.client.capabilities(), server)
     }
 
     fn resource_read(
@@ -359,7 +394,7 @@ impl Server {
         .map_err(|_| RpcError::invalid_params("invalid cursor"))
     }
 
-    fn check_scopes(&self, scope: &Scope, required: &[String]) -> Result<(), Refusal> {
+    pub(crate) fn check_scopes(&self, scope: &Scope, required: &[String]) -> Result<(), Refusal> {
         if required.is_empty() || scope.is_local {
             return Ok(());
         }
@@ -393,7 +428,14 @@ fn no_completions() -> Ready<CompletionKind> {
     Ready::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
 }
 
-fn context(server: &Server, request: &Request<'_>, scope: &Scope, said: Said, asking: Option<Arc<Asking>>) -> Context {
+fn context(
+    server: &Server,
+    request: &Request<'_>,
+    scope: &Scope,
+    said: Said,
+    asking: Option<Arc<Asking>>,
+    tasking: Option<Arc<Tasking>>,
+) -> Context {
     Context::new(crate::context::Inner {
         server: server.clone(),
         version: scope.version,
@@ -403,6 +445,8 @@ fn context(server: &Server, request: &Request<'_>, scope: &Scope, said: Said, as
         progress_token: said.progress_token,
         raw_meta: said.raw_meta,
         asking,
+        tasking,
+        is_local: scope.is_local,
         meta: std::sync::OnceLock::new(),
         log_level: scope.log_level,
         sink: scope.sink.clone(),

@@ -11,6 +11,7 @@ use std::{
 use mcp_protocol::{
     CallToolResult, CompleteResult, ContentBlock, GetPromptResult, InputRequiredResult, ProtocolVersion,
     ReadResourceResult, RpcError, Shape,
+    tasks::{CreateTaskResult, ext},
 };
 use serde_json::Value;
 
@@ -27,6 +28,7 @@ use crate::{
     },
     hints::CacheHint,
     registry::{PromptEntry, ToolEntry, ToolSpec},
+    tasks::{Candidate, Plan, TaskWork},
 };
 
 /// The most values that a completion may have (server/utilities/completion).
@@ -40,10 +42,15 @@ pub(crate) enum Output {
     Prompt(GetPromptResult),
     Completion(CompleteResult),
     Asked(InputRequiredResult),
+    /// A task that the client wanted (2025-11-25).
+    TaskOfClient(CreateTaskResult),
+    /// A task that the server made (the tasks extension).
+    TaskOfServer(ext::CreateTaskResult),
 }
 
 /// Why there is no output.
-enum Stop {
+#[derive(Debug)]
+pub(crate) enum Stop {
     Cancelled,
     Error(RpcError),
 }
@@ -66,11 +73,12 @@ impl Prepared {
             Work::Over => return None,
             Work::Done(reply) => return Some(reply),
             Work::Listen(work) => return Box::pin(super::listen::run(self, *work)).await,
+            Work::Task(work) => return Box::pin(self.run_task(work)).await,
             Work::Handler(work) => work,
         };
         let Self { server, id, scope, context, place, .. } = self;
         let version = scope.version;
-        let outcome = execute(&server, &scope, &context, work).await;
+        let outcome = answer(&server, &scope, &context, work).await;
         // Whoever reads the answer may use the id, and the place, again.
         drop(place);
         Some(match outcome {
@@ -79,9 +87,23 @@ impl Prepared {
             Ok(Output::Prompt(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Completion(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::Asked(result)) => Reply::result(&server, &id, version, result, 2048),
+            Ok(Output::TaskOfClient(result)) => Reply::result(&server, &id, version, result, 512),
+            Ok(Output::TaskOfServer(result)) => Reply::result(&server, &id, version, result, 512),
             Err(Stop::Cancelled) => return None,
             Err(Stop::Error(error)) => Reply::error(Some(&id), &error),
         })
+    }
+
+    /// Answers a request about tasks.
+    async fn run_task(self, work: TaskWork) -> Option<Reply> {
+        let Self { server, id, scope, place, .. } = self;
+        let served = tokio::select! {
+            biased;
+            served = work.run(&server, &scope, &id) => served,
+            () = scope.cancel.cancelled() => return None,
+        };
+        drop(place);
+        Some(served.unwrap_or_else(|error| Reply::error(Some(&id), &error)))
     }
 
     /// Takes a place among what runs, so that a cancellation finds the request from now on. [`Prepared::run`] does it
@@ -90,7 +112,12 @@ impl Prepared {
     /// # Errors
     /// The answer when there is no place.
     pub(crate) fn enter(&mut self) -> Result<(), Reply> {
-        if self.is_done() || self.place.is_some() {
+        let is_short = match &self.work {
+            Work::Done(_) => true,
+            Work::Task(work) => !work.waits(),
+            Work::Handler(_) | Work::Listen(_) | Work::Over => false,
+        };
+        if is_short || self.place.is_some() {
             return Ok(());
         }
         let busy = || Reply::busy(&self.id);
@@ -126,6 +153,25 @@ impl Prepared {
             Stop::Cancelled => RpcError::internal("cancelled"),
             Stop::Error(error) => error,
         })
+    }
+}
+
+/// Runs a handler until there is an answer: what it brought forth, or the task that it goes on in.
+async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: HandlerWork) -> Result<Output, Stop> {
+    let HandlerWork::Tool { entry, plan, .. } = &mut work else {
+        return execute(server, scope, context, work).await;
+    };
+    match std::mem::take(plan) {
+        Plan::Plain => execute(server, scope, context, work).await,
+        Plan::Refused(error) => Err(error.into()),
+        Plan::Task { policy, ttl, is_required } => {
+            let entry = entry.clone();
+            let candidate = Candidate { server, scope, context, tool: &entry.spec.tool.name, policy, ttl, is_required };
+            let (server, scope, context) = (server.clone(), scope.clone(), context.clone());
+            let work = Box::pin(async move { execute(&server, &scope, &context, work).await });
+            // Few calls are candidates: the others need not carry the room for it.
+            Box::pin(candidate.run(work)).await
+        }
     }
 }
 
@@ -165,7 +211,7 @@ async fn perform(
     work: HandlerWork,
 ) -> Result<Output, RpcError> {
     match work {
-        HandlerWork::Tool { entry, arguments } => {
+        HandlerWork::Tool { entry, arguments, .. } => {
             call_tool(server, &entry, context, arguments, version).await.map(Output::Tool)
         }
         HandlerWork::Resource { entry, uri } => {
@@ -236,14 +282,20 @@ async fn call_tool(
     if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
         return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result();
     }
-    let outcome =
-        match timed(context, limit, call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments))).await {
-            Some(outcome) => outcome,
-            None => {
-                context.expire();
-                Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32())))
-            }
-        };
+    let outcome = match timed(
+        context,
+        limit,
+        spec.timeout.is_none(),
+        call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments)),
+    )
+    .await
+    {
+        Some(outcome) => outcome,
+        None => {
+            context.expire();
+            Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32())))
+        }
+    };
     let mut result = match outcome {
         Ok(result) => checked(spec, result),
         Err(error) => error.into_tool_result()?,
@@ -342,7 +394,7 @@ async fn complete(
 
 async fn within<T>(server: &Server, context: &Context, run: impl Future<Output = T>) -> Result<T, RpcError> {
     let limit = server.limits().read_timeout;
-    timed(context, limit, run).await.ok_or_else(|| {
+    timed(context, limit, true, run).await.ok_or_else(|| {
         context.expire();
         tracing::warn!(?limit, "a handler did not finish in time");
         RpcError::internal("the server did not finish in time")
@@ -350,9 +402,20 @@ async fn within<T>(server: &Server, context: &Context, run: impl Future<Output =
 }
 
 /// Lets a handler take as long as it may, not counting the time that it waits for answers. `None` when it took longer.
-async fn timed<T>(context: &Context, limit: Duration, run: impl Future<Output = T>) -> Option<T> {
-    match context.asking() {
-        Some(asking) => asking.within(limit, run).await,
-        None => tokio::time::timeout(limit, run).await.ok(),
+async fn timed<T>(
+    context: &Context,
+    limit: Duration,
+    is_server_limit: bool,
+    run: impl Future<Output = T>,
+) -> Option<T> {
+    let mut run = std::pin::pin!(run);
+    let in_time = match context.asking() {
+        Some(asking) => asking.within(limit, run.as_mut()).await,
+        None => tokio::time::timeout(limit, run.as_mut()).await.ok(),
+    };
+    match in_time {
+        // A task has the time until it expires, unless its tool has a limit of its own.
+        None if is_server_limit && context.task_id().is_some() => Some(run.await),
+        in_time => in_time,
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     future::{Future, poll_fn},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Poll, Waker},
     time::Duration,
 };
@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     InputError,
     seal::{self, Flow, Kept},
+    task,
 };
-use crate::{Server, Session, ToolError, context::Client, engine::Scope};
+use crate::{Server, Session, ToolError, context::Client, engine::Scope, tasks::Live};
 
 /// So many answers that do not fit end the question.
 pub(super) const ATTEMPTS: u8 = 3;
@@ -33,6 +34,8 @@ const STATE_CAP: usize = 256 << 10;
 pub(crate) struct Asking {
     server: Server,
     way: Way,
+    /// The task that the call has become.
+    task: OnceLock<Arc<Live>>,
     state: Mutex<State>,
     /// Fires when the call is over: who asks then is told so.
     over: CancellationToken,
@@ -103,10 +106,21 @@ impl Asking {
         Ok(Self {
             server: server.clone(),
             way,
+            task: OnceLock::new(),
             state: Mutex::new(state),
             over: CancellationToken::new(),
             woken: Notify::new(),
         })
+    }
+
+    /// The call has become a task: its handler is not ended for questions any more.
+    pub(crate) fn become_task(&self, task: &Arc<Live>) {
+        let _ = self.task.set(task.clone());
+    }
+
+    /// Resolves when the call is over.
+    pub(super) async fn ended(&self) {
+        self.over.cancelled().await;
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -256,12 +270,23 @@ impl Asking {
         match &self.way {
             Way::Rounds { .. } => match self.answered(key, &check)? {
                 Some(answer) => Ok(answer),
-                None => self.wait_for_next_round(key, request).await,
+                None => match self.task.get() {
+                    Some(task) => self.ask_in_task(task, key, request, limit, check).await,
+                    None => self.wait_for_next_round(key, request).await,
+                },
             },
             Way::Session { session, sink, request_id } => {
+                let task = self.task.get();
+                let request = task.map_or_else(|| request.clone(), |task| task::related(&request, task.id()));
                 for attempt in 1.. {
                     let _waiting = self.wait();
-                    let asked = session.ask(&request, sink.as_deref(), request_id);
+                    let _asks = task.map(|task| task.wait_for_answer());
+                    let asked = async {
+                        match task {
+                            None => session.ask(&request, sink.as_deref(), request_id).await,
+                            Some(task) => task::ask_about(task, session, &request, request_id).await,
+                        }
+                    };
                     let answer = tokio::select! {
                         answer = tokio::time::timeout(limit, asked) => answer.map_err(|_| InputError::timed_out())??,
                         () = self.over.cancelled() => return Err(InputError::gone()),
@@ -333,7 +358,7 @@ impl Asking {
     }
 
     /// Stops the clock of the handler until the guard is dropped.
-    fn wait(&self) -> Waiting<'_> {
+    pub(super) fn wait(&self) -> Waiting<'_> {
         let mut state = self.state();
         state.waiting += 1;
         state.waiting_since.get_or_insert_with(Instant::now);
@@ -341,7 +366,7 @@ impl Asking {
     }
 }
 
-struct Waiting<'a> {
+pub(super) struct Waiting<'a> {
     asking: &'a Asking,
 }
 

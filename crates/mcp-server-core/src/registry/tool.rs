@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcp_protocol::{
-    ClientCapabilities, Icon, JsonObject, Meta, ProtocolVersion, Tool, ToolAnnotations, is_valid_tool_name,
+    ClientCapabilities, Icon, JsonObject, Meta, ProtocolVersion, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+    is_valid_tool_name,
 };
 use mcp_schema::{
     Schema,
@@ -12,7 +13,10 @@ use mcp_schema::{
 use serde_json::{Map, Value, json};
 
 use super::{Entry, List, Parameter, RegistrationError, parameter};
-use crate::handler::{Description, Erased, Handler, Ready, ToolKind};
+use crate::{
+    handler::{Description, Erased, Handler, Ready, ToolKind},
+    tasks::{TaskPolicy, ToolTasks},
+};
 
 /// A tool on its way into a server. `S` is the state that its handler still misses.
 #[must_use = "a route does nothing until a server is given it"]
@@ -27,6 +31,7 @@ pub struct ToolRoute<S = ()> {
     required_scopes: Vec<String>,
     required_client: Option<ClientCapabilities>,
     timeout: Option<Duration>,
+    tasks: ToolTasks,
     handler: Erased<S, ToolKind>,
 }
 
@@ -67,6 +72,7 @@ where
         required_scopes: Vec::new(),
         required_client: None,
         timeout: None,
+        tasks: ToolTasks::default(),
         handler: Erased::new(handler),
     }
 }
@@ -178,6 +184,27 @@ impl<S> ToolRoute<S> {
         self
     }
 
+    /// Whether a call may, or must, run as a task. With [`TaskSupport::Required`] clients that know no tasks are refused;
+    /// those of revisions before 2025-11-25, which have none, get the plain result. The limit of the server on the time of
+    /// a call does not hold for a task: it may run until it expires.
+    pub fn task(mut self, support: TaskSupport) -> Self {
+        self.tasks.support = support;
+        self.tool.execution = (support != TaskSupport::Forbidden).then(|| ToolExecution::new(support));
+        self
+    }
+
+    /// When a call becomes a task, instead of the policy of the server.
+    pub fn task_policy(mut self, policy: TaskPolicy) -> Self {
+        self.tasks.policy = Some(policy);
+        self
+    }
+
+    /// It takes long: a call becomes a task at once where the client lets the server decide, and may be a task where the
+    /// client decides.
+    pub fn long_running(self) -> Self {
+        self.task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately)
+    }
+
     /// How long a call may take, instead of the server's limit.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
@@ -204,6 +231,7 @@ impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
             required_scopes: self.required_scopes,
             required_client: self.required_client,
             timeout: self.timeout,
+            tasks: self.tasks,
             handler: Erased::ready(ready),
         }
     }
@@ -251,6 +279,7 @@ impl<S> ToolRoute<S> {
             required_scopes: self.required_scopes,
             required_client: self.required_client,
             timeout: self.timeout,
+            tasks: self.tasks,
         };
         Ok((spec, self.handler))
     }
@@ -274,6 +303,7 @@ pub(crate) struct ToolSpec {
     pub(crate) required_scopes: Vec<String>,
     pub(crate) required_client: Option<ClientCapabilities>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) tasks: ToolTasks,
 }
 
 /// A registered tool.

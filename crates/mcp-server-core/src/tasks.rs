@@ -1,0 +1,62 @@
+//! Tasks: calls that outlive their answer, in the dialect of 2025-11-25 and in that of the extension
+//! `io.modelcontextprotocol/tasks` for 2026-07-28. One table holds them all; the dialects are two ways to show them.
+
+mod clock;
+mod handle;
+mod legacy;
+mod live;
+mod owner;
+mod policy;
+mod record;
+mod run;
+mod serve;
+mod table;
+
+use std::time::Duration;
+
+pub use self::{
+    handle::{NewTask, TaskHandle, Tasks},
+    policy::TaskPolicy,
+};
+pub(crate) use self::{
+    live::Live,
+    policy::{Plan, ToolTasks, required},
+    run::{Candidate, Tasking},
+    serve::TaskWork,
+    table::TaskTable,
+};
+
+/// What bounds tasks.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TaskLimits {
+    /// How long a task lives from its creation, running or ended, where nobody says otherwise. Default 5 minutes.
+    pub ttl: Duration,
+    /// The longest that anybody can ask for; more is cut. Default 1 hour.
+    pub max_ttl: Duration,
+    /// How long clients are told to wait between two looks. Default 1 second.
+    pub poll_interval: Duration,
+    /// Tasks that one caller may have on this node, ended ones included until they expire. Default 1,000.
+    pub per_principal: usize,
+    /// Tasks of all callers that nobody authenticated. Default 10,000.
+    pub unauthenticated: usize,
+}
+
+impl Default for TaskLimits {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(300),
+            max_ttl: Duration::from_secs(3600),
+            poll_interval: Duration::from_secs(1),
+            per_principal: 1000,
+            unauthenticated: 10_000,
+        }
+    }
+}
+
+impl TaskLimits {
+    /// How long a task lives for which somebody asks for `ttl`.
+    fn clamped(&self, ttl: Option<Duration>) -> Duration {
+        ttl.unwrap_or(self.ttl).min(self.max_ttl).max(Duration::from_millis(1))
+    }
+}

@@ -1,0 +1,93 @@
+//! Times as the wire writes them, and task ids that nobody can guess.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// The present as an ISO 8601 date and time in UTC, in milliseconds.
+pub(super) fn now() -> String {
+    timestamp(millis())
+}
+
+fn millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn timestamp(millis: u64) -> String {
+    const DAY: u64 = 24 * 60 * 60;
+    let (seconds, millis) = (millis / 1000, millis % 1000);
+    let (year, month, day) = date(seconds / DAY);
+    let (hour, minute, second) = (seconds % DAY / 3600, seconds % 3600 / 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// The Gregorian date of a day since 1970. Years are counted from March, so that the day that some have more is the last.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_TO_1970_FROM_MARCH_OF_YEAR_0: u64 = 719_468;
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    let days = days + DAYS_TO_1970_FROM_MARCH_OF_YEAR_0;
+    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+const PREFIX: &str = "task_";
+const DIGITS: usize = 12 + 32;
+
+/// A new id: the time in milliseconds, so that ids sort by age, then 128 random bits. Ids of one node never share a time.
+pub(super) fn new_id() -> Option<String> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = millis();
+    let later = |last: u64| Some(now.max(last + 1));
+    let last = LAST.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).unwrap_or_default();
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).ok()?;
+    let time = now.max(last + 1) & 0xffff_ffff_ffff;
+    Some(format!("{PREFIX}{time:012x}{:032x}", u128::from_be_bytes(random)))
+}
+
+/// Whether a text has the form of an id. Everything else is unknown without a look into the store.
+pub(super) fn is_id(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.strip_prefix(PREFIX).is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_dates() {
+        for (millis, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_709_164_800_000, "2024-02-29T00:00:00.000Z"),
+            (1_767_225_599_123, "2025-12-31T23:59:59.123Z"),
+            (1_767_225_600_000, "2026-01-01T00:00:00.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(timestamp(millis), expected);
+        }
+    }
+
+    #[test]
+    fn ids_differ_sort_by_age_and_are_recognized() {
+        let ids: Vec<_> = (0..1000).map(|_| new_id().unwrap()).collect();
+        assert!(ids.is_sorted());
+        assert!(ids.iter().all(|id| is_id(id)));
+        let random: std::collections::HashSet<_> = ids.iter().map(|id| &id[PREFIX.len() + 12..]).collect();
+        assert_eq!(random.len(), ids.len());
+        let id = &ids[0];
+        for other in ["", "task_", "task_1", &id.to_uppercase(), &format!("{id}0"), &id[..id.len() - 1], &id[1..]] {
+            assert!(!is_id(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The methods of tasks: what a request asks for, and the checks that both dialects share.
+
+use mcp_protocol::{
+    EmptyResult, JsonObject, Method, PaginatedParams, RequestId, RpcError,
+    jsonrpc::decode_params,
+    method,
+    tasks::{TaskParams, ext::UpdateTaskParams},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    legacy,
+    owner::Owner,
+    policy,
+    record::{Outcome, Record},
+    table::Found,
+};
+use crate::{
+    Server,
+    engine::{Refusal, Reply, Scope},
+};
+
+/// A request about tasks.
+#[derive(Debug)]
+pub(crate) enum TaskWork {
+    Get { id: String },
+    Result { id: String },
+    List { after: Option<String> },
+    Cancel { id: String },
+    Update { id: String, answers: JsonObject },
+}
+
+/// Who asks, and how the answer is written.
+pub(super) struct Asker<'a> {
+    pub(super) server: &'a Server,
+    pub(super) scope: &'a Scope,
+    pub(super) request: &'a RequestId,
+    pub(super) owner: Owner,
+}
+
+impl TaskWork {
+    /// Reads a request. Whether the client may speak of tasks is checked before anything else.
+    ///
+    /// # Errors
+    /// `-32021` for a client that did not declare the extension, `-32601` for a list where callers cannot be told apart,
+    /// `-32602` for parameters that do not fit.
+    pub(crate) fn read(name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
+        if scope.version.has_extensions() && policy::required().missing_from(scope.client.capabilities()).is_some() {
+            return Err(policy::undeclared());
+        }
+        let task = || decode_params::<TaskParams>(name, params).map(|params| params.task_id);
+        Ok(match name {
+            method::GetTask::NAME => Self::Get { id: task()? },
+            method::GetTaskPayload::NAME => Self::Result { id: task()? },
+            method::CancelTask::NAME => Self::Cancel { id: task()? },
+            method::UpdateTask::NAME => {
+                let params: UpdateTaskParams = decode_params(name, params)?;
+                Self::Update { id: params.task_id, answers: params.input_responses }
+            }
+            method::ListTasks::NAME if owner_of(scope).is_one() => {
+                let params: PaginatedParams = decode_params(name, params)?;
+                Self::List { after: params.cursor.as_deref().map(legacy::after).transpose()? }
+            }
+            _ => return Err(RpcError::method_not_found(name)),
+        })
+    }
+
+    /// Whether it may take long, so that it counts among what runs.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Result { .. })
+    }
+
+    /// Answers the request.
+    pub(crate) async fn run(self, server: &Server, scope: &Scope, request: &RequestId) -> Result<Reply, RpcError> {
+        let asker = Asker { server, scope, request, owner: owner_of(scope) };
+        let is_extension = scope.version.has_extensions();
+        match self {
+            Self::Get { id } => {
+                let record = asker.find(&id).await?.record();
+                Ok(if is_extension { asker.reply(record.detailed()) } else { asker.reply(legacy::state(&record)) })
+            }
+            Self::Result { id } => legacy::result(&asker, &id).await,
+            Self::List { after } => legacy::list(&asker, after.as_deref()).await,
+            Self::Cancel { id } => {
+                let found = asker.find(&id).await?;
+                let was_running = asker.cancel(&found).await?;
+                // In the extension a cancellation says what is wanted, and may come twice or too late.
+                if is_extension {
+                    Ok(asker.reply(EmptyResult::default()))
+                } else {
+                    legacy::cancelled(&asker, &id, was_running).await
+                }
+            }
+            Self::Update { id, answers } => {
+                if let Found::Here(live) = asker.find(&id).await? {
+                    live.answer(answers);
+                }
+                Ok(asker.reply(EmptyResult::default()))
+            }
+        }
+    }
+}
+
+impl Asker<'_> {
+    pub(super) fn reply(&self, result: impl mcp_protocol::ResultPayload) -> Reply {
+        Reply::result(self.server, self.request, self.scope.version, result, 512)
+    }
+
+    /// The task of that id, if it is the asker's and the asker may still use the tool behind it.
+    pub(super) async fn find(&self, id: &str) -> Result<Found, RpcError> {
+        let found = self.server.inner.tasks.find(&self.owner, id).await?;
+        self.may_use(&found.record()).map_err(Refusal::into_error)?;
+        Ok(found)
+    }
+
+    pub(super) fn may_use(&self, record: &Record) -> Result<(), Refusal> {
+        let Some(tool) = &record.tool else { return Ok(()) };
+        match self.server.inner.tools.load().find(tool) {
+            Some(entry) => self.server.check_scopes(self.scope, &entry.spec.required_scopes),
+            None => Ok(()),
+        }
+    }
+
+    /// Cancels a task; false when it had ended.
+    async fn cancel(&self, found: &Found) -> Result<bool, RpcError> {
+        let tasks = &self.server.inner.tasks;
+        match found {
+            Found::Here(live) => Ok(tasks.settle(live, Outcome::Cancelled).await),
+            Found::Stored(record, bytes) => tasks.cancel_stored(&self.owner, record, bytes).await,
+        }
+    }
+}
+
+pub(super) fn owner_of(scope: &Scope) -> Owner {
+    Owner::of(scope.principal.as_deref(), scope.is_local)
+}

@@ -1,0 +1,295 @@
+//! All tasks of a server: what runs here, how many there are, and their records in the store.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use mcp_protocol::{InputRequests, RpcError};
+use mcp_store::{Store, Swap};
+use tokio::time::Instant;
+
+use super::{
+    TaskLimits, clock,
+    live::Live,
+    owner::Owner,
+    record::{Outcome, Record},
+};
+use crate::session::Session;
+
+/// How often the table is searched for what has expired while it is not full.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// All tasks of a server.
+pub(crate) struct TaskTable {
+    store: Arc<dyn Store>,
+    limits: TaskLimits,
+    entries: Mutex<Entries>,
+}
+
+struct Entries {
+    tasks: HashMap<String, Entry>,
+    counts: HashMap<Owner, usize>,
+    swept: Instant,
+}
+
+/// One task that was created here and has not expired.
+struct Entry {
+    owner: Owner,
+    expires: Instant,
+    /// Present while it runs, and when its end could not be written.
+    live: Option<Arc<Live>>,
+}
+
+/// A task that somebody asked for.
+pub(super) enum Found {
+    /// It runs here.
+    Here(Arc<Live>),
+    /// It has ended, or runs on another node; with the record as it lies in the store.
+    Stored(Box<Record>, Arc<[u8]>),
+}
+
+impl Found {
+    pub(super) fn record(&self) -> Record {
+        match self {
+            Self::Here(live) => live.record(),
+            Self::Stored(record, _) => (**record).clone(),
+        }
+    }
+}
+
+/// A task that is to be.
+pub(super) struct Wanted<'a> {
+    pub(super) owner: Owner,
+    pub(super) tool: Option<&'a str>,
+    pub(super) ttl: Duration,
+    pub(super) message: Option<String>,
+    pub(super) session: Option<&'a Arc<Session>>,
+}
+
+impl TaskTable {
+    pub(crate) fn new(store: Arc<dyn Store>, limits: TaskLimits) -> Self {
+        let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), swept: Instant::now() };
+        Self { store, limits, entries: Mutex::new(entries) }
+    }
+
+    pub(super) fn limits(&self) -> &TaskLimits {
+        &self.limits
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a task. When this returns it is in the store, so that it is found from now on.
+    ///
+    /// # Errors
+    /// `-32603` when the owner has too many tasks, or the store refuses.
+    pub(super) async fn create(&self, wanted: Wanted<'_>) -> Result<Arc<Live>, RpcError> {
+        let id = clock::new_id().ok_or_else(|| {
+            tracing::error!("the system has no random numbers for the id of a task");
+            RpcError::internal("no task can be created")
+        })?;
+        let created = clock::now();
+        let record = Record {
+            id: id.clone(),
+            owner: wanted.owner.as_str().to_owned(),
+            tool: wanted.tool.map(str::to_owned),
+            updated: created.clone(),
+            created,
+            ttl: millis(wanted.ttl),
+            poll: millis(self.limits.poll_interval),
+            message: wanted.message,
+            questions: InputRequests::new(),
+            asks: false,
+            outcome: None,
+        };
+        let written = bytes_of(&record)?;
+        let key = wanted.owner.key(&id);
+        let live = Arc::new(Live::new(record, written.clone(), wanted.ttl, wanted.session));
+        let entry = Entry { owner: wanted.owner, expires: live.expires(), live: Some(live.clone()) };
+        if !self.enter(id.clone(), entry) {
+            return Err(RpcError::internal("too many tasks: try again when some have expired"));
+        }
+        if let Err(error) = self.store.put(&key, written, Some(wanted.ttl)).await {
+            tracing::error!(%error, "a task cannot be kept");
+            self.entries().remove(&id);
+            return Err(RpcError::internal("no task can be created"));
+        }
+        Ok(live)
+    }
+
+    fn enter(&self, id: String, entry: Entry) -> bool {
+        let cap = if entry.owner.is_one() { self.limits.per_principal } else { self.limits.unauthenticated };
+        self.sweep(cap, &entry.owner);
+        let mut entries = self.entries();
+        let count = entries.counts.entry(entry.owner.clone()).or_default();
+        if *count >= cap {
+            return false;
+        }
+        *count += 1;
+        entries.tasks.insert(id, entry);
+        true
+    }
+
+    /// Forgets what has expired. Nothing runs for it any more: whoever drives a task ends with it.
+    fn sweep(&self, cap: usize, owner: &Owner) {
+        let now = Instant::now();
+        let mut entries = self.entries();
+        let is_full = entries.counts.get(owner).is_some_and(|count| *count >= cap);
+        // Who floods the table must not buy a search with every request.
+        let pause = if is_full { Duration::from_secs(1) } else { SWEEP };
+        if now.duration_since(entries.swept) < pause {
+            return;
+        }
+        entries.swept = now;
+        let Entries { tasks, counts, .. } = &mut *entries;
+        tasks.retain(|_, entry| {
+            let lives = entry.expires > now;
+            if !lives {
+                discount(counts, &entry.owner);
+            }
+            lives
+        });
+    }
+
+    /// Finds a task of an owner. Foreign, unknown and expired tasks are the same.
+    ///
+    /// # Errors
+    /// `-32602` when there is none; `-32603` when the store fails.
+    pub(super) async fn find(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
+        if !clock::is_id(id) {
+            return Err(unknown());
+        }
+        {
+            let entries = self.entries();
+            if let Some(entry) = entries.tasks.get(id) {
+                if entry.owner != *owner || entry.expires <= Instant::now() {
+                    return Err(unknown());
+                }
+                if let Some(live) = &entry.live {
+                    return Ok(Found::Here(live.clone()));
+                }
+            }
+        }
+        let bytes = self.store.get(&owner.key(id)).await.map_err(|error| cannot_read(&error))?;
+        let found = bytes.and_then(|bytes| Some((Record::read(&bytes)?, bytes)));
+        match found {
+            Some((record, bytes)) if record.owner == owner.as_str() => Ok(Found::Stored(Box::new(record), bytes)),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// The tasks of an owner, oldest first, at most `count` behind the id `after`; and whether there may be more.
+    pub(super) async fn list(
+        &self,
+        owner: &Owner,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<(Vec<Record>, Option<String>), RpcError> {
+        let after = after.map(|id| owner.key(id));
+        let page = self.store.list(&owner.prefix(), after.as_deref(), count).await;
+        let page = page.map_err(|error| cannot_read(&error))?;
+        let next = page.next.as_deref().and_then(|key| key.rsplit('/').next()).map(str::to_owned);
+        let records = page.entries.iter().filter_map(|(_, bytes)| Record::read(bytes));
+        let mut records: Vec<_> = records.filter(|record| record.owner == owner.as_str()).collect();
+        // What runs here is further than its record.
+        let entries = self.entries();
+        for record in &mut records {
+            if let Some(live) = entries.tasks.get(&record.id).and_then(|entry| entry.live.as_ref()) {
+                *record = live.record();
+            }
+        }
+        Ok((records, next))
+    }
+
+    /// Ends a task that runs here, and keeps what it came to; false when it ended before.
+    pub(super) async fn settle(&self, live: &Live, outcome: Outcome) -> bool {
+        let is_cancelled = outcome == Outcome::Cancelled;
+        if !live.settle(outcome) {
+            return false;
+        }
+        if is_cancelled {
+            live.cancel.cancel();
+        }
+        let record = live.record();
+        let left = live.expires().saturating_duration_since(Instant::now());
+        let key = format!("{}{}", Owner::named(&record.owner).prefix(), live.id());
+        let Ok(bytes) = bytes_of(&record) else { return true };
+        if left.is_zero() {
+            return true;
+        }
+        match self.store.compare_and_swap(&key, Some(&live.written()), Some(bytes), Some(left)).await {
+            // Another node cancelled it in the meantime: its word stands.
+            Ok(Swap::Done | Swap::Lost { .. }) => {
+                if let Some(entry) = self.entries().tasks.get_mut(live.id()) {
+                    entry.live = None;
+                }
+            }
+            Ok(_) => {}
+            // It stays in memory then, until it expires.
+            Err(error) => tracing::error!(%error, "the end of a task cannot be kept"),
+        }
+        true
+    }
+
+    /// Cancels a task that runs on another node, or whose node is gone; false when it ended before.
+    pub(super) async fn cancel_stored(&self, owner: &Owner, record: &Record, bytes: &[u8]) -> Result<bool, RpcError> {
+        let mut record = record.clone();
+        if record.outcome.is_some() {
+            return Ok(false);
+        }
+        record.outcome = Some(Outcome::Cancelled);
+        record.updated = clock::now();
+        // How much time is left is known to the store only; the record may live a little longer than it should.
+        let ttl = Duration::from_millis(record.ttl.max(1));
+        let swapped =
+            self.store.compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl)).await;
+        Ok(swapped.map_err(|error| cannot_read(&error))?.is_done())
+    }
+
+    /// Forgets a task that has expired.
+    pub(super) fn forget(&self, id: &str) {
+        self.entries().remove(id);
+    }
+}
+
+impl Entries {
+    fn remove(&mut self, id: &str) {
+        if let Some(entry) = self.tasks.remove(id) {
+            discount(&mut self.counts, &entry.owner);
+        }
+    }
+}
+
+fn discount(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
+    if let Some(count) = counts.get_mut(owner) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(owner);
+        }
+    }
+}
+
+fn bytes_of(record: &Record) -> Result<Arc<[u8]>, RpcError> {
+    let bytes = serde_json::to_vec(record).map_err(|error| {
+        tracing::error!(%error, "a task cannot be written as JSON");
+        RpcError::internal("the task cannot be written as JSON")
+    })?;
+    Ok(bytes.into())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One answer for tasks that never were, are another's, or have expired.
+pub(super) fn unknown() -> RpcError {
+    RpcError::invalid_params("Task not found")
+}
+
+fn cannot_read(error: &mcp_store::StoreError) -> RpcError {
+    tracing::error!(%error, "tasks cannot be read from the store");
+    RpcError::internal("the tasks cannot be read")
+}
