@@ -353,8 +353,8 @@ impl Progress {
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
         let message = message.into();
-        if let (Some(task), Some(words)) = (self.context.task(), message) {
-            task.say(words);
+        if let (Some(tasking), Some(words)) = (self.context.tasking(), message) {
+            tasking.say(words);
         }
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
         if !progress.is_finite() {

@@ -20,4 +20,5 @@ mod shutdown;
 mod stateless;
 mod streams;
 mod subscriptions;
+mod tasks;
 mod wire;

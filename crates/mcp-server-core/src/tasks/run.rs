@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -34,6 +34,8 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = Result<Output, Stop>> + Send>
 pub(crate) struct Tasking {
     stage: watch::Sender<Stage>,
     live: OnceLock<Arc<Live>>,
+    /// What the handler said last, before there was a task.
+    words: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,6 +55,14 @@ impl Tasking {
     /// The task, once it is one.
     pub(crate) fn live(&self) -> Option<&Arc<Live>> {
         self.live.get()
+    }
+
+    /// Takes what the handler says of how it goes.
+    pub(crate) fn say(&self, words: &str) {
+        match self.live() {
+            Some(live) => live.say(words),
+            None => *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.to_owned()),
+        }
     }
 
     /// Makes it a task now; false when that cannot be.
@@ -150,7 +160,8 @@ impl Candidate<'_> {
             Client::Request(_) => None,
         };
         let owner = Owner::of(self.scope.principal.as_deref(), self.scope.is_local);
-        let wanted = Wanted { owner, tool: Some(self.tool), ttl: self.ttl, message: None, session };
+        let message = self.context.tasking().and_then(|tasking| tasking.words.lock().ok()?.clone());
+        let wanted = Wanted { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
         self.server.inner.tasks.create(wanted).await
     }
 

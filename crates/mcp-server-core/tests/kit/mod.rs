@@ -80,13 +80,37 @@ impl Client {
         response["error"].take()
     }
 
-    /// The whole response to a request.
-    pub(crate) async fn request(&mut self, method: &str, mut params: Value) -> Value {
+    /// Sends a request, whose answer [`Client::response`] waits for.
+    pub(crate) async fn start(&mut self, method: &str, mut params: Value) -> i64 {
+        self.describe(&mut params);
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        id
+    }
+
+    /// The response to a request that was sent; what else arrives can be taken later.
+    pub(crate) async fn response(&mut self, id: i64) -> Value {
+        loop {
+            let message = self.receive().await;
+            if message["id"] == id {
+                return message;
+            }
+            self.notifications.push(message);
+        }
+    }
+
+    fn describe(&self, params: &mut Value) {
         if self.version.is_stateless() {
             params["_meta"] = self.meta.clone();
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = self.version.as_str().into();
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
+    }
+
+    /// The whole response to a request.
+    pub(crate) async fn request(&mut self, method: &str, mut params: Value) -> Value {
+        self.describe(&mut params);
         let id = self.next_id;
         self.next_id += 1;
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
