@@ -61,6 +61,12 @@ impl Scope {
         Self { said: Some(call.said), ..scope }
     }
 
+    /// A request of a revision with a handshake, to a server that keeps no sessions: nothing is known of the client.
+    #[must_use]
+    pub fn sessionless(version: ProtocolVersion) -> Self {
+        Self::new(version, Client::Request(Arc::default()), Some(LoggingLevel::Info))
+    }
+
     /// A request of a client that has opened nothing yet, in the newest revision that has a handshake.
     pub(crate) fn unopened(server: &Server) -> Self {
         let version = server.versions().iter().copied().find(|version| version.has_handshake());

@@ -30,6 +30,7 @@ pub struct HttpConfig {
     pub(crate) write_timeout: Duration,
     pub(crate) session_idle: Duration,
     pub(crate) session_opening: Duration,
+    pub(crate) has_sessions: bool,
     pub(crate) sessions: usize,
     pub(crate) keep_alive: Duration,
     pub(crate) retry: Duration,
@@ -52,6 +53,7 @@ impl Default for HttpConfig {
             write_timeout: Duration::from_secs(30),
             session_idle: Duration::from_secs(30 * 60),
             session_opening: Duration::from_secs(30),
+            has_sessions: true,
             sessions: 10_000,
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),
@@ -157,6 +159,16 @@ impl HttpConfig {
     #[must_use]
     pub fn session_idle(mut self, limit: Duration) -> Self {
         self.session_idle = limit;
+        self
+    }
+
+    /// Whether clients of the older revisions get sessions; they do by default. Without sessions each of their requests
+    /// stands alone: no session id, GET and DELETE are answered 405, and nothing that needs a session is promised or done
+    /// (change notices, questions to the client, resumed streams, log levels). Together with
+    /// [`HttpConfig::lenient_accept`] this is plain JSON-RPC over POST.
+    #[must_use]
+    pub fn sessions(mut self, kept: bool) -> Self {
+        self.has_sessions = kept;
         self
     }
 

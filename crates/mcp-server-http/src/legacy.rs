@@ -180,18 +180,23 @@ pub(crate) fn delete(inner: &Inner, head: &HeaderMap) -> Response<Body> {
 
 /// The session that a request belongs to, once its version header is known to make sense.
 fn open(inner: &Inner, head: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
+    check_version(inner, head)?;
+    find(inner, head)
+}
+
+/// The revision that the header names, if there is one and it is spoken here.
+pub(crate) fn check_version(inner: &Inner, head: &HeaderMap) -> Result<Option<ProtocolVersion>, Response<Body>> {
     let bad = |error: &RpcError| respond::refusal(StatusCode::BAD_REQUEST, error);
     let header = headers::single(head, &headers::PROTOCOL_VERSION).map_err(|error| bad(&as_invalid(error)))?;
-    if let Some(text) = header {
-        let known = ProtocolVersion::parse(text).filter(|version| inner.server.versions().contains(version));
-        if known.is_none() {
-            let names: Vec<_> = inner.server.versions().iter().map(|version| version.as_str()).collect();
-            let shown: String = text.chars().take(64).collect();
-            let text = format!("Bad MCP-Protocol-Version: {shown}. Supported: {}", names.join(", "));
-            return Err(bad(&RpcError::invalid_request(text)));
-        }
+    let Some(text) = header else { return Ok(None) };
+    let known = ProtocolVersion::parse(text).filter(|version| inner.server.versions().contains(version));
+    if known.is_none() {
+        let names: Vec<_> = inner.server.versions().iter().map(|version| version.as_str()).collect();
+        let shown: String = text.chars().take(64).collect();
+        let text = format!("Bad MCP-Protocol-Version: {shown}. Supported: {}", names.join(", "));
+        return Err(bad(&RpcError::invalid_request(text)));
     }
-    find(inner, head)
+    Ok(known)
 }
 
 fn find(inner: &Inner, head: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {

@@ -15,6 +15,7 @@ mod headers;
 mod legacy;
 mod listen;
 mod log;
+mod plain;
 mod respond;
 mod serve;
 mod service;

@@ -21,7 +21,7 @@ use crate::{
     config::HttpConfig,
     cors,
     guard::Guard,
-    headers, legacy, respond,
+    headers, legacy, plain, respond,
     sessions::{SessionLimits, Sessions},
     stateless,
 };
@@ -113,7 +113,11 @@ impl McpService {
 
 impl Inner {
     fn methods(&self) -> &'static str {
-        if self.server.has_legacy_versions() { "POST, GET, DELETE, OPTIONS" } else { "POST, OPTIONS" }
+        if self.has_sessions() { "POST, GET, DELETE, OPTIONS" } else { "POST, OPTIONS" }
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.config.has_sessions && self.server.has_legacy_versions()
     }
 
     async fn route<B>(&self, request: Request<B>) -> Response<Body>
@@ -127,10 +131,8 @@ impl Inner {
         match parts.method {
             Method::OPTIONS => cors::preflight(&parts.headers, self.methods()),
             Method::POST => self.post(parts, body).await,
-            Method::GET if self.server.has_legacy_versions() && !names_stateless => legacy::get(self, &parts.headers),
-            Method::DELETE if self.server.has_legacy_versions() && !names_stateless => {
-                legacy::delete(self, &parts.headers)
-            }
+            Method::GET if self.has_sessions() && !names_stateless => legacy::get(self, &parts.headers),
+            Method::DELETE if self.has_sessions() && !names_stateless => legacy::delete(self, &parts.headers),
             _ => {
                 let text = format!("this endpoint answers {}", self.methods());
                 let refusal = respond::refusal(StatusCode::METHOD_NOT_ALLOWED, &RpcError::invalid_request(text));
@@ -191,6 +193,7 @@ impl Inner {
             Message::Request(request) => match Era::of(&request.method, request.params) {
                 Err(error) => respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error.error),
                 Ok(Era::Stateless(meta)) => stateless::request(self, &request, &meta, accepted, parts).await,
+                Ok(Era::Initialize) if !self.config.has_sessions => plain::initialize(self, &request),
                 Ok(Era::Initialize) => legacy::initialize(self, &request, &parts.headers),
                 Ok(_) if names_stateless => {
                     let text = format!("`_meta[\"{}\"]` is missing", mcp_protocol::meta::keys::PROTOCOL_VERSION);
@@ -202,17 +205,20 @@ impl Inner {
                     let error = RpcError::header_mismatch(text);
                     respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error)
                 }
+                Ok(_) if !self.config.has_sessions => plain::request(self, &request, accepted, parts).await,
                 Ok(_) => legacy::request(self, &request, accepted, parts).await,
             },
             // Nothing hangs on a notification of a stateless client: closing the stream is its cancellation.
             Message::Notification(_) if names_stateless || !self.server.has_legacy_versions() => {
                 respond::empty(StatusCode::ACCEPTED)
             }
+            Message::Notification(_) if !self.config.has_sessions => plain::taken(self, &parts.headers),
             Message::Notification(notification) => legacy::notification(self, &notification, &parts.headers),
             Message::Response(_) if names_stateless || !self.server.has_legacy_versions() => respond::refusal(
                 StatusCode::BAD_REQUEST,
                 &RpcError::invalid_request("a client of this revision sends no responses"),
             ),
+            Message::Response(_) if !self.config.has_sessions => plain::taken(self, &parts.headers),
             Message::Response(response) => legacy::response(self, &response, &parts.headers),
         }
     }

@@ -15,6 +15,7 @@ mod parallel;
 mod refusals;
 mod resume;
 mod router;
+mod sessionless;
 mod sessions;
 mod shutdown;
 mod stateless;

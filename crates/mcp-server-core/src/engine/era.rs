@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_protocol::{
     InitializeParams, InitializeResult, LoggingLevel, Method, ProgressToken, ProtocolVersion, RequestMeta,
-    RequestMetaError, RpcError,
+    RequestMetaError, RpcError, ServerCapabilities,
     jsonrpc::{Notification, Request, decode_params},
     method, notification,
 };
@@ -123,6 +123,34 @@ impl Server {
             let text = format!("the parameters of `initialize` are larger than {INITIALIZE_BYTES} bytes");
             return Err(RpcError::invalid_params(text));
         }
+        let (params, version) = self.negotiate(request)?;
+        let session = Arc::new(Session::new(session_id, version, params.client_info, params.capabilities, peer));
+        self.join(&session);
+        let capabilities = self.capabilities(version, session.id().is_none());
+        Ok((session, self.welcome(request, version, capabilities)))
+    }
+
+    /// Answers `initialize` and keeps nothing: no notice is promised, since there is nowhere to send one, and no task.
+    ///
+    /// # Errors
+    /// See [`Server::initialize`].
+    pub fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
+        let (_, version) = self.negotiate(request)?;
+        let mut capabilities = self.capabilities(version, false);
+        capabilities.tasks = None;
+        if let Some(tools) = &mut capabilities.tools {
+            tools.list_changed = None;
+        }
+        if let Some(resources) = &mut capabilities.resources {
+            (resources.list_changed, resources.subscribe) = (None, None);
+        }
+        if let Some(prompts) = &mut capabilities.prompts {
+            prompts.list_changed = None;
+        }
+        Ok((version, self.welcome(request, version, capabilities)))
+    }
+
+    fn negotiate(&self, request: &Request<'_>) -> Result<(InitializeParams, ProtocolVersion), RpcError> {
         let params: InitializeParams = decode_params(&request.method, request.params)?;
         let mut legacy = self.versions().iter().copied().filter(|version| version.has_handshake());
         let Some(newest) = legacy.next() else {
@@ -131,16 +159,13 @@ impl Server {
         let version = ProtocolVersion::parse(&params.protocol_version)
             .filter(|asked| *asked == newest || legacy.any(|version| version == *asked))
             .unwrap_or(newest);
-        let session = Arc::new(Session::new(session_id, version, params.client_info, params.capabilities, peer));
-        self.join(&session);
+        Ok((params, version))
+    }
 
-        let mut result = InitializeResult::new(
-            version.as_str(),
-            self.capabilities(version, session.id().is_none()),
-            self.info().clone(),
-        );
+    fn welcome(&self, request: &Request<'_>, version: ProtocolVersion, capabilities: ServerCapabilities) -> Reply {
+        let mut result = InitializeResult::new(version.as_str(), capabilities, self.info().clone());
         result.instructions.clone_from(&self.inner.config.instructions);
-        Ok((session, Reply::result(self, &request.id, version, shaped(result, version), 512)))
+        Reply::result(self, &request.id, version, shaped(result, version), 512)
     }
 
     /// Takes a notification of a client. Cancellations that come too late are ignored; all others reach the application.

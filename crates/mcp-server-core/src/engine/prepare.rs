@@ -264,12 +264,13 @@ impl Server {
             }
             method::Subscribe::NAME | method::Unsubscribe::NAME => {
                 let params: SubscribeParams = decode_params(name, params)?;
-                if let Client::Session(session) = &scope.client {
-                    if name == method::Subscribe::NAME {
-                        session.subscribe(&params.uri, self.limits().subscribed_uris)?;
-                    } else {
-                        session.unsubscribe(&params.uri);
-                    }
+                let Client::Session(session) = &scope.client else {
+                    return Err(RpcError::invalid_params(format!("{name}: there is no session to be told in")).into());
+                };
+                if name == method::Subscribe::NAME {
+                    session.subscribe(&params.uri, self.limits().subscribed_uris)?;
+                } else {
+                    session.unsubscribe(&params.uri);
                 }
                 done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
             }

@@ -1,0 +1,72 @@
+//! Requests of the older revisions where no sessions are kept: each POST stands alone, and nothing is sent unasked.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, StatusCode, request::Parts};
+use mcp_protocol::{ErrorCode, ProtocolVersion, jsonrpc::Request};
+use mcp_server_core::engine::{Refusal, Scope};
+
+use crate::{
+    accept::Accepted,
+    body::Body,
+    legacy, respond,
+    service::{Inner, RequestParts},
+    stream::{self, Answer, Answering, Queue},
+};
+
+/// Answers `initialize` without opening anything.
+pub(crate) fn initialize(inner: &Inner, request: &Request<'_>) -> Response<Body> {
+    match inner.server.initialize_sessionless(request) {
+        Ok((version, reply)) => respond::with_version(respond::legacy(reply), version),
+        Err(error) => {
+            let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
+            let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+            respond::error_with_id(status, Some(&request.id), &error)
+        }
+    }
+}
+
+/// Serves a request. With no session to name it in, nothing but the end of its connection can cancel it, so that does.
+pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Accepted, parts: Parts) -> Response<Body> {
+    let version = match version(inner, &parts.headers) {
+        Ok(version) => version,
+        Err(response) => return response,
+    };
+    let queue: Arc<Queue> = Arc::default();
+    let mut scope = Scope::sessionless(version).extensions(RequestParts::of(parts).into_extensions());
+    if accepted.sse {
+        scope = scope.sink(queue.clone());
+    }
+    let prepared = match inner.server.prepare(request, scope) {
+        Ok(prepared) => prepared,
+        Err(Refusal::Error(error)) => {
+            let response = respond::error_with_id(StatusCode::OK, Some(&request.id), &error);
+            return respond::with_version(response, version);
+        }
+        Err(scopes) => {
+            return respond::error_with_id(StatusCode::FORBIDDEN, Some(&request.id), &scopes.into_error());
+        }
+    };
+    let response = match stream::answer(Box::pin(prepared.run()), queue, inner.config.keep_alive).await {
+        Answer::Quiet(Some(reply)) => respond::legacy(reply),
+        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
+        Answer::Streaming(answering) => respond::stream(answering),
+    };
+    respond::with_version(response, version)
+}
+
+/// Takes a notification or a response: there is nobody that it could reach.
+pub(crate) fn taken(inner: &Inner, head: &HeaderMap) -> Response<Body> {
+    match legacy::check_version(inner, head) {
+        Ok(_) => respond::empty(StatusCode::ACCEPTED),
+        Err(response) => response,
+    }
+}
+
+/// The revision that the header names; without one it is the last that had no such header.
+fn version(inner: &Inner, head: &HeaderMap) -> Result<ProtocolVersion, Response<Body>> {
+    let mut legacy = inner.server.versions().iter().copied().filter(|version| version.has_handshake());
+    let named = legacy::check_version(inner, head)?;
+    let silent = legacy.clone().find(|version| !version.has_version_header()).or_else(|| legacy.next());
+    Ok(named.or(silent).unwrap_or(ProtocolVersion::LATEST_LEGACY))
+}
