@@ -219,9 +219,31 @@ impl Connection<'_> {
                 }
                 Ok(())
             }
+            Err(EnvelopeError { is_batch: true, .. })
+                if self.session.as_ref().is_some_and(|s| s.version().has_batches()) =>
+            {
+                self.batch(&frame.message).await
+            }
             Err(EnvelopeError { id, error, .. }) => {
                 self.send(Reply::error(id.as_ref(), &error), Route::Connection).await
             }
+        }
+    }
+
+    async fn batch(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        let Some(session) = self.session.clone() else { return Ok(()) };
+        let scope = || Scope::session(session.clone()).local().peer(self.peer.clone()).sink(self.sender.clone());
+        match self.server.batch(bytes, &session, &self.peer, scope) {
+            Ok(batch) => {
+                let sender = self.sender.clone();
+                self.calls.spawn(async move {
+                    if let Some(answers) = batch.run().await {
+                        let _ = sender.send(Frame::new(answers)).await;
+                    }
+                });
+                Ok(())
+            }
+            Err(error) => self.send(Reply::error(None, &error), Route::Connection).await,
         }
     }
 

@@ -3,6 +3,7 @@
 //! A transport that is not in this workspace is built on this module: parse a message with
 //! [`mcp_protocol::Message`], find its [`Era`], make a [`Scope`], [`Server::prepare`] the request and run it.
 
+mod batch;
 mod era;
 mod listen;
 mod prepare;
@@ -24,6 +25,7 @@ use crate::{
 use self::era::Said;
 pub(crate) use self::run::{Output, Stop};
 pub use self::{
+    batch::Batch,
     era::{Era, StatelessCall},
     prepare::{Prepared, Refusal},
     reply::{Payload, Reply, Verdict},

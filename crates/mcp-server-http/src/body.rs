@@ -32,6 +32,10 @@ impl Body {
         Self(Kind::Whole(Bytes::new()))
     }
 
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self(Kind::Whole(bytes))
+    }
+
     pub(crate) fn payload(payload: Payload) -> Self {
         let [head, body, tail] = payload.into_pieces();
         if body.is_empty() && tail.is_empty() {

@@ -113,6 +113,48 @@ pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Acce
     respond::with_version(response, version)
 }
 
+/// The session of a batch, if it may send one.
+pub(crate) fn batch_session(inner: &Inner, head: &HeaderMap) -> Option<Arc<HttpSession>> {
+    open(inner, head).ok().filter(|http| http.session.version().has_batches())
+}
+
+/// Serves a batch as one call: what its requests say goes on one stream, and they are answered together.
+pub(crate) async fn batch(
+    inner: &Inner,
+    http: &Arc<HttpSession>,
+    bytes: &[u8],
+    accepted: Accepted,
+    parts: Parts,
+) -> Response<Body> {
+    let session_open = http.open();
+    let version = http.session.version();
+    let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
+    let extensions = RequestParts::of(parts).into_extensions();
+    let scope = || {
+        let scope = Scope::session(http.session.clone()).peer(http.peer.clone()).extensions(extensions.clone());
+        if accepted.sse { scope.sink(stream.clone()) } else { scope }
+    };
+    let batch = match inner.server.batch(bytes, &http.session, &http.peer, scope) {
+        Ok(batch) => batch,
+        Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, None, &error),
+    };
+    if batch.is_empty() {
+        return respond::empty(StatusCode::ACCEPTED);
+    }
+    let answered = stream.clone();
+    let running = Box::pin(async move {
+        let answers = answered.finish(batch.run().await, |answers| answers);
+        drop(session_open);
+        answers
+    });
+    let response = match call::answer(running, &stream).await {
+        Answer::Quiet(Some(answers)) => respond::json(Body::whole(answers)),
+        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
+        Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http.clone(), number, &inner.config))),
+    };
+    respond::with_version(response, version)
+}
+
 pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head: &HeaderMap) -> Response<Body> {
     match open(inner, head) {
         Ok(http) => {

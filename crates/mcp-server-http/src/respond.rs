@@ -22,6 +22,13 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
     message(status, Reply::error(id, error))
 }
 
+/// Some JSON.
+pub(crate) fn json(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
 /// One JSON message.
 pub(crate) fn message(status: StatusCode, reply: Reply) -> Response<Body> {
     let mut response = with_status(Response::new(Body::payload(reply.payload)), status);

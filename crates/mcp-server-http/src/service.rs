@@ -186,6 +186,12 @@ impl Inner {
         limits.depth = self.server.limits().json_depth;
         let message = match Message::parse_with(bytes, &limits) {
             Ok(message) => message,
+            Err(error) if error.is_batch && self.has_sessions() => {
+                return match legacy::batch_session(self, &parts.headers) {
+                    Some(http) => legacy::batch(self, &http, bytes, accepted, parts).await,
+                    None => respond::error_with_id(StatusCode::BAD_REQUEST, None, &error.error),
+                };
+            }
             Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.error),
         };
         let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);

@@ -1,6 +1,7 @@
 //! The tests of this crate from the outside, in one program: one topic a module.
 
 mod accept;
+mod batches;
 mod bind;
 mod common;
 mod disconnect;

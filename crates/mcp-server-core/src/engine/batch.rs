@@ -1,0 +1,106 @@
+//! Several messages in one array, which sessions of 2025-03-26 may send: what is asked in it is answered in one array.
+
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
+
+use bytes::Bytes;
+use mcp_protocol::{Message, RpcError, jsonrpc};
+
+use super::{Era, Prepared, Refusal, Reply, Scope};
+use crate::{Peer, Server, Session};
+
+/// The most messages in one array.
+const MEMBERS: usize = 64;
+
+/// The requests of a batch, in their order.
+#[derive(Debug)]
+pub struct Batch {
+    asked: Vec<Asked>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Answered(Reply),
+    Prepared(Box<Prepared>),
+}
+
+impl Server {
+    /// Takes the notifications and responses of a batch, and prepares its requests, each in the scope that is made for it.
+    ///
+    /// # Errors
+    /// When it is no batch, is empty, or has too many members.
+    pub fn batch(
+        &self,
+        bytes: &[u8],
+        session: &Arc<Session>,
+        peer: &Peer,
+        scope: impl Fn() -> Scope,
+    ) -> Result<Batch, RpcError> {
+        let mut limits = jsonrpc::Limits::default();
+        limits.depth = self.limits().json_depth;
+        let members = jsonrpc::split_batch(bytes, &limits).map_err(|error| error.error)?;
+        if members.len() > MEMBERS {
+            return Err(RpcError::invalid_request(format!("a batch has at most {MEMBERS} messages")));
+        }
+        let mut asked = Vec::new();
+        for member in members {
+            match Message::parse_with(member.get().as_bytes(), &limits) {
+                Ok(Message::Request(request)) => {
+                    let prepared = match Era::of(&request.method, request.params) {
+                        Ok(Era::Session) => self.prepare(&request, scope()).map_err(Refusal::into_error),
+                        Ok(_) => Err(RpcError::invalid_request("this request travels alone, not in a batch")),
+                        Err(error) => Err(error.error),
+                    };
+                    asked.push(match prepared {
+                        // A cancellation finds it from now on.
+                        Ok(mut prepared) => match prepared.enter() {
+                            Ok(()) => Asked::Prepared(Box::new(prepared)),
+                            Err(reply) => Asked::Answered(reply),
+                        },
+                        Err(error) => Asked::Answered(Reply::error(Some(&request.id), &error)),
+                    });
+                }
+                Ok(Message::Notification(notification)) => self.notified(Some(session), peer, &notification),
+                Ok(Message::Response(response)) => session.answered(&response),
+                Err(error) => asked.push(Asked::Answered(Reply::error(error.id.as_ref(), &error.error))),
+            }
+        }
+        Ok(Batch { asked })
+    }
+}
+
+impl Batch {
+    /// Whether nothing was asked, so that there is nothing to answer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Runs all requests side by side. `None` when all of them were cancelled.
+    ///
+    /// Dropping the future cancels the work.
+    pub async fn run(self) -> Option<Bytes> {
+        type Running = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
+        let mut running: Vec<(Option<Running>, Option<Reply>)> = self
+            .asked
+            .into_iter()
+            .map(|asked| match asked {
+                Asked::Answered(reply) => (None, Some(reply)),
+                Asked::Prepared(prepared) => (Some(Box::pin(prepared.run()) as Running), None),
+            })
+            .collect();
+        poll_fn(|cx| {
+            for (run, reply) in &mut running {
+                if let Some(future) = run
+                    && let Poll::Ready(outcome) = future.as_mut().poll(cx)
+                {
+                    (*run, *reply) = (None, outcome);
+                }
+            }
+            if running.iter().all(|(run, _)| run.is_none()) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let replies: Vec<Bytes> =
+            running.into_iter().filter_map(|(_, reply)| Some(reply?.payload.into_bytes())).collect();
+        (!replies.is_empty()).then(|| [&b"["[..], &replies.join(&b","[..]), b"]"].concat().into())
+    }
+}
