@@ -1,12 +1,20 @@
 //! Why a transport could not move a frame.
 
-use std::{error::Error, fmt, io, sync::Arc};
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+
+use mcp_protocol::RequestId;
 
 use crate::Frame;
 
 /// Why a transport could not move a frame. Opaque: ask the predicates; the text is for people and may change.
+///
+/// A fault that belongs to one request names it ([`TransportError::request`]): that request has no answer to wait for, and
+/// the transport goes on. A fault without a request belongs to the transport as a whole.
 #[derive(Clone)]
-pub struct TransportError(Kind);
+pub struct TransportError {
+    kind: Kind,
+    request: Option<RequestId>,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -14,6 +22,9 @@ enum Kind {
     Io(Arc<io::Error>),
     TooLarge { limit: usize },
     LineBreak,
+    Http { status: u16, retry_after: Option<Duration>, detail: Arc<str> },
+    SessionLost,
+    Unanswered,
     Other(Arc<dyn Error + Send + Sync>),
 }
 
@@ -21,51 +32,118 @@ impl TransportError {
     /// The transport is closed, on this side or by the peer.
     #[must_use]
     pub fn closed() -> Self {
-        Self(Kind::Closed)
+        Kind::Closed.into()
     }
 
     /// The peer sent a message of more than `limit` bytes; the message is lost, the transport goes on.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
-        Self(Kind::TooLarge { limit })
+        Kind::TooLarge { limit }.into()
     }
 
     /// Any other fault of a transport; the text of `source` is shown as the error's own.
     pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self(Kind::Other(Arc::from(source.into())))
+        Kind::Other(Arc::from(source.into())).into()
+    }
+
+    /// The peer answered with an HTTP status that carries no message. `detail` says more for people: what the body said,
+    /// shortened, without secrets; it may be empty.
+    pub fn http(status: u16, retry_after: Option<Duration>, detail: impl Into<Arc<str>>) -> Self {
+        Kind::Http { status, retry_after, detail: detail.into() }.into()
+    }
+
+    /// The peer does not know the session any more (a 404 to a request that named one): a fresh transport helps.
+    #[must_use]
+    pub fn session_lost() -> Self {
+        Kind::SessionLost.into()
+    }
+
+    /// The stream of a request ended without its answer, and cannot be resumed.
+    #[must_use]
+    pub fn unanswered() -> Self {
+        Kind::Unanswered.into()
+    }
+
+    /// The same fault, of this request alone: the transport goes on.
+    #[must_use]
+    pub fn of_request(mut self, id: RequestId) -> Self {
+        self.request = Some(id);
+        self
+    }
+
+    /// The request that the fault belongs to; `None` when it belongs to the transport.
+    #[must_use]
+    pub fn request(&self) -> Option<&RequestId> {
+        self.request.as_ref()
+    }
+
+    /// The status of an HTTP answer that carried no message.
+    #[must_use]
+    pub fn http_status(&self) -> Option<u16> {
+        match self.kind {
+            Kind::Http { status, .. } => Some(status),
+            _ => None,
+        }
+    }
+
+    /// How long the peer asked to wait before the next attempt (`Retry-After`).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.kind {
+            Kind::Http { retry_after, .. } => retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether the peer forgot the session. Nothing was done with the request.
+    #[must_use]
+    pub fn is_session_lost(&self) -> bool {
+        matches!(self.kind, Kind::SessionLost)
+    }
+
+    /// Whether the stream of the request ended without an answer: the peer may or may not have done what was asked.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self.kind, Kind::Unanswered)
     }
 
     /// The frame cannot travel on a line of its own.
     pub(crate) fn line_break() -> Self {
-        Self(Kind::LineBreak)
+        Kind::LineBreak.into()
     }
 
     /// Whether the transport is closed, without a fault that is known here.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(self.0, Kind::Closed)
+        matches!(self.kind, Kind::Closed)
     }
 
     /// Whether the system reported the fault; [`Error::source`] is the [`io::Error`]. The transport does not go on.
     #[must_use]
     pub fn is_io(&self) -> bool {
-        matches!(self.0, Kind::Io(_))
+        matches!(self.kind, Kind::Io(_))
     }
 
     /// Whether the peer sent a message over the limit. The transport has skipped it and goes on.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        matches!(self.0, Kind::TooLarge { .. })
+        matches!(self.kind, Kind::TooLarge { .. })
     }
 }
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Closed => f.write_str("the transport is closed"),
             Kind::Io(_) => f.write_str("reading from or writing to the peer failed"),
             Kind::TooLarge { limit } => write!(f, "a message is longer than the limit of {limit} bytes"),
             Kind::LineBreak => f.write_str("the message holds a line break and cannot travel on one line"),
+            Kind::Http { status, detail, .. } if detail.is_empty() => {
+                write!(f, "the peer answered with HTTP status {status}")
+            }
+            Kind::Http { status, detail, .. } => write!(f, "the peer answered with HTTP status {status}: {detail}"),
+            Kind::SessionLost => f.write_str("the peer does not know the session any more"),
+            Kind::Unanswered => f.write_str("the stream of the request ended without an answer"),
             Kind::Other(source) => source.fmt(f),
         }
     }
@@ -73,27 +151,33 @@ impl fmt::Display for TransportError {
 
 impl fmt::Debug for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Io(source) => f.debug_tuple("TransportError").field(source).finish(),
             Kind::Other(source) => f.debug_tuple("TransportError").field(source).finish(),
-            Kind::Closed | Kind::TooLarge { .. } | Kind::LineBreak => write!(f, "TransportError({self})"),
+            _ => write!(f, "TransportError({self})"),
         }
     }
 }
 
 impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0 {
+        match &self.kind {
             Kind::Io(source) => Some(source.as_ref()),
             Kind::Other(source) => source.source(),
-            Kind::Closed | Kind::TooLarge { .. } | Kind::LineBreak => None,
+            _ => None,
         }
     }
 }
 
 impl From<io::Error> for TransportError {
     fn from(error: io::Error) -> Self {
-        Self(Kind::Io(Arc::new(error)))
+        Kind::Io(Arc::new(error)).into()
+    }
+}
+
+impl From<Kind> for TransportError {
+    fn from(kind: Kind) -> Self {
+        Self { kind, request: None }
     }
 }
 
@@ -144,5 +228,16 @@ mod tests {
         let error = TransportError::too_large(16);
         assert!(error.is_too_large() && error.to_string().contains("16 bytes"));
         assert_eq!(TransportError::other("connection refused").to_string(), "connection refused");
+        assert_eq!(TransportError::http(502, None, "").to_string(), "the peer answered with HTTP status 502");
+    }
+
+    #[test]
+    fn a_fault_of_one_request_names_it() {
+        let error = TransportError::http(503, Some(Duration::from_secs(3)), "busy").of_request(7.into());
+        assert_eq!(error.request(), Some(&7.into()));
+        assert_eq!((error.http_status(), error.retry_after()), (Some(503), Some(Duration::from_secs(3))));
+        assert!(error.to_string().ends_with("503: busy") && !error.is_unanswered());
+        assert!(TransportError::unanswered().request().is_none());
+        assert!(TransportError::session_lost().is_session_lost());
     }
 }

@@ -16,8 +16,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A bidirectional channel of [`Frame`]s to one peer. The value itself receives; [`Transport::sender`] sends.
 ///
-/// A transport may refuse to carry on after an error, or go on (a line that is too long loses only itself): callers
-/// receive until `None`.
+/// A transport may refuse to carry on after an error, or go on (a line that is too long loses only itself; a fault that
+/// names its request, [`TransportError::request`], ends only that request): callers receive until `None`.
 pub trait Transport: Send + 'static {
     /// The next inbound frame; `None` after the end. Nothing is lost when the caller stops polling.
     ///
