@@ -1,0 +1,167 @@
+//! Child processes: what they see, how they end, and that nothing of them is left.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{future::Future, path::Path, time::Duration};
+
+use mcp_transport::{Connect, Frame, Transport, TransportError, child::ChildProcess, recv};
+use tokio::time::{sleep, timeout};
+
+/// Whatever does not happen within this time does not happen.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+}
+
+fn shell(script: &str) -> ChildProcess {
+    ChildProcess::new("sh").args(["-c", script]).end_within(Duration::from_millis(300))
+}
+
+async fn open(process: &ChildProcess) -> Box<dyn Transport> {
+    process.connect().await.unwrap()
+}
+
+async fn line(transport: &mut Box<dyn Transport>) -> String {
+    let frame = soon("a line", recv(transport)).await.unwrap().unwrap();
+    String::from_utf8(frame.message.to_vec()).unwrap()
+}
+
+/// The error that comes after the last line, and nothing after it.
+async fn last_error(transport: &mut Box<dyn Transport>) -> TransportError {
+    let error = soon("the end", recv(transport)).await.unwrap().unwrap_err();
+    assert!(soon("the end", recv(transport)).await.is_none());
+    error
+}
+
+async fn shut_down(transport: &mut Box<dyn Transport>) {
+    let sender = transport.sender();
+    soon("the shutdown", sender.shutdown()).await.ok();
+    assert!(soon("the end", recv(transport)).await.is_none(), "an end that was asked for is no error");
+}
+
+/// Waits until the process is gone, or dead and not yet reaped by whoever adopted it.
+async fn gone(id: &str) {
+    let stat = format!("/proc/{}/stat", id.trim());
+    soon("the end of a process", async {
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lines_go_there_and_back_and_the_end_of_input_ends_it() {
+    let mut transport = open(&shell("echo $$; exec cat")).await;
+    let id = line(&mut transport).await;
+    for message in ["{}", "[1,2]", &format!("\"{}\"", "x".repeat(1 << 20))] {
+        transport.sender().send(Frame::new(message.to_owned())).await.unwrap();
+        assert_eq!(line(&mut transport).await, message);
+    }
+    shut_down(&mut transport).await;
+    assert!(!Path::new(&format!("/proc/{id}")).exists(), "it was waited for");
+}
+
+#[tokio::test]
+async fn it_sees_what_it_is_given_of_the_environment() {
+    // Cargo sets it for every test; it stands for a secret.
+    let script = r#"echo "${CARGO_PKG_NAME-none} ${GIVEN-none} ${PATH:+path} $PWD""#;
+    let case = async |process: ChildProcess| line(&mut open(&process.current_dir("/")).await).await;
+    assert_eq!(case(shell(script)).await, "none none path /");
+    assert_eq!(case(shell(script).env("GIVEN", "a b")).await, "none a b path /");
+    assert_eq!(case(shell(script).inherit_env("CARGO_PKG_NAME")).await, "mcp-transport none path /");
+    assert_eq!(case(shell(script).dangerous_inherit_all_env()).await, "mcp-transport none path /");
+}
+
+#[tokio::test]
+async fn who_ignores_the_end_of_input_is_terminated_and_who_ignores_that_is_killed() {
+    for script in ["echo $$; while :; do sleep 0.05; done", "trap '' TERM; echo $$; while :; do sleep 0.05; done"] {
+        let mut transport = open(&shell(script)).await;
+        let id = line(&mut transport).await;
+        shut_down(&mut transport).await;
+        gone(&id).await;
+    }
+}
+
+#[tokio::test]
+async fn what_it_started_ends_with_it() {
+    let mut transport = open(&shell("sleep 1000 & echo $!; exec cat")).await;
+    let grandchild = line(&mut transport).await;
+    shut_down(&mut transport).await;
+    gone(&grandchild).await;
+
+    // It leaves by itself, and leaves something behind that holds none of its pipes, or all of them.
+    for script in ["sleep 1000 <&- >&- 2>&- & echo $!; exit 3", "sleep 1000 & echo $!; exit 3"] {
+        let mut transport = open(&shell(script)).await;
+        let grandchild = line(&mut transport).await;
+        let error = last_error(&mut transport).await.to_string();
+        assert!(error.contains("`sh` ended (exit status: 3)"), "{error}");
+        gone(&grandchild).await;
+    }
+}
+
+#[tokio::test]
+async fn its_last_words_are_quoted() {
+    let mut transport = open(&shell("echo 'no module named mcp' >&2; echo 'I give up' >&2; exit 7")).await;
+    let error = last_error(&mut transport).await.to_string();
+    assert!(error.contains("exit status: 7"), "{error}");
+    assert!(error.ends_with("its standard error ended with:\n  no module named mcp\n  I give up"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_closes_its_output_is_ended() {
+    let mut transport = open(&shell("echo $$; exec >&-; while :; do sleep 0.05; done")).await;
+    let id = line(&mut transport).await;
+    let error = last_error(&mut transport).await.to_string();
+    assert!(error.ends_with("closed its output"), "{error}");
+    gone(&id).await;
+}
+
+#[tokio::test]
+async fn dropping_the_transport_and_its_senders_ends_it() {
+    let mut transport = open(&shell("trap '' TERM; echo $$; while :; do sleep 0.05; done")).await;
+    let id = line(&mut transport).await;
+    let sender = transport.sender();
+    drop(transport);
+    assert!(sender.send(Frame::new("{}")).await.is_ok(), "a sender keeps it open");
+    drop(sender);
+    gone(&id).await;
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_it() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let (transport, ids) = first.block_on(async {
+        let mut transport = open(&shell("trap '' TERM; sleep 1000 & echo $! $$; while :; do sleep 0.05; done")).await;
+        let ids = line(&mut transport).await;
+        (transport, ids)
+    });
+    drop(first);
+    runtime().block_on(async {
+        for id in ids.split_whitespace() {
+            gone(id).await;
+        }
+    });
+    drop(transport);
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_says_why() {
+    let case = async |process: ChildProcess| process.connect().await.err().map(|error| error.to_string()).unwrap();
+    let missing = case(ChildProcess::new("no-such-program-anywhere")).await;
+    assert!(missing.starts_with("cannot start `no-such-program-anywhere`: there is no such program"), "{missing}");
+    let nowhere = case(shell("true").current_dir("/no/such/directory")).await;
+    assert!(nowhere.ends_with("there is no directory /no/such/directory"), "{nowhere}");
+    let forbidden = case(ChildProcess::new("/")).await;
+    assert!(forbidden.ends_with("it may not be executed"), "{forbidden}");
+}
+
+#[test]
+fn debug_shows_no_secrets() {
+    let process = ChildProcess::new("x").arg("--token=hunter2").env("TOKEN", "hunter2");
+    let shown = format!("{process:?}");
+    assert!(!shown.contains("hunter2") && shown.contains("TOKEN"), "{shown}");
+    assert_eq!(process.describe(), "x");
+}
