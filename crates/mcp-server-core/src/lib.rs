@@ -15,6 +15,7 @@ mod hints;
 mod inputs;
 mod limits;
 mod local;
+mod memory;
 mod notices;
 mod registry;
 mod server;

@@ -16,6 +16,7 @@ mod inputs;
 mod kit;
 mod lifecycle;
 mod logs;
+mod memory;
 mod pagination;
 mod progress;
 mod prompts;

@@ -55,6 +55,12 @@ pub trait FrameSender: Send + Sync + 'static {
     /// Ends the stream of one request, after what is queued for it. Does nothing where requests have no stream.
     fn close(&self, id: &RequestId);
 
+    /// Whether each request has a stream of its own, as over Streamable HTTP: closing it is how a client cancels a request
+    /// of 2026-07-28. Where there is one stream for everything, which is the default, a notice says so.
+    fn has_request_streams(&self) -> bool {
+        false
+    }
+
     /// Takes no more frames, hands what is queued to the system, and closes. The caller sets the bound: dropping the
     /// future leaves the transport to finish or to give up by itself.
     ///

@@ -1,0 +1,32 @@
+//! Connects clients to a server of the same process, through memory.
+
+use mcp_transport::{BoxFuture, Connect, Transport, TransportError, memory::duplex};
+
+use crate::Server;
+
+/// Messages that either side may be ahead of the other.
+const CAPACITY: usize = 64;
+
+/// Each transport is a connection of its own, served on a task until its other end is dropped or the server shuts down.
+/// Opening one needs a Tokio runtime.
+impl Connect for Server {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        Box::pin(async move {
+            if self.shutdown_token().is_cancelled() {
+                return Err(TransportError::closed());
+            }
+            let (ours, theirs) = duplex(CAPACITY);
+            let server = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = server.serve(ours).await {
+                    tracing::debug!(%error, "a connection in memory ended");
+                }
+            });
+            Ok(Box::new(theirs) as Box<dyn Transport>)
+        })
+    }
+
+    fn describe(&self) -> String {
+        format!("{} (in memory)", self.info().name)
+    }
+}
