@@ -1,9 +1,13 @@
-//! The encoder of server-sent events (HTML, §9.2): what Streamable HTTP and HTTP+SSE answer with.
+//! Server-sent events (HTML, §9.2), which Streamable HTTP and HTTP+SSE answer with: the encoder, and the [`Decoder`].
 
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memchr2;
+
+mod decode;
+
+pub use self::decode::{Decoder, Received};
 
 /// One event to be sent.
 #[derive(Debug, Clone, Copy, Default)]
