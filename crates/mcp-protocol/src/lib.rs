@@ -42,6 +42,7 @@ mod resource;
 mod result;
 mod roots;
 mod sampling;
+mod sampling_tools;
 mod shape;
 mod subscriptions;
 pub mod tasks;
@@ -84,6 +85,7 @@ pub use self::{
         CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlock,
         SamplingContent, SamplingMessage, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
     },
+    sampling_tools::ConversationError,
     shape::Shape,
     subscriptions::{
         ListenParams, ListenResult, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,

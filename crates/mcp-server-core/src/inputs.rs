@@ -147,11 +147,14 @@ impl Inputs {
         .await
     }
 
-    /// Asks the client's model.
+    /// Asks the client's model. Where the conversation has uses of tools, the next message has their results and nothing
+    /// else ([`CreateMessageParams::check_conversation`]).
     ///
     /// # Errors
-    /// [`InputError`]: the client cannot be asked (or not with tools), it refused, or the answer came too late.
+    /// [`InputError`]: the conversation is none, the client cannot be asked (or not with tools), it refused, or the answer
+    /// came too late.
     pub async fn sample(&self, key: &str, params: CreateMessageParams) -> Result<CreateMessageResult, InputError> {
+        params.check_conversation().map_err(|e| InputError::misuse(format!("the sampling `{key}`: {e}")))?;
         let mut needed = SamplingCapability::default();
         if params.tools.is_some() || params.tool_choice.is_some() {
             needed.tools = Some(JsonObject::new());

@@ -30,6 +30,8 @@ pub struct Limits {
     pub listen_streams: usize,
     /// Resources that one session or one stream subscribes to. Default 256.
     pub subscribed_uris: usize,
+    /// Tasks that one stream is told of. Default 256.
+    pub subscribed_tasks: usize,
     /// What bounds questions to the other side.
     pub inputs: InputLimits,
     /// What bounds tasks.
@@ -50,6 +52,7 @@ impl Default for Limits {
             listen_streams_per_principal: 64,
             listen_streams: 1000,
             subscribed_uris: 256,
+            subscribed_tasks: 256,
             inputs: InputLimits::default(),
             tasks: TaskLimits::default(),
         }

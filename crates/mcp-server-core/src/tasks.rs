@@ -20,9 +20,9 @@ pub use self::{
 };
 pub(crate) use self::{
     live::Live,
-    policy::{Plan, ToolTasks, required},
+    policy::{Plan, ToolTasks, required, undeclared},
     run::{Candidate, Tasking},
-    serve::TaskWork,
+    serve::{TaskWork, ToTell, found_for},
     table::TaskTable,
 };
 

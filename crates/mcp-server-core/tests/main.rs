@@ -29,6 +29,7 @@ mod subscriptions;
 mod tasks;
 mod tasks_extension;
 mod tasks_fixture;
+mod tasks_listening;
 mod tasks_outside;
 mod templates;
 mod tools;

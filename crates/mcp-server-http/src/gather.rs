@@ -12,40 +12,30 @@ use std::{
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::{body::Body, wire::OpenRequest};
+use crate::body::Body;
 
 /// A body whose messages are one frame each.
 #[derive(Debug)]
-pub(crate) struct Gathered {
-    body: Body,
-    /// The request is open while its answer is written.
-    _open: OpenRequest,
-}
-
-impl Gathered {
-    pub(crate) fn new(body: Body, open: OpenRequest) -> Self {
-        Self { body, _open: open }
-    }
-}
+pub(crate) struct Gathered(pub(crate) Body);
 
 impl HttpBody for Gathered {
     type Data = Pieces;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
-        if let Some(pieces) = self.body.take_pieces() {
+        if let Some(pieces) = self.0.take_pieces() {
             return Poll::Ready(Some(Ok(Frame::data(Pieces(pieces)))));
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let frame = ready!(Pin::new(&mut self.0).poll_frame(cx));
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| Pieces(vec![data])))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.0.size_hint()
     }
 }
 
@@ -82,10 +72,7 @@ impl Buf for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::wire::Traffic;
 
     fn pieces(texts: &[&'static str]) -> Pieces {
         Pieces(texts.iter().rev().map(|text| Bytes::from_static(text.as_bytes())).collect())
@@ -117,7 +104,7 @@ mod tests {
             (Body::of(&["whole"]), Some("whole")),
             (Body::of(&["head", "body", "tail"]), Some("headbodytail")),
         ] {
-            let mut body = Gathered::new(body, Arc::new(Traffic::default()).open());
+            let mut body = Gathered(body);
             let length = expected.map_or(0, str::len) as u64;
             assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(length), expected.is_none()));
             let mut poll = || match Pin::new(&mut body).poll_frame(&mut cx) {

@@ -20,9 +20,9 @@ mod respond;
 mod serve;
 mod service;
 mod sessions;
+mod stall;
 mod stateless;
 mod stream;
-mod wire;
 
 pub use self::{
     body::Body,

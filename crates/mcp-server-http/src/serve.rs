@@ -7,15 +7,14 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_protocol::RpcError;
 use mcp_server_core::Server;
-use mcp_transport::signal;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, ToSocketAddrs, lookup_host},
+    net::{TcpListener, ToSocketAddrs},
     sync::Semaphore,
     task::JoinSet,
 };
 
-use crate::{Body, HttpConfig, McpService, gather::Gathered, guard, respond, wire::Wire};
+use crate::{Body, HttpConfig, McpService, gather::Gathered, guard, respond, stall::Stalling};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -23,17 +22,8 @@ use crate::{Body, HttpConfig, McpService, gather::Gathered, guard, respond, wire
 pub enum HttpError {
     /// The address is not loopback, and nobody said under which names the server may be reached there.
     HostsRequired(SocketAddr),
-    /// The address names nothing that can be listened on.
-    Resolve(io::Error),
     /// The address cannot be listened on.
-    Bind {
-        /// Where the server was to listen.
-        address: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The listener does not know its own address.
-    Listener(io::Error),
+    Io(io::Error),
 }
 
 impl fmt::Display for HttpError {
@@ -42,9 +32,7 @@ impl fmt::Display for HttpError {
             Self::HostsRequired(address) => {
                 write!(f, "{address} is not a loopback address: name the hosts that it serves (`allowed_hosts`)")
             }
-            Self::Resolve(_) => f.write_str("the address to listen on cannot be resolved"),
-            Self::Bind { address, .. } => write!(f, "{address} cannot be listened on"),
-            Self::Listener(_) => f.write_str("the listener has no address"),
+            Self::Io(_) => f.write_str("the address cannot be listened on"),
         }
     }
 }
@@ -52,88 +40,65 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Resolve(source) | Self::Bind { source, .. } | Self::Listener(source) => Some(source),
+            Self::Io(error) => Some(error),
             Self::HostsRequired(_) => None,
         }
     }
 }
 
-mod sealed {
-    #[expect(unnameable_types, reason = "nobody else implements it")]
-    pub trait Sealed {}
-    impl Sealed for mcp_server_core::Server {}
+impl From<io::Error> for HttpError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
-/// The ways of a [`Server`] onto the network; `Server` alone implements it.
-///
-/// What begins with `serve_` is a listener of our own: only the configured path exists, TCP_NODELAY is set, connections
-/// are bounded. It serves until [`Server::shutdown`] is called or the process is asked to end (SIGTERM, SIGINT, Ctrl-C;
-/// see [`HttpConfig::signals`]). Then it accepts nothing new, cuts off requests of which only a part has come, and gives
-/// open requests the shutdown deadline to end; a second signal ends it at once. Dropping the future ends everything.
-///
-/// What begins with `into_` is served by somebody else, who calls [`Server::shutdown`] when the application is to end, so
-/// that the streams that would never end by themselves do.
-pub trait HttpServer: sealed::Sealed {
-    /// Serves `http://addr/mcp` with the default configuration.
+/// The ways of a [`Server`] onto the network.
+pub trait HttpServer {
+    /// Serves `http://addr/mcp` with the default configuration, until [`Server::shutdown`] is called or the process is
+    /// asked to end (SIGTERM, SIGINT).
     ///
     /// # Errors
     /// When the address cannot be listened on, or is not a loopback address.
     fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves an address.
-    ///
-    /// # Errors
-    /// When the address cannot be listened on, or is not a loopback address and no hosts are allowed.
-    fn serve_http_with(
-        &self,
-        addr: impl ToSocketAddrs + Send,
-        config: HttpConfig,
-    ) -> impl Future<Output = Result<(), HttpError>> + Send;
-
-    /// Serves a listener that is there already.
+    /// Serves a listener until [`Server::shutdown`] is called. Open requests may then take the shutdown deadline to end.
+    /// Only the configured path exists. Dropping the future ends everything.
     ///
     /// # Errors
     /// When the listener's address is not a loopback address and no hosts are allowed.
-    fn serve_http_on(
+    fn serve_http_with(
         &self,
         listener: TcpListener,
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
     /// An axum router with the endpoint at the configured path, to merge into an application. Whoever serves it should set
-    /// TCP_NODELAY, without which small answers wait for acknowledgements, bound the time that the head of a request
-    /// takes, and call [`Server::shutdown`] at the end.
+    /// TCP_NODELAY, as [`HttpServer::serve_http_with`] does: without it small answers wait for acknowledgements.
     fn into_router(self, config: HttpConfig) -> axum::Router;
 
-    /// The endpoint as a tower service, for any other stack; it answers on every path. What holds for whoever serves
-    /// [`HttpServer::into_router`] holds here too.
+    /// The endpoint as a tower service, for any other stack; it answers on every path.
     fn into_service(self, config: HttpConfig) -> McpService;
 }
 
 impl HttpServer for Server {
     async fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> Result<(), HttpError> {
-        self.serve_http_with(addr, HttpConfig::new()).await
+        let listener = TcpListener::bind(addr).await?;
+        let server = self.clone();
+        let mut serving = pin!(self.serve_http_with(listener, HttpConfig::new()));
+        tokio::select! {
+            served = &mut serving => return served,
+            () = mcp_transport::stdio::terminated() => server.shutdown(),
+        }
+        serving.await
     }
 
-    async fn serve_http_with(&self, addr: impl ToSocketAddrs + Send, config: HttpConfig) -> Result<(), HttpError> {
-        let listener = listen(addr).await?;
-        self.serve_http_on(listener, config).await
-    }
-
-    async fn serve_http_on(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
-        let address = listener.local_addr().map_err(HttpError::Listener)?;
+    async fn serve_http_with(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
+        let address = listener.local_addr()?;
         let is_open = config.any_host || !config.allowed_hosts.is_empty();
         if !guard::is_loopback_address(address.ip()) && !is_open {
             return Err(HttpError::HostsRequired(address));
         }
-        let signals = config.signals;
-        config.on_listening.call(address);
-        let serving = accept(self, listener, config);
-        if signals {
-            signal::until_terminated(serving, || self.shutdown()).await;
-        } else {
-            serving.await;
-        }
+        accept(self, listener, config).await;
         Ok(())
     }
 
@@ -146,18 +111,6 @@ impl HttpServer for Server {
     fn into_service(self, config: HttpConfig) -> McpService {
         McpService::new(self, config)
     }
-}
-
-/// Listens on the first of the addresses that can be listened on.
-async fn listen(addr: impl ToSocketAddrs + Send) -> Result<TcpListener, HttpError> {
-    let mut failed = HttpError::Resolve(io::Error::new(io::ErrorKind::InvalidInput, "it stands for no address at all"));
-    for address in lookup_host(addr).await.map_err(HttpError::Resolve)? {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return Ok(listener),
-            Err(source) => failed = HttpError::Bind { address, source },
-        }
-    }
-    Err(failed)
 }
 
 /// How long the head of a request may take to arrive.
@@ -173,7 +126,7 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
     let path: Arc<str> = config.path.as_str().into();
     let service = McpService::new(server.clone(), config);
     let _ending = EndSessions(service.clone());
-    let mut shutdown = server.shutting_down();
+    let shutdown = server.shutdown_token();
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -184,7 +137,7 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
         };
         let (place, accepted) = tokio::select! {
             next = next => next,
-            () = &mut shutdown => break,
+            () = shutdown.cancelled() => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -197,8 +150,8 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
         };
         // Small answers must not wait for the acknowledgement of earlier ones.
         let _ = stream.set_nodelay(true);
-        let stream = Wire::new(stream, write_timeout);
-        let connection = serve_connection(stream, service.clone(), path.clone());
+        let stream = Stalling::new(stream, write_timeout);
+        let connection = serve_connection(stream, service.clone(), path.clone(), shutdown.clone());
         connections.spawn(async move {
             connection.await;
             drop(place);
@@ -220,16 +173,15 @@ impl Drop for EndSessions {
     }
 }
 
-async fn serve_connection(stream: Wire<impl AsyncRead + AsyncWrite + Unpin>, service: McpService, path: Arc<str>) {
-    let traffic = stream.traffic();
-    let shutdown = service.inner.server.shutting_down();
-    let counted = traffic.clone();
+async fn serve_connection(
+    stream: Stalling<impl AsyncRead + AsyncWrite + Unpin>,
+    service: McpService,
+    path: Arc<str>,
+    shutdown: tokio_util::sync::CancellationToken,
+) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (service, path, open) = (service.clone(), path.clone(), counted.open());
-        async move {
-            let answer = at_path(&service, &path, request).await;
-            Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
-        }
+        let (service, path) = (service.clone(), path.clone());
+        async move { Ok::<_, Infallible>(at_path(&service, &path, request).await.map(Gathered)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -239,8 +191,7 @@ async fn serve_connection(stream: Wire<impl AsyncRead + AsyncWrite + Unpin>, ser
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,
-        () = shutdown => {
-            traffic.end();
+        () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -253,9 +204,6 @@ async fn serve_connection(stream: Wire<impl AsyncRead + AsyncWrite + Unpin>, ser
 async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -> Response<Body> {
     if request.uri().path() == path {
         return service.handle(request).await;
-    }
-    if let Err(refused) = service.inner.admit(&request) {
-        return refused;
     }
     respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
 }
@@ -272,8 +220,8 @@ mod tests {
     fn connect(server: &Server) -> DuplexStream {
         let (near, far) = tokio::io::duplex(1 << 16);
         let service = McpService::new(server.clone(), HttpConfig::new());
-        let stream = Wire::new(far, Duration::from_secs(30));
-        tokio::spawn(serve_connection(stream, service, "/mcp".into()));
+        let stream = Stalling::new(far, Duration::from_secs(30));
+        tokio::spawn(serve_connection(stream, service, "/mcp".into(), server.shutdown_token()));
         near
     }
 
@@ -291,33 +239,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn shutdown_closes_a_connection_that_sent_no_whole_head_at_once() {
-        for sent in ["", "POST /mcp HTTP/1.1\r\nhost: loc", "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\n\r\nPOST /m"] {
-            let server = Server::builder("test", "1").build();
-            let mut client = connect(&server);
-            client.write_all(sent.as_bytes()).await.unwrap();
-            // Both sides had their turn before the end.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            server.shutdown();
-            let start = Instant::now();
-            client.read_to_end(&mut Vec::new()).await.unwrap();
-            assert_eq!(start.elapsed(), Duration::ZERO, "{sent:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn shutdown_refuses_a_request_whose_body_is_not_there_at_once() {
+    async fn shutdown_closes_a_connection_that_sent_nothing_at_once() {
         let server = Server::builder("test", "1").build();
         let mut client = connect(&server);
-        let head =
-            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
-        client.write_all(head.as_bytes()).await.unwrap();
+        // Both sides had their turn before the end.
         tokio::time::sleep(Duration::from_secs(1)).await;
         server.shutdown();
         let start = Instant::now();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(client.read_to_end(&mut Vec::new()).await.unwrap(), 0);
         assert_eq!(start.elapsed(), Duration::ZERO);
-        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 }

@@ -5,7 +5,8 @@
 
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode};
 
-use mcp_server::prelude::*;
+use mcp_server::{prelude::*, transport};
+use tokio::net::TcpListener;
 
 use self::{
     app::App,
@@ -60,9 +61,14 @@ async fn serve_over(transport: Transport, server: &Server) -> Result<(), Box<dyn
     match transport {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
-            let config =
-                HttpConfig::new().on_listening(|address| eprintln!("everything listens on http://{address}/mcp"));
-            server.serve_http_with((Ipv4Addr::LOCALHOST, port), config).await?;
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+            eprintln!("everything listens on http://{}/mcp", listener.local_addr()?);
+            let asked = server.clone();
+            tokio::spawn(async move {
+                transport::stdio::terminated().await;
+                asked.shutdown();
+            });
+            server.serve_http_with(listener, HttpConfig::new()).await?;
         }
     }
     Ok(())

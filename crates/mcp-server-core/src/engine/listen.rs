@@ -8,6 +8,7 @@ use super::{Prepared, Reply, Scope, prepare::Place};
 use crate::{
     Server,
     notices::{Filter, Listening, Stream},
+    tasks::{self, ToTell},
 };
 
 /// What a stream of notices is to carry.
@@ -16,6 +17,8 @@ pub(super) struct ListenWork {
     honoured: SubscriptionFilter,
     /// What is kept, until there is a place among the readers for it.
     filter: Filter,
+    /// The tasks that were asked for.
+    tasks: Vec<String>,
     listening: Option<Listening>,
 }
 
@@ -34,8 +37,9 @@ impl ListenWork {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
             return Err(RpcError::invalid_request(text));
         }
-        let (honoured, filter) = Filter::honour(&asked, server)?;
-        Ok(Self { honoured, filter, listening: None })
+        let (honoured, mut filter) = Filter::honour(&asked, server, scope.client.capabilities())?;
+        let tasks = filter.take_tasks();
+        Ok(Self { honoured, filter, tasks, listening: None })
     }
 
     /// Takes a place among the readers; none among the handlers that run.
@@ -57,11 +61,21 @@ impl Prepared {
 pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let Prepared { server, id, scope, place, .. } = prepared;
     let _place: Option<Place> = place;
-    let (listening, sink) = (work.listening?, scope.sink.as_deref()?);
+    let (mut honoured, listening, sink) = (work.honoured, work.listening?, scope.sink.as_deref()?);
     let stream = Stream { id: &id, sink };
     let ending = scope.ending.as_ref().unwrap_or(&server.inner.shutdown);
     let telling = async {
-        if !listening.run(&stream, work.honoured, ending).await {
+        let mut ended = Vec::new();
+        for task in work.tasks {
+            match tasks::found_for(&server, &scope, &id, &task).await {
+                Some(ToTell::Running(live)) => listening.add_task(&live),
+                Some(ToTell::Ended(task)) => ended.push(*task),
+                // Whether it never was or is another's is told to nobody.
+                None => continue,
+            }
+            honoured.task_ids.push(task);
+        }
+        if !listening.run(&stream, honoured, ended, ending).await {
             return None;
         }
         drop(listening);

@@ -213,7 +213,7 @@ impl Server {
             | method::Unsubscribe::NAME => self.has_resources(),
             method::ListPrompts::NAME | method::GetPrompt::NAME => self.has_prompts(),
             method::Complete::NAME => self.has_completions(),
-            method::Listen::NAME => self.has_tools() || self.has_resources() || self.has_prompts(),
+            method::Listen::NAME => self.has_tools() || self.has_resources() || self.has_prompts() || self.has_tasks(),
             method::GetTask::NAME
             | method::GetTaskPayload::NAME
             | method::ListTasks::NAME

@@ -1,6 +1,6 @@
 //! Questions inside of a task: the answer to the call is out, and the handler stays where it asks.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{InputRequest, RequestId};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ impl Asking {
     /// Asks where the client looks for the task (the extension), until an answer passes `check`, or three did not.
     pub(super) async fn ask_in_task<T>(
         &self,
-        task: &Live,
+        task: &Arc<Live>,
         key: &str,
         request: InputRequest,
         limit: Duration,

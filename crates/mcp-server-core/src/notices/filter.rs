@@ -2,10 +2,10 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use mcp_protocol::{RpcError, SubscriptionFilter};
+use mcp_protocol::{ClientCapabilities, RpcError, SubscriptionFilter};
 
 use super::Notice;
-use crate::Server;
+use crate::{Server, tasks};
 
 /// The bytes of all URIs that one reader subscribes to.
 const URI_BYTES: usize = 64 << 10;
@@ -17,14 +17,21 @@ pub(crate) struct Filter {
     prompts: bool,
     resources: bool,
     uris: HashSet<Arc<str>>,
+    /// The tasks that were asked for; which of them there are is found out when the stream opens.
+    tasks: Vec<String>,
 }
 
 impl Filter {
     /// The part of what was asked for that this server has, as it is acknowledged and as it is kept.
     ///
     /// # Errors
-    /// `-32602` when more resources are named than a reader may.
-    pub(crate) fn honour(asked: &SubscriptionFilter, server: &Server) -> Result<(SubscriptionFilter, Self), RpcError> {
+    /// `-32602` when more resources or tasks are named than a reader may; `-32021` for tasks when the client did not declare
+    /// the extension.
+    pub(crate) fn honour(
+        asked: &SubscriptionFilter,
+        server: &Server,
+        client: &ClientCapabilities,
+    ) -> Result<(SubscriptionFilter, Self), RpcError> {
         let (mut honoured, mut filter) = (SubscriptionFilter::new(), Self::default());
         let wanted = |flag: Option<bool>, has: bool| flag == Some(true) && has;
         filter.tools = wanted(asked.tools_list_changed, server.has_tools());
@@ -42,7 +49,15 @@ impl Filter {
             filter.uris.clear();
             honoured.resource_subscriptions.clear();
         }
+        if !asked.task_ids.is_empty() && server.has_tasks() {
+            filter.tasks = tasks_of(asked, server, client)?;
+        }
         Ok((honoured, filter))
+    }
+
+    /// Takes the ids of the tasks that were asked for.
+    pub(crate) fn take_tasks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.tasks)
     }
 
     pub(super) fn wants(&self, notice: &Notice) -> bool {
@@ -57,6 +72,20 @@ impl Filter {
     pub(super) fn uris(&self) -> impl Iterator<Item = &Arc<str>> {
         self.uris.iter()
     }
+}
+
+/// The tasks that are asked for, each once.
+fn tasks_of(asked: &SubscriptionFilter, server: &Server, client: &ClientCapabilities) -> Result<Vec<String>, RpcError> {
+    if tasks::required().missing_from(client).is_some() {
+        return Err(tasks::undeclared());
+    }
+    let cap = server.limits().subscribed_tasks;
+    if asked.task_ids.len() > cap {
+        return Err(RpcError::invalid_params(format!("too many subscriptions: {cap} tasks are the most")));
+    }
+    let mut seen = HashSet::new();
+    let ids = asked.task_ids.iter().filter(|id| seen.insert(id.as_str()));
+    Ok(ids.cloned().collect())
 }
 
 /// Adds a URI to those of one reader; false when it is one of them already.

@@ -1,10 +1,13 @@
 //! One `subscriptions/listen` stream: acknowledged first, told of what it asked for, answered when the server ends it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use mcp_protocol::{
     CancelledParams, ListenResult, NotificationMethod, RequestId, SubscriptionFilter, SubscriptionsAcknowledgedParams,
-    jsonrpc, notification,
+    jsonrpc, notification, tasks::ext::DetailedTask,
 };
 use mcp_transport::{Frame, FrameSender, Route, TransportError};
 use serde::Serialize;
@@ -12,28 +15,53 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Filter, LISTS, Notice, Pending, subscription_meta};
-use crate::Server;
+use crate::{Server, tasks::Live};
 
 /// A stream of notices as the publisher sees it.
 #[derive(Debug)]
 pub(crate) struct Listener {
     filter: Filter,
-    pending: Mutex<Pending>,
+    waiting: Mutex<Waiting>,
     more: Notify,
+}
+
+/// What a stream was not told yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    changes: Pending,
+    /// Each task once, however often it changed: what is told is how it stands then.
+    tasks: VecDeque<Arc<Live>>,
+}
+
+enum Next {
+    Change(Notice),
+    Task(Arc<Live>),
 }
 
 impl Listener {
     pub(super) fn new(filter: Filter) -> Self {
-        Self { filter, pending: Mutex::default(), more: Notify::new() }
+        Self { filter, waiting: Mutex::default(), more: Notify::new() }
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A task that the stream asked for changed.
+    pub(crate) fn tell_task(&self, task: &Arc<Live>) {
+        {
+            let tasks = &mut self.waiting().tasks;
+            if tasks.iter().any(|waiting| Arc::ptr_eq(waiting, task)) {
+                return;
+            }
+            tasks.push_back(task.clone());
+        }
+        self.more.notify_one();
     }
 
     pub(super) fn tell(&self, notice: &Notice) {
         if self.filter.wants(notice) {
-            self.pending().insert(notice.clone());
+            self.waiting().changes.insert(notice.clone());
             self.more.notify_one();
         }
     }
@@ -47,11 +75,16 @@ impl Listener {
         }
     }
 
-    async fn next(&self) -> Notice {
+    fn try_next(&self) -> Option<Next> {
+        let mut waiting = self.waiting();
+        let change = waiting.changes.pop().map(Next::Change);
+        change.or_else(|| waiting.tasks.pop_front().map(Next::Task))
+    }
+
+    async fn next(&self) -> Next {
         loop {
-            let notice = self.pending().pop();
-            match notice {
-                Some(notice) => return notice,
+            match self.try_next() {
+                Some(next) => return next,
                 None => self.more.notified().await,
             }
         }
@@ -70,20 +103,32 @@ impl Listening {
         Self { server, number, listener }
     }
 
-    /// Sends the acknowledgement, then notices, until the stream is to end. False when it broke before.
+    /// Tells the stream of a task from now on, beginning with how it stands.
+    pub(crate) fn add_task(&self, task: &Arc<Live>) {
+        task.listen(&self.listener);
+    }
+
+    /// Sends the acknowledgement, the tasks that have ended, then notices, until the stream is to end. False when it broke
+    /// before.
     pub(crate) async fn run(
         &self,
         stream: &Stream<'_>,
         honoured: SubscriptionFilter,
+        ended: Vec<DetailedTask>,
         ending: &CancellationToken,
     ) -> bool {
         let telling = async {
             let mut params = SubscriptionsAcknowledgedParams::new(honoured);
             params.meta = Some(subscription_meta(stream.id));
             stream.notify::<notification::SubscriptionsAcknowledged>(&params).await?;
+            for task in ended {
+                stream.tell_task(task).await?;
+            }
             loop {
-                let notice = self.listener.next().await;
-                stream.send(notice.message(Some(stream.id))).await?;
+                match self.listener.next().await {
+                    Next::Change(notice) => stream.send(notice.message(Some(stream.id))).await?,
+                    Next::Task(task) => stream.tell_task(task.detailed()).await?,
+                }
             }
         };
         tokio::select! {
@@ -116,8 +161,14 @@ impl Stream<'_> {
     }
 
     async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync)) -> Result<(), TransportError> {
-        // Texts, flags and ids: writing those into memory has no way to fail.
+        // Texts, flags, ids and JSON values: writing those into memory has no way to fail.
         self.send(jsonrpc::notification(N::NAME, params).unwrap_or_default()).await
+    }
+
+    /// How a task stands, with what its status brings along.
+    async fn tell_task(&self, mut task: DetailedTask) -> Result<(), TransportError> {
+        task.meta = Some(subscription_meta(self.id));
+        self.notify::<notification::Task>(&task).await
     }
 
     /// Says that the subscription ends, where no end of a stream says it (basic/patterns/cancellation).

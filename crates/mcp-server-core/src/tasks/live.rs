@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{InputRequest, JsonObject, NotificationMethod, RequestId, jsonrpc, notification, tasks::TaskState};
+use mcp_protocol::{
+    InputRequest, JsonObject, NotificationMethod, RequestId, jsonrpc, notification,
+    tasks::{TaskState, ext::DetailedTask},
+};
 use mcp_transport::FrameSender;
 use serde_json::Value;
 use tokio::{
@@ -19,7 +22,7 @@ use super::{
     clock,
     record::{Outcome, Record},
 };
-use crate::{inputs::InputError, session::Session};
+use crate::{inputs::InputError, notices::Listener, session::Session};
 
 /// So many questions of one task may wait at once.
 const QUESTIONS: usize = 256;
@@ -49,6 +52,8 @@ struct State {
     /// Requests for the result, on whose streams the client can be asked (2025-11-25).
     streams: Vec<Stream>,
     next_stream: u64,
+    /// Streams of notices that are told of this task (the extension).
+    listeners: Vec<Weak<Listener>>,
 }
 
 /// A request for the result that waits, and can carry questions.
@@ -68,6 +73,7 @@ impl Live {
             waiting: 0,
             streams: Vec::new(),
             next_stream: 0,
+            listeners: Vec::new(),
             record,
         };
         Self {
@@ -97,6 +103,11 @@ impl Live {
         self.state().record.clone()
     }
 
+    /// The task as the extension shows it now.
+    pub(crate) fn detailed(&self) -> DetailedTask {
+        self.record().detailed()
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.state().record.outcome.is_some()
     }
@@ -107,16 +118,41 @@ impl Live {
     }
 
     /// Says in words what goes on.
-    pub(crate) fn say(&self, words: impl Into<String>) {
-        let mut state = self.state();
-        if state.record.outcome.is_none() {
+    pub(crate) fn say(self: &Arc<Self>, words: impl Into<String>) {
+        {
+            let mut state = self.state();
+            if state.record.outcome.is_some() {
+                return;
+            }
             state.record.message = Some(words.into());
             state.record.updated = clock::now();
+        }
+        self.tell_listeners();
+    }
+
+    /// Tells a stream of notices of this task from now on, beginning with how it stands.
+    pub(crate) fn listen(self: &Arc<Self>, listener: &Arc<Listener>) {
+        {
+            let mut state = self.state();
+            // Streams that ended make room before there is more of it.
+            if state.listeners.len() == state.listeners.capacity() {
+                state.listeners.retain(|listener| listener.strong_count() > 0);
+            }
+            state.listeners.push(Arc::downgrade(listener));
+        }
+        listener.tell_task(self);
+    }
+
+    /// Streams are told that there is something new, and read what it is when they come to it.
+    fn tell_listeners(self: &Arc<Self>) {
+        let listeners: Vec<_> = self.state().listeners.iter().filter_map(Weak::upgrade).collect();
+        for listener in listeners {
+            listener.tell_task(self);
         }
     }
 
     /// Ends the task; false when it ended before. What comes later changes nothing.
-    pub(super) fn settle(&self, outcome: Outcome) -> bool {
+    pub(super) fn settle(self: &Arc<Self>, outcome: Outcome) -> bool {
         {
             let mut state = self.state();
             if state.record.outcome.is_some() {
@@ -139,9 +175,10 @@ impl Live {
         let _ = self.changes.subscribe().wait_for(|_| self.is_over()).await;
     }
 
-    /// Tells who waits, and the session.
-    fn changed(&self) {
+    /// Tells who waits, the session, and the streams of notices.
+    fn changed(self: &Arc<Self>) {
         self.changes.send_modify(|count| *count += 1);
+        self.tell_listeners();
         if let Some(session) = self.session.as_ref().and_then(Weak::upgrade) {
             let params = TaskState::new(self.state().record.legacy());
             if let Ok(message) = jsonrpc::notification(notification::TaskStatus::NAME, &params) {
@@ -151,13 +188,13 @@ impl Live {
     }
 
     /// Marks that an answer is waited for until the guard is dropped.
-    pub(crate) fn wait_for_answer(&self) -> Waits<'_> {
+    pub(crate) fn wait_for_answer(self: &Arc<Self>) -> Waits<'_> {
         self.update(|state| state.waiting += 1);
         Waits { live: self }
     }
 
     /// Changes what is asked; who waits is told when the status becomes another.
-    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
         let (value, is_other) = {
             let mut state = self.state();
             let value = change(&mut state);
@@ -176,7 +213,7 @@ impl Live {
     }
 
     /// Puts a question where the client finds it (the extension), and waits for the answer. Its key never comes again.
-    pub(crate) async fn ask(&self, key: &str, request: InputRequest) -> Result<Value, InputError> {
+    pub(crate) async fn ask(self: &Arc<Self>, key: &str, request: InputRequest) -> Result<Value, InputError> {
         let (sender, receiver) = oneshot::channel();
         let key = self.update(|state| {
             if state.open.len() >= QUESTIONS {
@@ -197,7 +234,7 @@ impl Live {
     }
 
     /// Takes answers. Keys that nobody asked, or that were answered, are nobody's.
-    pub(super) fn answer(&self, answers: JsonObject) {
+    pub(super) fn answer(self: &Arc<Self>, answers: JsonObject) {
         for (key, answer) in answers {
             let asker = self.update(|state| {
                 state.record.questions.remove(&key);
@@ -238,7 +275,7 @@ impl Live {
 
 /// Marks that an answer is waited for.
 pub(crate) struct Waits<'a> {
-    live: &'a Live,
+    live: &'a Arc<Live>,
 }
 
 impl Drop for Waits<'_> {
@@ -249,7 +286,7 @@ impl Drop for Waits<'_> {
 
 /// Takes a question back that was not answered.
 struct TakeBack<'a> {
-    live: &'a Live,
+    live: &'a Arc<Live>,
     key: String,
 }
 
@@ -271,5 +308,12 @@ pub(super) struct Lent<'a> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         self.live.state().streams.retain(|stream| stream.number != self.number);
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Whoever has the id may ask for the task, so it is not printed.
+        f.debug_struct("Live").finish_non_exhaustive()
     }
 }

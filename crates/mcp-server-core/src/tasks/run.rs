@@ -215,7 +215,7 @@ async fn over(server: &Server, live: &Live) -> Outcome {
     }
 }
 
-async fn end(server: &Server, live: &Live, outcome: Outcome) {
+async fn end(server: &Server, live: &Arc<Live>, outcome: Outcome) {
     server.inner.tasks.settle(live, outcome).await;
     if live.expires() <= tokio::time::Instant::now() {
         server.inner.tasks.forget(live.id());

@@ -1,15 +1,21 @@
 //! The methods of tasks: what a request asks for, and the checks that both dialects share.
 
+use std::sync::Arc;
+
 use mcp_protocol::{
     EmptyResult, JsonObject, Method, PaginatedParams, RequestId, RpcError,
     jsonrpc::decode_params,
     method,
-    tasks::{TaskParams, ext::UpdateTaskParams},
+    tasks::{
+        TaskParams,
+        ext::{DetailedTask, UpdateTaskParams},
+    },
 };
 use serde_json::value::RawValue;
 
 use super::{
     legacy,
+    live::Live,
     owner::Owner,
     policy,
     record::{Outcome, Record},
@@ -28,6 +34,24 @@ pub(crate) enum TaskWork {
     List { after: Option<String> },
     Cancel { id: String },
     Update { id: String, answers: JsonObject },
+}
+
+/// A task that a stream of notices asks for.
+pub(crate) enum ToTell {
+    /// It runs here, and will be told of.
+    Running(Arc<Live>),
+    /// It has ended: this is all there is to tell.
+    Ended(Box<DetailedTask>),
+}
+
+/// The task of an id, if whoever listens may hear of it and this node can tell: one that runs on another node is told of
+/// there only.
+pub(crate) async fn found_for(server: &Server, scope: &Scope, request: &RequestId, id: &str) -> Option<ToTell> {
+    let asker = Asker { server, scope, request, owner: owner_of(scope) };
+    match asker.find(id).await.ok()? {
+        Found::Here(live) => Some(ToTell::Running(live)),
+        Found::Stored(record, _) => record.outcome.is_some().then(|| ToTell::Ended(Box::new(record.detailed()))),
+    }
 }
 
 /// Who asks, and how the answer is written.

@@ -205,7 +205,7 @@ impl TaskTable {
     }
 
     /// Ends a task that runs here, and keeps what it came to; false when it ended before.
-    pub(super) async fn settle(&self, live: &Live, outcome: Outcome) -> bool {
+    pub(super) async fn settle(&self, live: &Arc<Live>, outcome: Outcome) -> bool {
         let is_cancelled = outcome == Outcome::Cancelled;
         if !live.settle(outcome) {
             return false;

@@ -4,7 +4,10 @@
 
 use std::{io::Read, pin::pin, process::Command};
 
-use mcp_transport::{Transport, recv, signal::terminated, stdio::Stdio};
+use mcp_transport::{
+    Transport, recv,
+    stdio::{Stdio, terminated},
+};
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() {

@@ -1,0 +1,178 @@
+//! Tasks that a `subscriptions/listen` stream is told of: whose, when, and how much of it.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::{CallToolResult, Principal, ProtocolVersion};
+use mcp_server_core::{NewTask, Server, TaskHandle};
+use mcp_transport::{
+    Transport as _,
+    memory::{MemoryTransport, duplex},
+    recv,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    kit::{Client, ask, code_and_text},
+    tasks_fixture::{Jobs, declared, made, of, wait_for},
+};
+
+const ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+fn tasks(ids: &[&Value]) -> Value {
+    json!({ "notifications": { "taskIds": ids } })
+}
+
+/// A stream of notices of its own, whose reader holds so many messages.
+fn listen(server: &Server, params: Value, who: Option<Principal>, room: usize) -> MemoryTransport {
+    let (near, far) = duplex(room);
+    let server = server.clone();
+    let mut params = params;
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
+    tokio::spawn(async move {
+        let change = |scope: mcp_server_core::engine::Scope| scope.principal(who.map(Arc::new)).sink(near.sender());
+        ask(&server, "subscriptions/listen", params, change).await
+    });
+    far
+}
+
+async fn read(stream: &mut MemoryTransport) -> Value {
+    let frame = tokio::time::timeout(Duration::from_secs(10), recv(stream)).await;
+    serde_json::from_slice(&frame.expect("a message").unwrap().unwrap().message).unwrap()
+}
+
+async fn settle() {
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn task_of(server: &Server, who: &Principal) -> TaskHandle {
+    server.tasks().create(NewTask::for_principal(who).message("queued")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_is_told_how_its_tasks_go_and_of_nothing_else() {
+    let jobs = Jobs::new();
+    let mut client = jobs.modern().await;
+    client.meta = json!({ "progressToken": "p", "io.modelcontextprotocol/logLevel": "debug" });
+    let (id, other) = (made(&mut client, "gated").await, made(&mut client, "gated").await);
+    client.notifications.clear();
+    client.meta = json!({});
+    let stranger = json!("task_00000000000000000000000000000000");
+    let stream = client.start("subscriptions/listen", tasks(&[&id, &stranger, &id])).await;
+    let opened = client.notification("notifications/subscriptions/acknowledged").await;
+    assert_eq!(opened["params"]["notifications"], json!({ "taskIds": [id] }));
+    let mut now = client.notification("notifications/tasks").await["params"].take();
+    assert_eq!(now["_meta"], json!({ ID: stream }));
+    // The whole task, as `tasks/get` shows it; but a notification is no result.
+    let mut shown = client.result("tasks/get", of(&id)).await;
+    shown.as_object_mut().unwrap().remove("resultType");
+    (now["_meta"], shown["_meta"]) = (Value::Null, Value::Null);
+    assert_eq!(now, shown);
+    assert_eq!((&now["status"], &now["statusMessage"]), (&json!("working"), &json!("waiting")));
+
+    jobs.gate.add_permits(2);
+    wait_for(&mut client, &other, "completed").await;
+    let ended = loop {
+        let told = client.notification("notifications/tasks").await;
+        assert_eq!((&told["params"]["taskId"], &told["params"]["_meta"][ID]), (&id, &json!(stream)));
+        if told["params"]["status"] == "completed" {
+            break told;
+        }
+    };
+    assert_eq!(ended["params"]["result"]["content"][0]["text"], "through");
+    // Neither progress nor logs, nor anything of the other task.
+    client.result("tools/list", json!({})).await;
+    assert!(client.notifications.is_empty(), "{:?}", client.notifications);
+
+    // A task that has ended is told of once, as it is.
+    let again = client.start("subscriptions/listen", tasks(&[&id])).await;
+    let opened = client.notification("notifications/subscriptions/acknowledged").await;
+    assert_eq!(opened["params"]["notifications"], json!({ "taskIds": [id] }));
+    let told = client.notification("notifications/tasks").await;
+    assert_eq!((&told["params"]["status"], &told["params"]["_meta"][ID]), (&json!("completed"), &json!(again)));
+}
+
+#[tokio::test]
+async fn questions_of_a_task_are_told_with_it() {
+    let jobs = Jobs::new();
+    let mut client = jobs.modern().await;
+    let id = made(&mut client, "asks").await;
+    wait_for(&mut client, &id, "input_required").await;
+    client.start("subscriptions/listen", tasks(&[&id])).await;
+    let told = client.notification("notifications/tasks").await;
+    assert_eq!(told["params"]["status"], "input_required");
+    assert_eq!(told["params"]["inputRequests"]["name"]["method"], "elicitation/create");
+    let answer = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    client.result("tasks/update", json!({ "taskId": id, "inputResponses": answer })).await;
+    loop {
+        let told = client.notification("notifications/tasks").await;
+        if told["params"]["status"] == "completed" {
+            assert_eq!(told["params"]["result"]["content"][0]["text"], "Hello, Ada!");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_hears_of_its_own_tasks_alone() {
+    let jobs = Jobs::new();
+    let (ada, bob) = (Principal::new("ada"), Principal::new("bob"));
+    let task = task_of(&jobs.server, &ada).await;
+    let id = json!(task.id());
+    let mut heard = Vec::new();
+    for (who, honoured) in [(Some(ada), json!({ "taskIds": [id] })), (Some(bob), json!({})), (None, json!({}))] {
+        let mut stream = listen(&jobs.server, tasks(&[&id]), who, 8);
+        let opened = read(&mut stream).await;
+        assert_eq!(opened["params"]["notifications"], honoured);
+        heard.push(stream);
+    }
+    assert!(task.finish(CallToolResult::text("done")).await);
+    let told = [read(&mut heard[0]).await, read(&mut heard[0]).await].map(|mut told| told["params"]["status"].take());
+    assert_eq!(told, [json!("working"), json!("completed")]);
+    settle().await;
+    for stream in &mut heard[1..] {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(stream.poll_recv(&mut cx).is_pending());
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_told_the_latest_and_not_every_step() {
+    let jobs = Jobs::new();
+    let ada = Principal::new("ada");
+    let task = task_of(&jobs.server, &ada).await;
+    let mut stream = listen(&jobs.server, tasks(&[&json!(task.id())]), Some(ada), 1);
+    // The acknowledgement lies unread, and the first notice waits behind it.
+    settle().await;
+    for step in 0..1000 {
+        task.progress(format!("step {step}"));
+        settle().await;
+    }
+    assert_eq!(read(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(read(&mut stream).await["params"]["statusMessage"], "queued");
+    assert_eq!(read(&mut stream).await["params"]["statusMessage"], "step 999");
+    assert!(task.finish(CallToolResult::text("done")).await);
+    assert_eq!(read(&mut stream).await["params"]["status"], "completed");
+}
+
+#[tokio::test]
+async fn tasks_are_heard_of_by_clients_that_declare_them_and_have_a_bound() {
+    let jobs = Jobs::with(|builder| builder.limits(|limits| limits.subscribed_tasks = 2));
+    let mut plain = Client::connect(&jobs.server, ProtocolVersion::LATEST).await;
+    let error = plain.error("subscriptions/listen", tasks(&[&json!("x")])).await;
+    let required = json!({ "requiredCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } } });
+    assert_eq!((&error["code"], &error["data"]), (&json!(-32021), &required));
+    let mut client = jobs.modern().await;
+    let ids = json!([1, 2, 3].map(|n| n.to_string()));
+    let error = client.error("subscriptions/listen", json!({ "notifications": { "taskIds": ids } })).await;
+    assert_eq!(code_and_text(&error), (-32602, "too many subscriptions: 2 tasks are the most"));
+    // A server without tasks honours none.
+    let server = Server::builder("none", "1").tool(mcp_server_core::tool("t", async || "t")).build();
+    let mut client = Client::connect_with(&server, ProtocolVersion::LATEST, declared()).await;
+    client.start("subscriptions/listen", tasks(&[&json!("x")])).await;
+    let opened = client.notification("notifications/subscriptions/acknowledged").await;
+    assert_eq!(opened["params"]["notifications"], json!({}));
+}
