@@ -12,30 +12,46 @@ use std::{
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::body::Body;
+use crate::{body::Body, connection::OpenStream};
 
 /// A body whose messages are one frame each.
 #[derive(Debug)]
-pub(crate) struct Gathered(pub(crate) Body);
+pub(crate) struct Gathered {
+    body: Body,
+    /// What lasts as long as the body does.
+    held: Option<OpenStream>,
+}
+
+impl Gathered {
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body, held: None }
+    }
+
+    /// The same body, which holds this until it is dropped.
+    pub(crate) fn holding(mut self, open: OpenStream) -> Self {
+        self.held = Some(open);
+        self
+    }
+}
 
 impl HttpBody for Gathered {
     type Data = Pieces;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
-        if let Some(pieces) = self.0.take_pieces() {
+        if let Some(pieces) = self.body.take_pieces() {
             return Poll::Ready(Some(Ok(Frame::data(Pieces(pieces)))));
         }
-        let frame = ready!(Pin::new(&mut self.0).poll_frame(cx));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| Pieces(vec![data])))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        self.body.size_hint()
     }
 }
 
@@ -104,7 +120,7 @@ mod tests {
             (Body::of(&["whole"]), Some("whole")),
             (Body::of(&["head", "body", "tail"]), Some("headbodytail")),
         ] {
-            let mut body = Gathered(body);
+            let mut body = Gathered::new(body);
             let length = expected.map_or(0, str::len) as u64;
             assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(length), expected.is_none()));
             let mut poll = || match Pin::new(&mut body).poll_frame(&mut cx) {

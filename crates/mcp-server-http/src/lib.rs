@@ -3,11 +3,14 @@
 //! [`HttpServer`] gives a [`Server`](mcp_server_core::Server) its ways onto the network. One endpoint serves the stateless
 //! revision and the sessions of the older ones; the body of a request decides. The defaults are safe: loopback only, `Host`
 //! and `Origin` checked, sizes bounded ([`HttpConfig`]).
+//!
+//! Its own listener speaks HTTP/1.1 and HTTP/2, and with feature `tls` also over TLS.
 
 mod accept;
 mod body;
 mod call;
 mod config;
+mod connection;
 mod cors;
 mod gather;
 mod guard;
@@ -17,13 +20,18 @@ mod listen;
 mod log;
 mod plain;
 mod respond;
+mod rewound;
 mod serve;
 mod service;
 mod sessions;
 mod stall;
 mod stateless;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 
+#[cfg(feature = "tls")]
+pub use self::tls::{TlsConfig, TlsError};
 pub use self::{
     body::Body,
     config::HttpConfig,

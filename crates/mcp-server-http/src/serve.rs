@@ -1,20 +1,18 @@
 //! From a server to the network: a listener of its own, or a service for somebody else's.
 
-use std::{convert::Infallible, fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{Request, Response, StatusCode};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use mcp_protocol::RpcError;
 use mcp_server_core::Server;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, ToSocketAddrs},
+    net::{TcpListener, TcpStream, ToSocketAddrs},
     sync::Semaphore,
     task::JoinSet,
 };
 
-use crate::{Body, HttpConfig, McpService, gather::Gathered, guard, respond, stall::Stalling};
+#[cfg(feature = "tls")]
+use crate::TlsConfig;
+use crate::{HttpConfig, McpService, connection, guard, stall::Stalling};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -72,6 +70,31 @@ pub trait HttpServer {
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
+    /// Serves `https://addr/mcp` with the default configuration, as [`HttpServer::serve_http`] does `http`. HTTP/2 and
+    /// HTTP/1.1 share the port, and the client chooses.
+    ///
+    /// # Errors
+    /// As [`HttpServer::serve_http`].
+    #[cfg(feature = "tls")]
+    fn serve_https(
+        &self,
+        addr: impl ToSocketAddrs + Send,
+        tls: TlsConfig,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send;
+
+    /// Serves a listener over TLS, as [`HttpServer::serve_http_with`] does without. A handshake has ten seconds, and
+    /// counts as a connection.
+    ///
+    /// # Errors
+    /// As [`HttpServer::serve_http_with`].
+    #[cfg(feature = "tls")]
+    fn serve_https_with(
+        &self,
+        listener: TcpListener,
+        tls: TlsConfig,
+        config: HttpConfig,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send;
+
     /// An axum router with the endpoint at the configured path, to merge into an application. Whoever serves it should set
     /// TCP_NODELAY, as [`HttpServer::serve_http_with`] does: without it small answers wait for acknowledgements.
     fn into_router(self, config: HttpConfig) -> axum::Router;
@@ -83,22 +106,33 @@ pub trait HttpServer {
 impl HttpServer for Server {
     async fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> Result<(), HttpError> {
         let listener = TcpListener::bind(addr).await?;
-        let server = self.clone();
-        let mut serving = pin!(self.serve_http_with(listener, HttpConfig::new()));
-        tokio::select! {
-            served = &mut serving => return served,
-            () = mcp_transport::stdio::terminated() => server.shutdown(),
-        }
-        serving.await
+        until_terminated(self, self.serve_http_with(listener, HttpConfig::new())).await
     }
 
     async fn serve_http_with(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
-        let address = listener.local_addr()?;
-        let is_open = config.any_host || !config.allowed_hosts.is_empty();
-        if !guard::is_loopback_address(address.ip()) && !is_open {
-            return Err(HttpError::HostsRequired(address));
+        check_hosts(&listener, &config)?;
+        accept(self, listener, config, Cleartext).await;
+        Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    async fn serve_https(&self, addr: impl ToSocketAddrs + Send, tls: TlsConfig) -> Result<(), HttpError> {
+        let listener = TcpListener::bind(addr).await?;
+        until_terminated(self, self.serve_https_with(listener, tls, HttpConfig::new())).await
+    }
+
+    #[cfg(feature = "tls")]
+    async fn serve_https_with(
+        &self,
+        listener: TcpListener,
+        tls: TlsConfig,
+        config: HttpConfig,
+    ) -> Result<(), HttpError> {
+        check_hosts(&listener, &config)?;
+        tokio::select! {
+            () = accept(self, listener, config, tls.clone()) => {}
+            () = tls.watch() => {}
         }
-        accept(self, listener, config).await;
         Ok(())
     }
 
@@ -113,13 +147,48 @@ impl HttpServer for Server {
     }
 }
 
-/// How long the head of a request may take to arrive.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Serves until the process is asked to end, and then until that is done in good order.
+async fn until_terminated(
+    server: &Server,
+    serving: impl Future<Output = Result<(), HttpError>>,
+) -> Result<(), HttpError> {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        served = &mut serving => return served,
+        () = mcp_transport::stdio::terminated() => server.shutdown(),
+    }
+    serving.await
+}
 
-/// Bytes that one connection buffers in each direction; the head of a request has to fit, or is answered 431.
-const BUFFER: usize = 128 << 10;
+/// Beyond the loopback address somebody has to say under which names the server may be reached.
+fn check_hosts(listener: &TcpListener, config: &HttpConfig) -> Result<(), HttpError> {
+    let address = listener.local_addr()?;
+    let is_open = config.any_host || !config.allowed_hosts.is_empty();
+    if guard::is_loopback_address(address.ip()) || is_open { Ok(()) } else { Err(HttpError::HostsRequired(address)) }
+}
 
-async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
+/// What lies between the connection and HTTP.
+pub(crate) trait Security: Clone + Send + 'static {
+    /// The stream that HTTP is spoken on.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send;
+
+    /// Agrees with the client on it, within a time; `None` when that failed.
+    fn secure(&self, stream: Stalling<TcpStream>) -> impl Future<Output = Option<Self::Stream>> + Send;
+}
+
+/// Nothing.
+#[derive(Clone)]
+struct Cleartext;
+
+impl Security for Cleartext {
+    type Stream = Stalling<TcpStream>;
+
+    async fn secure(&self, stream: Stalling<TcpStream>) -> Option<Self::Stream> {
+        Some(stream)
+    }
+}
+
+async fn accept<S: Security>(server: &Server, listener: TcpListener, config: HttpConfig, security: S) {
     let places = Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS)));
     let deadline = config.shutdown_deadline;
     let write_timeout = config.write_timeout;
@@ -151,9 +220,15 @@ async fn accept(server: &Server, listener: TcpListener, config: HttpConfig) {
         // Small answers must not wait for the acknowledgement of earlier ones.
         let _ = stream.set_nodelay(true);
         let stream = Stalling::new(stream, write_timeout);
-        let connection = serve_connection(stream, service.clone(), path.clone(), shutdown.clone());
+        let (security, service, path, shutdown) = (security.clone(), service.clone(), path.clone(), shutdown.clone());
         connections.spawn(async move {
-            connection.await;
+            let secured = tokio::select! {
+                secured = security.secure(stream) => secured,
+                () = shutdown.cancelled() => None,
+            };
+            if let Some(stream) = secured {
+                connection::serve(stream, service, path, shutdown).await;
+            }
             drop(place);
         });
     }
@@ -170,83 +245,5 @@ struct EndSessions(McpService);
 impl Drop for EndSessions {
     fn drop(&mut self) {
         self.0.inner.sessions.clear();
-    }
-}
-
-async fn serve_connection(
-    stream: Stalling<impl AsyncRead + AsyncWrite + Unpin>,
-    service: McpService,
-    path: Arc<str>,
-    shutdown: tokio_util::sync::CancellationToken,
-) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (service, path) = (service.clone(), path.clone());
-        async move { Ok::<_, Infallible>(at_path(&service, &path, request).await.map(Gathered)) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let outcome = tokio::select! {
-        outcome = &mut connection => outcome,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection ended early");
-    }
-}
-
-async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -> Response<Body> {
-    if request.uri().path() == path {
-        return service.handle(request).await;
-    }
-    respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
-        time::Instant,
-    };
-
-    use super::*;
-
-    fn connect(server: &Server) -> DuplexStream {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        let service = McpService::new(server.clone(), HttpConfig::new());
-        let stream = Stalling::new(far, Duration::from_secs(30));
-        tokio::spawn(serve_connection(stream, service, "/mcp".into(), server.shutdown_token()));
-        near
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_that_sends_no_request_is_closed() {
-        let server = Server::builder("test", "1").build();
-        for sent in ["", "POST /mcp HTTP/1.1\r\nhost: loc", "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
-            let mut client = connect(&server);
-            client.write_all(sent.as_bytes()).await.unwrap();
-            let start = Instant::now();
-            let mut rest = Vec::new();
-            client.read_to_end(&mut rest).await.unwrap();
-            assert_eq!(start.elapsed().as_secs(), HEAD_TIMEOUT.as_secs(), "{sent:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn shutdown_closes_a_connection_that_sent_nothing_at_once() {
-        let server = Server::builder("test", "1").build();
-        let mut client = connect(&server);
-        // Both sides had their turn before the end.
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        server.shutdown();
-        let start = Instant::now();
-        assert_eq!(client.read_to_end(&mut Vec::new()).await.unwrap(), 0);
-        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }

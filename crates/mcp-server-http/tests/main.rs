@@ -7,6 +7,7 @@ mod common;
 mod disconnect;
 mod headers;
 mod hostile;
+mod http2;
 mod limits;
 mod modern_only;
 mod not_offered;
@@ -23,4 +24,6 @@ mod stateless;
 mod streams;
 mod subscriptions;
 mod tasks;
+#[cfg(feature = "tls")]
+mod tls;
 mod wire;

@@ -107,7 +107,7 @@ async fn bytes_that_are_no_request_end_their_connection_and_nothing_else() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let mut cases: Vec<Vec<u8>> = vec![
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nMS\r\n\r\n".to_vec(),
         b"GET /mcp\r\n\r\n".to_vec(),
         b"POST /mcp HTTP/9.9\r\n\r\n".to_vec(),
         b"POST /mcp HTTP/1.1\r\nhost localhost\r\n\r\n".to_vec(),

@@ -2,7 +2,7 @@
 //!
 //! This crate is what a server author depends on. It re-exports the server itself ([`Server`], [`tool`], [`resource`],
 //! [`template`], [`prompt`] and the extractors), the wire types ([`protocol`]), and with feature `http` (on by default)
-//! the HTTP server.
+//! the HTTP server; feature `tls` adds HTTPS.
 //!
 //! ```
 //! use mcp_server::prelude::*;
@@ -43,6 +43,8 @@ pub mod prelude {
         State, Structured, TaskPolicy, TaskSupport, TemplateRoute, ToolError, ToolRoute, Visible, WithMeta, prompt,
         prompt_template, resource, template, tool,
     };
+    #[cfg(feature = "tls")]
+    pub use mcp_server_http::TlsConfig;
     #[cfg(feature = "http")]
     pub use mcp_server_http::{HttpConfig, HttpServer};
     pub use schemars::JsonSchema;

@@ -4,13 +4,14 @@ use std::{fmt::Display, str::FromStr};
 
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
-usage: everything [--stdio | --port N] [--tools N] [--page-size N]
+usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size N]
 
-  --stdio        serve stdin and stdout
-  --port N       serve http://127.0.0.1:N/mcp, 0 for any free port (default 8080)
-  --tools N      add N generated tools, generated_0001 and so on
-  --page-size N  entries on a page of each list (default 10000)
-  --help         print this";
+  --stdio         serve stdin and stdout
+  --port N        serve http://127.0.0.1:N/mcp, 0 for any free port (default 8080)
+  --tls CERT KEY  serve https with this certificate, from PEM files
+  --tools N       add N generated tools, generated_0001 and so on
+  --page-size N   entries on a page of each list (default 10000)
+  --help          print this";
 
 /// More would make `tools/list` larger than clients care to read.
 const MAX_TOOLS: u32 = 100_000;
@@ -29,6 +30,8 @@ pub(crate) enum Command {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) transport: Transport,
+    /// The files of a certificate and its key.
+    pub(crate) tls: Option<(String, String)>,
     /// How many tools to generate.
     pub(crate) tools: u32,
     /// Entries on a page of a list.
@@ -37,7 +40,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { transport: Transport::Http { port: 8080 }, tools: 0, page_size: ALL }
+        Self { transport: Transport::Http { port: 8080 }, tls: None, tools: 0, page_size: ALL }
     }
 }
 
@@ -58,12 +61,19 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             "--help" | "-h" => return Ok(Command::Help),
             "--stdio" => choose(&mut transport, Transport::Stdio)?,
             "--port" => choose(&mut transport, Transport::Http { port: number(&flag, args.next(), 0, u16::MAX)? })?,
+            "--tls" => match (args.next(), args.next()) {
+                (Some(certificate), Some(key)) => options.tls = Some((certificate, key)),
+                _ => return Err("--tls takes two files: a certificate and its key".to_owned()),
+            },
             "--tools" => options.tools = number(&flag, args.next(), 0, MAX_TOOLS)?,
             "--page-size" => options.page_size = number(&flag, args.next(), 1, usize::MAX)?,
             _ => return Err(format!("unknown argument `{flag}`")),
         }
     }
     options.transport = transport.unwrap_or(options.transport);
+    if options.tls.is_some() && options.transport == Transport::Stdio {
+        return Err("`--tls` is for a port".to_owned());
+    }
     Ok(Command::Run(options))
 }
 
@@ -99,12 +109,16 @@ mod tests {
 
     #[test]
     fn arguments_are_read_or_refused_with_a_reason() {
-        let run = |transport, tools, page_size| Ok(Command::Run(Options { transport, tools, page_size }));
+        let run = |transport, tools, page_size| Ok(Command::Run(Options { transport, tls: None, tools, page_size }));
         let http = |port| Transport::Http { port };
         check("", run(http(8080), 0, ALL));
         check("--stdio", run(Transport::Stdio, 0, ALL));
         check("--port 0 --tools 1000 --page-size 50", run(http(0), 1000, 50));
         check("--stdio --help --nonsense", Ok(Command::Help));
+        let tls = Some(("c.pem".to_owned(), "k.pem".to_owned()));
+        check("--tls c.pem k.pem", Ok(Command::Run(Options { tls, ..Options::default() })));
+        check("--tls c.pem", Err("two files"));
+        check("--stdio --tls c.pem k.pem", Err("for a port"));
         check("--nonsense", Err("unknown argument `--nonsense`"));
         check("--port", Err("--port takes a number from 0 to 65535, not nothing"));
         check("--port 65536", Err("not `65536`"));

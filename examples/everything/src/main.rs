@@ -52,23 +52,31 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let app = App::default();
     let server = server(options, &app);
     tokio::select! {
-        served = serve_over(options.transport, &server) => served,
+        served = serve_over(options, &server) => served,
         () = app.beat(&server) => Ok(()),
     }
 }
 
-async fn serve_over(transport: Transport, server: &Server) -> Result<(), Box<dyn Error>> {
-    match transport {
+async fn serve_over(options: &Options, server: &Server) -> Result<(), Box<dyn Error>> {
+    match options.transport {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-            eprintln!("everything listens on http://{}/mcp", listener.local_addr()?);
+            let scheme = if options.tls.is_some() { "https" } else { "http" };
+            eprintln!("everything listens on {scheme}://{}/mcp", listener.local_addr()?);
             let asked = server.clone();
             tokio::spawn(async move {
                 transport::stdio::terminated().await;
                 asked.shutdown();
             });
-            server.serve_http_with(listener, HttpConfig::new()).await?;
+            let config = HttpConfig::new();
+            match &options.tls {
+                Some((certificate, key)) => {
+                    let tls = TlsConfig::from_files(certificate, key)?;
+                    server.serve_https_with(listener, tls, config).await?;
+                }
+                None => server.serve_http_with(listener, config).await?,
+            }
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use mcp_server_core::Server;
 use mcp_server_http::{HttpConfig, HttpError, HttpServer};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
@@ -25,13 +25,21 @@ pub(crate) async fn serve(server: &Server, config: HttpConfig) -> Site {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = server.clone();
-    Site { address, serving: tokio::spawn(async move { server.serve_http_with(listener, config).await }) }
+    Site::of(address, tokio::spawn(async move { server.serve_http_with(listener, config).await }))
 }
 
 impl Site {
+    pub(crate) fn of(address: SocketAddr, serving: JoinHandle<Result<(), HttpError>>) -> Self {
+        Self { address, serving }
+    }
+
+    /// A connection without a client.
+    pub(crate) async fn stream(&self) -> TcpStream {
+        within("a connection", TcpStream::connect(self.address)).await.unwrap()
+    }
+
     pub(crate) async fn connect(&self) -> Wire {
-        let stream = within("a connection", TcpStream::connect(self.address)).await.unwrap();
-        Wire { stream, buffer: BytesMut::new() }
+        Wire::over(self.stream().await)
     }
 
     /// One request on a connection of its own.
@@ -64,12 +72,16 @@ impl Drop for Site {
 }
 
 /// One connection.
-pub(crate) struct Wire {
-    stream: TcpStream,
+pub(crate) struct Wire<S = TcpStream> {
+    stream: S,
     buffer: BytesMut,
 }
 
-impl Wire {
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub(crate) fn over(stream: S) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         within("a write", self.stream.write_all(bytes.as_ref())).await.unwrap();
     }

@@ -1,0 +1,65 @@
+//! A client that speaks HTTP/2.
+
+use bytes::Bytes;
+use http::{Method, Request, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{SendRequest, handshake},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinHandle,
+};
+
+use super::{Answer, within};
+
+/// One connection.
+pub(crate) struct Http2 {
+    sender: SendRequest<Full<Bytes>>,
+    connection: JoinHandle<()>,
+}
+
+impl Http2 {
+    pub(crate) async fn connect(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let shaken = within("a handshake", handshake(TokioExecutor::new(), TokioIo::new(stream))).await;
+        let (sender, connection) = shaken.unwrap();
+        let connection = tokio::spawn(async move {
+            // How it ends is for the test to say.
+            let _ = connection.await;
+        });
+        Self { sender, connection }
+    }
+
+    /// Sends a request, whose host becomes the authority, and waits for the head of the answer.
+    pub(crate) async fn open(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<http::Response<Incoming>> {
+        self.sender.ready().await?;
+        self.sender.send_request(targeted(request)).await
+    }
+
+    pub(crate) async fn ask(&mut self, request: Request<Full<Bytes>>) -> Answer {
+        let response = within("an answer", self.open(request)).await.unwrap();
+        let (parts, body) = response.into_parts();
+        assert_eq!(parts.version, http::Version::HTTP_2);
+        let body = within("a body", body.collect()).await.unwrap().to_bytes();
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// Waits until the server has closed the connection.
+    pub(crate) async fn ended(self) {
+        within("the end of the connection", self.connection).await.unwrap();
+    }
+}
+
+fn targeted(mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+    let host = request.headers_mut().remove("host").unwrap();
+    let target = format!("http://{}{}", host.to_str().unwrap(), request.uri());
+    *request.uri_mut() = target.parse::<Uri>().unwrap();
+    request
+}
+
+/// A request that needs nothing but the endpoint.
+pub(crate) fn options() -> Request<Full<Bytes>> {
+    super::request(Method::OPTIONS, &[], "")
+}

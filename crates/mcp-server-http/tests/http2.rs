@@ -1,0 +1,136 @@
+//! HTTP/2 in cleartext, with prior knowledge, on the port that serves HTTP/1.1 as well.
+
+use std::{net::Shutdown, time::Duration};
+
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use mcp_server_http::HttpConfig;
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::common::{
+    self,
+    http2::{Http2, options},
+    server,
+    socket::serve,
+    watch::{Event, Watched},
+    within,
+};
+
+fn call(name: &str) -> http::Request<http_body_util::Full<bytes::Bytes>> {
+    let meta = json!({ "progressToken": "p" });
+    common::stateless("tools/call", json!({ "name": name, "arguments": {}, "_meta": meta }), &[])
+}
+
+#[tokio::test]
+async fn both_protocols_are_served_on_one_port() {
+    let site = serve(&server(), HttpConfig::new()).await;
+    let echo = || common::stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "hi" } }), &[]);
+    let mut new = Http2::connect(site.stream().await).await;
+    for answer in [new.ask(echo()).await, site.ask(echo()).await, new.ask(echo()).await] {
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.json()["result"]["content"][0]["text"], "hi");
+    }
+    // A session of an older revision.
+    let opened = new.ask(common::initialize()).await;
+    let session = opened.header("mcp-session-id").unwrap();
+    let pong = new.ask(common::legacy(Some(session), "ping", json!({}))).await;
+    assert_eq!(pong.json()["result"], json!({}));
+}
+
+#[tokio::test]
+async fn the_authority_is_checked_as_the_host_is() {
+    let site = serve(&server(), HttpConfig::new()).await;
+    let mut client = Http2::connect(site.stream().await).await;
+    let foreign = common::request(Method::OPTIONS, &[("host", "evil.example")], "");
+    assert_eq!(client.ask(foreign).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(client.ask(options()).await.status, StatusCode::NO_CONTENT);
+    let mut elsewhere = options();
+    *elsewhere.uri_mut() = "/other".parse().unwrap();
+    assert_eq!(client.ask(elsewhere).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn streams_run_side_by_side_on_one_connection() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let mut client = Http2::connect(site.stream().await).await;
+    let response = within("the head", client.open(call("hold"))).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    watched.expect(Event::Started).await;
+    // The held call is no hindrance to others.
+    assert_eq!(client.ask(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
+    watched.release.add_permits(1);
+    let text = within("the rest", response.into_body().collect()).await.unwrap().to_bytes();
+    let text = std::str::from_utf8(&text).unwrap();
+    assert_eq!(text.matches("notifications/progress").count(), 999);
+    assert!(text.trim_end().ends_with('}') && text.contains(r#""text":"held""#));
+    watched.expect(Event::Finished).await;
+}
+
+#[tokio::test]
+async fn resetting_a_stream_cancels_its_stateless_call() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let mut client = Http2::connect(site.stream().await).await;
+    // While it streams, and before it has said anything.
+    let response = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    drop(response);
+    watched.expect(Event::Dropped).await;
+    {
+        let mut quiet = std::pin::pin!(client.open(call("mute")));
+        tokio::select! {
+            _ = &mut quiet => panic!("nothing is said before it is released"),
+            () = watched.expect(Event::Started) => {}
+        }
+    }
+    watched.expect(Event::Dropped).await;
+    // The connection goes on.
+    assert_eq!(client.ask(call("quick")).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_lost_connection_cancels_all_of_its_stateless_calls() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new()).await;
+    let stream = site.stream().await.into_std().unwrap();
+    let cutter = stream.try_clone().unwrap();
+    let mut client = Http2::connect(TcpStream::from_std(stream).unwrap()).await;
+    let first = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    let second = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    cutter.shutdown(Shutdown::Both).unwrap();
+    watched.expect(Event::Dropped).await;
+    watched.expect(Event::Dropped).await;
+    drop((first, second));
+}
+
+#[tokio::test]
+async fn shutdown_lets_open_requests_end_and_cuts_off_the_others() {
+    let mut watched = Watched::new();
+    let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(300));
+    let site = serve(&watched.server, config).await;
+    let mut client = Http2::connect(site.stream().await).await;
+    let ends = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    watched.server.shutdown();
+    watched.release.add_permits(1);
+    let text = within("the rest", ends.into_body().collect()).await.unwrap().to_bytes();
+    assert!(std::str::from_utf8(&text).unwrap().contains(r#""text":"held""#));
+    watched.expect(Event::Finished).await;
+    client.ended().await;
+    site.ended().await.unwrap();
+
+    let mut watched = Watched::new();
+    let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50));
+    let site = serve(&watched.server, config).await;
+    let mut client = Http2::connect(site.stream().await).await;
+    let held = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    watched.server.shutdown();
+    site.ended().await.unwrap();
+    watched.expect(Event::Dropped).await;
+    drop(held);
+}
