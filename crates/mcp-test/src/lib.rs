@@ -1,5 +1,6 @@
-//! Test kit for the Model Context Protocol: transcripts that say what goes over the wire, replayed over every transport,
-//! and the check of messages against the schemas of the specification.
+//! Test kit for the Model Context Protocol: transcripts that say what goes over the wire, replayed over every transport;
+//! [scripted peers](peer) that do to a client what servers and networks do; and the check of messages against the schemas
+//! of the specification.
 //!
 //! ```
 //! use mcp_server_core::{Server, tool};
@@ -29,5 +30,6 @@
 //!
 //! In tests the transcripts are files, and [`transcript::run`] replays one over every transport.
 
+pub mod peer;
 pub mod transcript;
 pub mod wire;
