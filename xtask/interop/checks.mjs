@@ -1,7 +1,7 @@
-// What every JavaScript client is asked to do with the example server `everything`, and how it reports.
+// What every JavaScript client is asked to do with the example server `everything`.
 //
 // A client file brings a *peer*: an object with the functions below. What a client does not offer is left out of its
-// peer and reported as n/a. One line of JSON per check goes to stdout: {check, status: ok|fail|n/a, reason}.
+// peer and reported as n/a; `without` may say why, by the name of what is left out.
 //
 //   connect()                       -> {name, version}  name of the server, protocol version ('' where not told)
 //   close()
@@ -13,36 +13,15 @@
 //   progress                        how many of the three progress notifications of a call surely arrive
 //   codes                           true where errors keep their JSON-RPC code
 //   parallel                        how many calls to make at once; 16 where not told
+//
+// and what live.mjs says.
+
+import { config, equal, expect, first, isPng, names, rejects, runAll, until } from './harness.mjs';
+import { LIVE } from './live.mjs';
 
 const MODERN = '2026-07-28';
-const CHECK_MS = 30_000;
-// Who waits so long for one check, in vain, is not asked for the others.
-const PATIENCE_MS = 15_000;
 
-// Nothing but this config reaches a client: {transport: 'stdio', command, args} or {transport: 'http', url}; era.
-export const config = JSON.parse(process.argv[2]);
-
-export const clientInfo = { name: 'interop', version: '1.0.0' };
-
-export async function run(peer) {
-  for (const [check, { needs, body }] of Object.entries(CHECKS)) {
-    const missing = needs.filter((name) => peer[name] === undefined);
-    if (missing.length > 0) {
-      report(check, 'n/a', `the client has no ${missing.join(', ')}`);
-      continue;
-    }
-    const started = Date.now();
-    try {
-      await bounded(body(peer), CHECK_MS);
-      report(check, 'ok');
-    } catch (error) {
-      report(check, 'fail', describe(error));
-      if (check === 'connect' || Date.now() - started > PATIENCE_MS) break;
-    }
-  }
-  await bounded(Promise.resolve(peer.close?.()), 5_000).catch((error) => console.error(`close: ${describe(error)}`));
-  process.exit(0);
-}
+export const run = (peer) => runAll({ ...CHECKS, ...LIVE }, peer);
 
 const CHECKS = {
   connect: {
@@ -187,62 +166,3 @@ const CHECKS = {
     },
   },
 };
-
-export function describe(error) {
-  const code = error?.code === undefined ? '' : `[${error.code}] `;
-  return `${code}${error?.message ?? String(error)}`;
-}
-
-function report(check, status, reason = '') {
-  process.stdout.write(`${JSON.stringify({ check, status, reason })}\n`);
-}
-
-function expect(holds, otherwise) {
-  if (!holds) throw new Error(otherwise);
-}
-
-function equal(seen, expected, what) {
-  expect(seen === expected, `${what}: ${JSON.stringify(seen)} instead of ${JSON.stringify(expected)}`);
-}
-
-function names(entries, member, expected) {
-  const seen = entries.map((entry) => entry[member]);
-  expect(new Set(seen).size === seen.length, `something is listed twice: ${seen}`);
-  for (const name of expected) expect(seen.includes(name), `${name} is not among ${seen}`);
-}
-
-function first(result) {
-  const [item] = result.content;
-  expect(item?.type === 'text', `a text was expected first: ${JSON.stringify(item)}`);
-  return item.text;
-}
-
-function isPng(base64) {
-  return Buffer.from(base64, 'base64').subarray(1, 4).toString() === 'PNG';
-}
-
-async function rejects(peer, promise, codes, what) {
-  const result = await promise.then(
-    (value) => ({ value }),
-    (error) => ({ error }),
-  );
-  expect(result.error !== undefined, `${what} succeeded: ${JSON.stringify(result.value)}`);
-  const right = peer.codes ? codes.includes(result.error.code) : result.error.timeout === undefined;
-  expect(right, `${what} failed with ${describe(result.error)}`);
-}
-
-async function until(holds, otherwise) {
-  const deadline = Date.now() + 5_000;
-  while (!holds()) {
-    expect(Date.now() < deadline, otherwise());
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
-function bounded(promise, ms) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${ms / 1000} s`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}

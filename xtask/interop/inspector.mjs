@@ -5,7 +5,8 @@ import { execFile } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
-import { config, run } from './checks.mjs';
+import { run } from './checks.mjs';
+import { config } from './harness.mjs';
 
 // The package exports nothing, so that its command is found by the name in its manifest.
 const require = createRequire(import.meta.url);
@@ -48,7 +49,12 @@ function pairs(option, args) {
 const methods = { tools: 'tools/list', resources: 'resources/list', templates: 'resources/templates/list', prompts: 'prompts/list' };
 const members = { templates: 'resourceTemplates' };
 
+// Whatever needs more than one request of a connection, or a word of the user in between.
+const alone = 'the command line makes one request and ends';
+const live = ['answers', 'subscribe', 'runTask', 'aborts', 'reopen'];
+
 await run({
+  without: Object.fromEntries(live.map((name) => [name, alone])),
   // Every call is a process: a few at once are as much as a small machine takes.
   parallel: 2,
   async connect() {

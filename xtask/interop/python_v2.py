@@ -1,69 +1,23 @@
-"""The Python SDK 2.x against the example server `everything`: the checks and the reports of checks.mjs."""
+"""The Python SDK 2.x against the example server `everything`: the checks of checks.mjs; those of live.mjs are in live.py."""
 
-import base64
 import json
 import sys
-import traceback
 import warnings
 
 import anyio
+import live
+from harness import CHECK_SECONDS, CONFIG, LEGACY, MODERN, checks_in, describe, every, expect, first, is_png, names
+from harness import rejects, report, run_all
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import PromptReference
 
-MODERN = "2026-07-28"
-CHECK_SECONDS = 30
-# Who waits so long for one check, in vain, is not asked for the others.
-PATIENCE_SECONDS = 15
-
-CONFIG = json.loads(sys.argv[1])
 MODES = {"legacy": "legacy", "modern": MODERN, "auto": "auto"}
 
 LOGS = []
 
 
-def expect(holds, otherwise):
-    if not holds:
-        raise AssertionError(otherwise)
-
-
-def names(entries, member, expected):
-    seen = [getattr(entry, member) for entry in entries]
-    expect(len(set(seen)) == len(seen), f"something is listed twice: {seen}")
-    for name in expected:
-        expect(name in seen, f"{name} is not among {seen}")
-
-
-def first(result):
-    item = result.content[0]
-    expect(item.type == "text", f"a text was expected first: {item}")
-    return item.text
-
-
-def is_png(data):
-    return base64.b64decode(data)[1:4] == b"PNG"
-
-
-async def rejects(call, codes, what):
-    try:
-        result = await call
-    except MCPError as error:
-        expect(error.code in codes, f"{what} failed with [{error.code}] {error.message}")
-        return
-    raise AssertionError(f"{what} succeeded: {result}")
-
-
-async def every(call, member):
-    entries, cursor = [], None
-    while True:
-        page = await call(cursor=cursor)
-        entries += getattr(page, member)
-        cursor = page.next_cursor
-        if cursor is None:
-            return entries
-
-
 async def check_connect(client):
-    version, legacy = client.protocol_version, CONFIG["era"] == "legacy"
+    version, legacy = client.protocol_version, LEGACY
     expect(version != MODERN if legacy else version == MODERN, f"version {version} was negotiated")
     # A pinned version asks nothing of the server before the first request, not even its name.
     named = CONFIG["era"] == "modern" or (client.server_info is not None and client.server_info.name)
@@ -180,30 +134,13 @@ async def check_progress(client):
 
 
 async def check_logging(client):
-    if CONFIG["era"] == "legacy":
+    if LEGACY:
         await client.set_logging_level("debug")
     await client.call_tool("test_tool_with_logging", {})
     with anyio.move_on_after(5):
         while len(LOGS) < 3:
             await anyio.sleep(0.02)
     expect(len(LOGS) >= 3, f"{len(LOGS)} log messages came")
-
-
-CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
-
-
-def report(check, status, reason=""):
-    print(json.dumps({"check": check, "status": status, "reason": reason}), flush=True)
-
-
-def describe(error):
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, MCPError):
-        return f"[{error.code}] {error.message}"
-    if isinstance(error, TimeoutError):
-        return f"no answer within {CHECK_SECONDS} s"
-    return str(error) if isinstance(error, AssertionError) else "".join(traceback.format_exception_only(error)).strip()
 
 
 async def on_log(params):
@@ -217,29 +154,19 @@ def server():
 
 
 async def main():
-    era = CONFIG["era"]
-    level = None if era == "legacy" else "debug"
     connected = False
     try:
         client = Client(
             server(),
-            mode=MODES[era],
+            mode=MODES[CONFIG["era"]],
             logging_callback=on_log,
-            log_level=level,
+            log_level=None if LEGACY else "debug",
             read_timeout_seconds=CHECK_SECONDS - 5,
+            **live.CALLBACKS,
         )
         async with client:
             connected = True
-            for name, check in CHECKS.items():
-                started = anyio.current_time()
-                try:
-                    with anyio.fail_after(CHECK_SECONDS):
-                        await check(client)
-                    report(name, "ok")
-                except Exception as error:
-                    report(name, "fail", describe(error))
-                    if anyio.current_time() - started > PATIENCE_SECONDS:
-                        break
+            await run_all(checks_in(globals()) | checks_in(vars(live)), client)
     except Exception as error:
         if not connected:
             report("connect", "fail", describe(error))

@@ -10,12 +10,13 @@ use std::{
 
 use mcp_server::{FromRef, Server};
 
-use crate::notes::Notes;
+use crate::{notes::Notes, observed::Observed};
 
 /// Everything that handlers share.
 #[derive(Clone, Default)]
 pub(crate) struct App {
     notes: Notes,
+    observed: Observed,
     watched: Watched,
     server: Arc<OnceLock<Server>>,
 }
@@ -59,6 +60,12 @@ impl App {
             self.watched.0.fetch_add(1, Ordering::Relaxed);
             server.notify().resource_updated(WATCHED);
         }
+    }
+}
+
+impl FromRef<App> for Observed {
+    fn from_ref(app: &App) -> Self {
+        app.observed.clone()
     }
 }
 

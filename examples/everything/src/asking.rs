@@ -17,6 +17,7 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
         .tool(tool("test_elicitation", elicitation))
         .tool(tool("test_elicitation_sep1034_defaults", defaults).description("Asks with a default for every field."))
         .tool(tool("test_elicitation_sep1330_enums", enums).description("Asks to choose, in every way there is."))
+        .tool(tool("sign_in", sign_in).description("Sends the user to a page, as a sign-in would."))
         .tool(tool("test_input_required_result_elicitation", greet).description("Asks the user for a name."))
         .tool(tool("test_input_required_result_sampling", capital).description("Asks the model a question."))
         .tool(tool("test_input_required_result_list_roots", roots).description("Asks the client for its roots."))
@@ -57,6 +58,14 @@ struct Account {
 async fn elicitation(inputs: Inputs, Args(Question { message }): Args<Question>) -> Result<String, ToolError> {
     let Account { username, email } = inputs.elicit("account", message).await?;
     Ok(format!("User response: action=accept, username={username}, email={email}"))
+}
+
+async fn sign_in(inputs: Inputs) -> Result<&'static str, ToolError> {
+    match inputs.elicit_url("page", "Please sign in", "https://example.com/sign-in").await {
+        Ok(()) => Ok("The user went to the page."),
+        Err(error) if error.is_declined() => Ok("The user did not want to go."),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn defaults(inputs: Inputs) -> Result<String, ToolError> {

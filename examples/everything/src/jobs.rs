@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_server::{Inputs, ServerBuilder, prelude::*};
 
-use crate::app::App;
+use crate::{app::App, observed::Observed};
 
 /// Calls that take longer become tasks, where the client knows tasks.
 const QUICK: Duration = Duration::from_millis(200);
@@ -55,13 +55,19 @@ struct SlowCompute {
     label: Option<String>,
 }
 
-async fn slow_compute(progress: Progress, Args(compute): Args<SlowCompute>) -> String {
+async fn slow_compute(
+    State(observed): State<Observed>,
+    progress: Progress,
+    Args(compute): Args<SlowCompute>,
+) -> String {
+    let running = observed.call();
     let label = compute.label.unwrap_or_else(|| "the computation".into());
     for second in 1..=compute.seconds {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let words = format!("{label}: {second} of {} seconds", compute.seconds);
         progress.report(second.into(), Some(compute.seconds.into()), words.as_str()).await;
     }
+    running.finish();
     format!("{label} is done.")
 }
 

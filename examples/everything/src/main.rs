@@ -20,6 +20,7 @@ mod conformance;
 mod jobs;
 mod media;
 mod notes;
+mod observed;
 mod prompts;
 mod resources;
 mod tools;
@@ -97,6 +98,7 @@ fn server(options: &Options, app: &App) -> Server {
     builder = tools::register_generated(builder, options.tools);
     builder = resources::register(builder);
     builder = prompts::register(builder);
+    builder = observed::register(builder, app);
     let server = builder.with_state(app.clone()).build();
     app.serve_as(&server);
     server

@@ -47,6 +47,17 @@ async fn tools_answer() {
 }
 
 #[tokio::test]
+async fn it_is_told_what_became_of_slow_calls() {
+    let server = server(&Options::default());
+    server.call_tool("slow", json!({ "ms": 0 })).await.unwrap();
+    let cut = tokio::time::timeout(Duration::from_millis(20), server.call_tool("slow", json!({ "ms": 50_000 }))).await;
+    assert!(cut.is_err());
+    let told = server.call_tool("observed", json!({})).await.unwrap();
+    let expected = json!({ "running": 0, "finished": 1, "dropped": 1, "roots_changed": 0 });
+    assert_eq!(told.structured_content, Some(expected));
+}
+
+#[tokio::test]
 async fn a_note_is_written_found_and_read() {
     let server = server(&Options::default());
     for answer in ["A new note.", "The note says something new."] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_server::{ServerBuilder, prelude::*};
 
-use crate::{app::App, notes::Notes};
+use crate::{app::App, notes::Notes, observed::Observed};
 
 /// The most bytes that `big` makes.
 const MAX_TEXT: usize = 16 << 20;
@@ -87,12 +87,14 @@ struct Slow {
     ms: u64,
 }
 
-async fn slow(progress: Progress, Args(Slow { ms }): Args<Slow>) -> String {
+async fn slow(State(observed): State<Observed>, progress: Progress, Args(Slow { ms }): Args<Slow>) -> String {
+    let running = observed.call();
     let step = Duration::from_millis(ms).min(MAX_WAIT) / 10;
     for done in 1..=10 {
         tokio::time::sleep(step).await;
         progress.report(f64::from(done), Some(10.0), None).await;
     }
+    running.finish();
     format!("That took {ms} ms.")
 }
 

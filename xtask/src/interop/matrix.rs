@@ -1,9 +1,11 @@
 //! The table that is printed in the end, and the reasons below it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::peers::{Era, Transport};
 use crate::error::Error;
 
-/// What every client is asked to do; `xtask/interop/checks.mjs` and the Python scripts use the same names.
+/// What every client is asked to do; the scripts in `xtask/interop` use the same names.
 pub(super) const COLUMNS: &[&str] = &[
     "connect",
     "tools",
@@ -19,6 +21,13 @@ pub(super) const COLUMNS: &[&str] = &[
     "complete",
     "progress",
     "logging",
+    "sampling",
+    "elicitation",
+    "roots",
+    "subscriptions",
+    "tasks",
+    "cancellation",
+    "resumption",
 ];
 
 /// How one check ended.
@@ -26,8 +35,8 @@ pub(super) const COLUMNS: &[&str] = &[
 pub(super) enum Cell {
     Ok,
     Failed(String),
-    /// The client does not offer it.
-    NotOffered,
+    /// The client, the transport or the revision does not offer it, for this reason.
+    NotOffered(String),
     /// An earlier failure ended the client.
     NotReached,
 }
@@ -37,7 +46,7 @@ impl Cell {
         match self {
             Self::Ok => "ok",
             Self::Failed(_) => "FAIL",
-            Self::NotOffered => "n/a",
+            Self::NotOffered(_) => "n/a",
             Self::NotReached => "-",
         }
     }
@@ -48,6 +57,8 @@ impl Cell {
 pub(super) struct Matrix {
     rows: Vec<Vec<String>>,
     reasons: Vec<String>,
+    /// What is not offered, and by whom.
+    not_offered: BTreeMap<String, BTreeSet<String>>,
     ok: usize,
     failed: usize,
     not_run: usize,
@@ -66,7 +77,9 @@ impl Matrix {
                     self.failed += 1;
                     self.reasons.push(format!("{title}, {transport}, {era}, {column}: {reason}"));
                 }
-                Cell::NotOffered => {}
+                Cell::NotOffered(reason) => {
+                    self.not_offered.entry(format!("{column}: {reason}")).or_default().insert(title.to_owned());
+                }
                 Cell::NotReached => self.failed += 1,
             }
         }
@@ -81,6 +94,9 @@ impl Matrix {
     /// Prints everything; an error if not everything was as it should be.
     pub(super) fn finish(self) -> Result<(), Error> {
         println!("\n{}", self.table());
+        for (reason, titles) in &self.not_offered {
+            println!("n/a, {reason} ({})", titles.iter().cloned().collect::<Vec<_>>().join(", "));
+        }
         for reason in &self.reasons {
             println!("{reason}");
         }
@@ -117,7 +133,7 @@ mod tests {
         matrix.row("a", Transport::Stdio, Era::Legacy, cells.clone());
         cells[1] = Cell::Failed("no tools".into());
         cells[2] = Cell::NotReached;
-        cells[3] = Cell::NotOffered;
+        cells[3] = Cell::NotOffered("it is small".into());
         matrix.row("longer name", Transport::Http, Era::Auto, cells);
         matrix.not_run("b", "no Python");
         let table = matrix.table();
@@ -127,6 +143,8 @@ mod tests {
         assert!(lines[2].starts_with("longer name  http       auto    ok       FAIL   -     n/a"), "{table}");
         assert_eq!((matrix.ok, matrix.failed, matrix.not_run), (2 * COLUMNS.len() - 3, 2, 1));
         assert_eq!(matrix.reasons, ["longer name, http, auto, tools: no tools", "b was not run: no Python"]);
+        let small = ("big: it is small".to_owned(), BTreeSet::from(["longer name".to_owned()]));
+        assert_eq!(matrix.not_offered, BTreeMap::from([small]));
         assert!(matrix.finish().is_err());
     }
 

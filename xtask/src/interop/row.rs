@@ -110,7 +110,7 @@ fn note(line: &str, cells: &mut [Option<Cell>]) {
     let Some(column) = COLUMNS.iter().position(|name| *name == check) else { return };
     cells[column] = Some(match status.as_str() {
         "ok" => Cell::Ok,
-        "n/a" => Cell::NotOffered,
+        "n/a" => Cell::NotOffered(reason),
         _ => Cell::Failed(reason),
     });
 }
@@ -197,7 +197,7 @@ mod tests {
         }
         for (column, cell) in COLUMNS.iter().zip(cells(&script, Duration::from_secs(30))) {
             let expected = match *column {
-                "complete" => Cell::NotOffered,
+                "complete" => Cell::NotOffered("not offered".into()),
                 "read" => Cell::Failed("no PNG came".into()),
                 _ => Cell::Ok,
             };
