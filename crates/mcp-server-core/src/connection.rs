@@ -7,7 +7,7 @@ use mcp_protocol::{
     jsonrpc::{self, EnvelopeError, Request},
     method,
 };
-use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, stdio::Stdio};
+use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::JoinSet,
@@ -57,33 +57,28 @@ impl From<io::Error> for ServeError {
 
 impl Server {
     /// Serves the process's own stdin and stdout until the client closes them, or the process is asked to end
-    /// (SIGTERM, SIGINT): then the server shuts down, as [`Server::shutdown`] says. What handlers print goes to stderr.
+    /// (SIGTERM, SIGINT, Ctrl-C): then the server shuts down, as [`Server::shutdown`] says, and a second signal ends it at
+    /// once. What handlers print goes to stderr.
     ///
     /// # Errors
     /// When stdin or stdout cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
-        // Listened for from the start: whoever has an answer may rely on an orderly end.
-        let terminated = mcp_transport::stdio::terminated();
-        let transport = Stdio::take()?.into_transport()?;
         let server = self.clone();
-        // On a task, so that reading happens where calls run: `block_on` has a thread of its own, and each message would
-        // have to wake another one. Dropping the set ends the task.
-        let mut serving = JoinSet::new();
-        serving.spawn(async move { server.serve(transport).await });
-        let served = tokio::select! {
-            served = serving.join_next() => served,
-            () = terminated => {
-                // Subscriptions are told, and calls have the drain limit to answer.
-                self.shutdown();
-                serving.join_next().await
+        let serving = async move {
+            let transport = Stdio::take()?.into_transport()?;
+            // On a task, so that reading happens where calls run: `block_on` has a thread of its own, and each message
+            // would have to wake another one. Dropping the set ends the task.
+            let mut serving = JoinSet::new();
+            serving.spawn(async move { server.serve(transport).await });
+            match serving.join_next().await {
+                Some(Ok(served)) => served,
+                Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The runtime goes down.
+                Some(Err(_)) | None => Ok(()),
             }
         };
-        match served {
-            Some(Ok(served)) => served,
-            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime goes down.
-            Some(Err(_)) | None => Ok(()),
-        }
+        // Subscriptions are told, and calls have the drain limit to answer.
+        signal::until_terminated(serving, || self.shutdown()).await.unwrap_or(Ok(()))
     }
 
     /// Serves newline-delimited JSON over any reader and writer, until the reader ends.

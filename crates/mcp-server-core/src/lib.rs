@@ -40,7 +40,7 @@ pub use self::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,
         ToolRoute, prompt, prompt_template, resource, template, tool,
     },
-    server::{Prompts, ResourceTemplates, Resources, Server, Tools},
+    server::{Prompts, ResourceTemplates, Resources, Server, ShuttingDown, Tools},
     session::{Peer, Session},
     tasks::{NewTask, TaskHandle, TaskLimits, TaskPolicy, Tasks},
 };

@@ -1,13 +1,17 @@
 //! The server: its registries, its configuration, and the ways to it.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use mcp_protocol::{
     CallToolResult, GetPromptResult, Implementation, JsonObject, ProtocolVersion, ReadResourceResult, RpcError,
 };
 use mcp_store::{MemoryStore, Store};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{
     builder::{Config, ServerBuilder},
@@ -150,9 +154,19 @@ impl Server {
         self.inner.shutdown.cancel();
     }
 
-    /// Fires when [`Server::shutdown`] was called. For transports.
+    /// Resolves once [`Server::shutdown`] was called, at once if it was already. For transports, and for work of the
+    /// application's own that is to end with the server.
+    pub fn shutting_down(&self) -> ShuttingDown {
+        ShuttingDown { shutdown: Box::pin(self.inner.shutdown.clone().cancelled_owned()) }
+    }
+
+    /// Whether [`Server::shutdown`] was called.
     #[must_use]
-    pub fn shutdown_token(&self) -> CancellationToken {
+    pub fn is_shutting_down(&self) -> bool {
+        self.inner.shutdown.is_cancelled()
+    }
+
+    pub(crate) fn shutdown_token(&self) -> CancellationToken {
         self.inner.shutdown.clone()
     }
 
@@ -249,6 +263,26 @@ impl Server {
         let tools = self.inner.tools.load();
         self.inner.config.other_tasks
             || tools.iter().any(|tool| tool.spec.tasks.support != mcp_protocol::TaskSupport::Forbidden)
+    }
+}
+
+/// The future of [`Server::shutting_down`].
+#[must_use = "futures do nothing unless polled"]
+pub struct ShuttingDown {
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Future for ShuttingDown {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.shutdown.as_mut().poll(cx)
+    }
+}
+
+impl std::fmt::Debug for ShuttingDown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShuttingDown").finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,14 @@
 //! How a server behaves on the network. Every default is the safe one; what loosens it has a name that can be searched.
 
-use std::time::Duration;
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::guard;
 
 /// Configuration of the HTTP endpoint.
+///
+/// Four settings are the listener's, and hold for `serve_http…` only: [`write_timeout`](Self::write_timeout),
+/// [`max_connections`](Self::max_connections), [`shutdown_deadline`](Self::shutdown_deadline), and the 30 seconds that the
+/// head of a request may take. Whoever serves a router or a service sets what is like them there.
 ///
 /// ```
 /// use mcp_server_http::HttpConfig;
@@ -36,6 +40,26 @@ pub struct HttpConfig {
     pub(crate) retry: Duration,
     pub(crate) connections: usize,
     pub(crate) shutdown_deadline: Duration,
+    pub(crate) signals: bool,
+    pub(crate) on_listening: OnListening,
+}
+
+/// Told where the server listens.
+#[derive(Clone, Default)]
+pub(crate) struct OnListening(Option<Arc<dyn Fn(SocketAddr) + Send + Sync>>);
+
+impl OnListening {
+    pub(crate) fn call(&self, address: SocketAddr) {
+        if let Some(told) = &self.0 {
+            told(address);
+        }
+    }
+}
+
+impl fmt::Debug for OnListening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "OnListening(..)" } else { "OnListening" })
+    }
 }
 
 impl Default for HttpConfig {
@@ -59,6 +83,8 @@ impl Default for HttpConfig {
             retry: Duration::from_secs(1),
             connections: 20_000,
             shutdown_deadline: Duration::from_secs(10),
+            signals: true,
+            on_listening: OnListening::default(),
         }
     }
 }
@@ -93,8 +119,9 @@ impl HttpConfig {
         self
     }
 
-    /// Web origins that may call the server, beside the loopback ones and its own: `https://app.example.com` on any port,
-    /// `https://app.example.com:8443`, or `null`. Others are refused, which stops web pages from using a visitor's access.
+    /// Web origins that may call the server, beside the loopback ones and its own: `https://app.example.com` (on port 443,
+    /// as browsers mean it), `https://app.example.com:8443`, `https://app.example.com:*` for any port, or `null`. Others
+    /// are refused, which stops web pages from using a visitor's access.
     ///
     /// # Panics
     /// When a text is not an origin.
@@ -134,30 +161,50 @@ impl HttpConfig {
     }
 
     /// The largest body in bytes. 4 MiB by default.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn body_limit(mut self, bytes: usize) -> Self {
+        assert!(bytes > 0, "`body_limit` is zero: no request could be read");
         self.body_limit = bytes;
         self
     }
 
     /// How long a body may take to arrive. 30 seconds by default.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn body_timeout(mut self, limit: Duration) -> Self {
+        assert!(!limit.is_zero(), "`body_timeout` is zero: no body could arrive");
         self.body_timeout = limit;
         self
     }
 
-    /// How long a client of `serve_http` may leave its answer unread before the connection is closed: the call behind it
+    /// How long a client of `serve_http…` may leave its answer unread before the connection is closed: the call behind it
     /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn write_timeout(mut self, limit: Duration) -> Self {
+        assert!(!limit.is_zero(), "`write_timeout` is zero: no answer could be written");
         self.write_timeout = limit;
         self
     }
 
     /// How long a session may be silent before it ends. 30 minutes by default.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn session_idle(mut self, limit: Duration) -> Self {
+        assert!(!limit.is_zero(), "`session_idle` is zero: no session could last");
         self.session_idle = limit;
         self
     }
@@ -173,15 +220,25 @@ impl HttpConfig {
     }
 
     /// How many sessions there may be. 10,000 by default; further ones are answered 503.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn max_sessions(mut self, count: usize) -> Self {
+        assert!(count > 0, "`max_sessions` is zero: write `sessions(false)` for a server without sessions");
         self.sessions = count;
         self
     }
 
     /// How often a silent stream is given a comment, so that what stands between does not close it. 15 seconds by default.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn keep_alive(mut self, interval: Duration) -> Self {
+        assert!(!interval.is_zero(), "`keep_alive` is zero: it would write without end");
         self.keep_alive = interval.clamp(Duration::from_millis(100), Duration::from_secs(24 * 3600));
         self
     }
@@ -193,17 +250,64 @@ impl HttpConfig {
         self
     }
 
-    /// How many connections `serve_http` accepts at once; further ones wait. 20,000 by default.
+    /// How many connections `serve_http…` accepts at once; further ones wait. 20,000 by default.
+    ///
+    /// # Panics
+    /// When it is zero.
     #[must_use]
+    #[track_caller]
     pub fn max_connections(mut self, count: usize) -> Self {
-        self.connections = count.max(1);
+        assert!(count > 0, "`max_connections` is zero: nobody could connect");
+        self.connections = count;
         self
     }
 
-    /// How long open requests may take to end after a shutdown began. 10 seconds by default.
+    /// How long open requests of `serve_http…` may take to end after a shutdown began. 10 seconds by default, and zero cuts
+    /// them off at once.
     #[must_use]
     pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
         self.shutdown_deadline = limit;
         self
+    }
+
+    /// Whether `serve_http…` ends when the process is asked to (SIGTERM, SIGINT, Ctrl-C); it does by default, and these
+    /// signals do not end the process by themselves from then on. `false` leaves them to an application that has more to
+    /// end than this server, and calls [`Server::shutdown`](mcp_server_core::Server::shutdown) itself.
+    #[must_use]
+    pub fn signals(mut self, heeded: bool) -> Self {
+        self.signals = heeded;
+        self
+    }
+
+    /// What to do once `serve_http…` listens, with the address that it listens on: to print it, or to learn the port where
+    /// any free one was asked for (`127.0.0.1:0`).
+    #[must_use]
+    pub fn on_listening(mut self, told: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
+        self.on_listening = OnListening(Some(Arc::new(told)));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_let_nothing_through_are_refused_by_name() {
+        type Set = fn(HttpConfig) -> HttpConfig;
+        let cases: &[(&str, Set)] = &[
+            ("body_limit", |config| config.body_limit(0)),
+            ("body_timeout", |config| config.body_timeout(Duration::ZERO)),
+            ("write_timeout", |config| config.write_timeout(Duration::ZERO)),
+            ("session_idle", |config| config.session_idle(Duration::ZERO)),
+            ("max_sessions", |config| config.max_sessions(0)),
+            ("keep_alive", |config| config.keep_alive(Duration::ZERO)),
+            ("max_connections", |config| config.max_connections(0)),
+        ];
+        for (name, set) in cases {
+            let panic = std::panic::catch_unwind(|| set(HttpConfig::new())).unwrap_err();
+            let text = panic.downcast_ref::<&str>().unwrap();
+            assert!(text.starts_with(&format!("`{name}` is zero: ")), "{text}");
+        }
     }
 }

@@ -19,15 +19,21 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_protocol::RpcError;
+use mcp_server_core::ShuttingDown;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     sync::watch,
     task::JoinSet,
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
 
-use crate::{Body, McpService, gather::Gathered, respond, rewound::Rewound};
+use crate::{
+    Body, McpService,
+    gather::Gathered,
+    respond,
+    rewound::Rewound,
+    wire::{Traffic, Wire},
+};
 
 /// How long the head of a request may take to arrive, and how long a connection may stay without a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,16 +57,18 @@ enum Protocol {
 }
 
 /// Serves a connection until its client leaves, or the server shuts down and what is open has ended.
-pub(crate) async fn serve<S>(stream: S, service: McpService, path: Arc<str>, shutdown: CancellationToken)
+pub(crate) async fn serve<S>(stream: Wire<S>, service: McpService, path: Arc<str>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let traffic = stream.traffic();
+    let mut shutdown = service.inner.server.shutting_down();
     let sniffed = tokio::select! {
         sniffed = timeout(HEAD_TIMEOUT, sniff(stream)) => sniffed,
-        () = shutdown.cancelled() => return,
+        () = &mut shutdown => return,
     };
     let outcome = match sniffed {
-        Ok(Ok((stream, Protocol::Http1))) => serve_http1(stream, service, path, shutdown).await,
+        Ok(Ok((stream, Protocol::Http1))) => serve_http1(stream, &traffic, service, path, shutdown).await,
         // Boxed, because it is large, and most connections speak the other one.
         Ok(Ok((stream, Protocol::Http2))) => Box::pin(serve_http2(stream, service, path, shutdown)).await,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection broke before its first request"),
@@ -90,16 +98,20 @@ async fn sniff<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Rewound<S>, P
 
 async fn serve_http1<S>(
     stream: S,
+    traffic: &Arc<Traffic>,
     service: McpService,
     path: Arc<str>,
-    shutdown: CancellationToken,
+    shutdown: ShuttingDown,
 ) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (service, path) = (service.clone(), path.clone());
-        async move { Ok::<_, Infallible>(at_path(&service, &path, request).await.map(Gathered::new)) }
+        let (service, path, open) = (service.clone(), path.clone(), traffic.open());
+        async move {
+            let answer = at_path(&service, &path, request).await;
+            Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -109,7 +121,8 @@ where
     let mut connection = pin!(connection);
     tokio::select! {
         outcome = &mut connection => outcome,
-        () = shutdown.cancelled() => {
+        () = shutdown => {
+            traffic.end();
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -120,7 +133,7 @@ async fn serve_http2<S>(
     stream: S,
     service: McpService,
     path: Arc<str>,
-    shutdown: CancellationToken,
+    shutdown: ShuttingDown,
 ) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -132,8 +145,8 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (service, path, open) = (service.clone(), path.clone(), counted.enter());
         async move {
-            let response = at_path(&service, &path, request).await;
-            Ok::<_, Infallible>(response.map(|body| Gathered::new(body).holding(open)))
+            let answer = at_path(&service, &path, request).await;
+            Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
         }
     });
     let connection = http2::Builder::new(Tasks(Arc::downgrade(&tasks)))
@@ -147,7 +160,7 @@ where
     let mut connection = pin!(connection);
     tokio::select! {
         outcome = &mut connection => outcome,
-        () = shutdown.cancelled() => {
+        () = shutdown => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -162,6 +175,9 @@ where
 async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -> Response<Body> {
     if request.uri().path() == path {
         return service.handle(request).await;
+    }
+    if let Err(refused) = service.inner.admit(&request) {
+        return refused;
     }
     respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
 }
@@ -229,7 +245,7 @@ mod tests {
     fn connect(server: &Server) -> DuplexStream {
         let (near, far) = tokio::io::duplex(1 << 16);
         let service = McpService::new(server.clone(), HttpConfig::new());
-        tokio::spawn(serve(far, service, "/mcp".into(), server.shutdown_token()));
+        tokio::spawn(serve(Wire::new(far, Duration::from_secs(30)), service, "/mcp".into()));
         near
     }
 
@@ -270,8 +286,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn shutdown_closes_a_connection_that_sent_nothing_at_once() {
-        for sent in ["", "PRI"] {
+    async fn shutdown_closes_a_connection_that_sent_no_whole_head_at_once() {
+        for sent in [
+            "",
+            "PRI * HTTP/2.0\r\n",
+            "POST /mcp HTTP/1.1\r\nhost: loc",
+            "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\n\r\nPOST /m",
+        ] {
             let server = Server::builder("test", "1").build();
             let mut client = connect(&server);
             client.write_all(sent.as_bytes()).await.unwrap();
@@ -279,8 +300,24 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             server.shutdown();
             let start = Instant::now();
-            assert_eq!(client.read_to_end(&mut Vec::new()).await.unwrap(), 0);
+            client.read_to_end(&mut Vec::new()).await.unwrap();
             assert_eq!(start.elapsed(), Duration::ZERO, "{sent:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_refuses_a_request_whose_body_is_not_there_at_once() {
+        let server = Server::builder("test", "1").build();
+        let mut client = connect(&server);
+        let head =
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
+        client.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.shutdown();
+        let start = Instant::now();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 }

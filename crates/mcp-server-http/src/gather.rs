@@ -12,29 +12,23 @@ use std::{
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::{body::Body, connection::OpenStream};
+use crate::body::Body;
 
 /// A body whose messages are one frame each.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct Gathered<G> {
     body: Body,
-    /// What lasts as long as the body does.
-    held: Option<OpenStream>,
+    /// The request is open while its answer is written.
+    _open: G,
 }
 
-impl Gathered {
-    pub(crate) fn new(body: Body) -> Self {
-        Self { body, held: None }
-    }
-
-    /// The same body, which holds this until it is dropped.
-    pub(crate) fn holding(mut self, open: OpenStream) -> Self {
-        self.held = Some(open);
-        self
+impl<G> Gathered<G> {
+    pub(crate) fn new(body: Body, open: G) -> Self {
+        Self { body, _open: open }
     }
 }
 
-impl HttpBody for Gathered {
+impl<G: Unpin> HttpBody for Gathered<G> {
     type Data = Pieces;
     type Error = Infallible;
 
@@ -120,7 +114,7 @@ mod tests {
             (Body::of(&["whole"]), Some("whole")),
             (Body::of(&["head", "body", "tail"]), Some("headbodytail")),
         ] {
-            let mut body = Gathered::new(body);
+            let mut body = Gathered::new(body, ());
             let length = expected.map_or(0, str::len) as u64;
             assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(length), expected.is_none()));
             let mut poll = || match Pin::new(&mut body).poll_frame(&mut cx) {

@@ -42,14 +42,18 @@ struct HostPort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Null,
-    Tuple { scheme: String, at: HostPort },
+    /// Of a request with the port in full; of the configuration without one where any will do.
+    Tuple {
+        scheme: String,
+        at: HostPort,
+    },
 }
 
 impl Guard {
     pub(crate) fn new(config: &HttpConfig) -> Self {
         Self {
             hosts: config.allowed_hosts.iter().filter_map(|host| parse_host(host)).collect(),
-            origins: config.allowed_origins.iter().filter_map(|origin| parse_origin(origin)).collect(),
+            origins: config.allowed_origins.iter().filter_map(|origin| parse_allowed_origin(origin)).collect(),
             any_host: config.any_host,
             any_origin: config.any_origin,
         }
@@ -88,10 +92,8 @@ impl Guard {
             Origin::Null => self.origins.contains(&Origin::Null),
             Origin::Tuple { scheme, at } => {
                 let is_web = scheme == "http" || scheme == "https";
-                let is_same = host.is_some_and(|host| {
-                    let default = if scheme == "https" { 443 } else { 80 };
-                    host.host == at.host && host.port.unwrap_or(default) == at.port.unwrap_or(default)
-                });
+                let is_same =
+                    host.is_some_and(|host| host.host == at.host && host.port.or(default_port(scheme)) == at.port);
                 // A local page may call a local server; a server that was reached by a public name is not local.
                 let is_local = is_loopback(&at.host) && host.is_none_or(|host| is_loopback(&host.host));
                 (is_web && (is_same || is_local))
@@ -117,7 +119,7 @@ pub(crate) fn is_host(text: &str) -> bool {
 
 /// Whether a text of the configuration is an origin.
 pub(crate) fn is_origin(text: &str) -> bool {
-    parse_origin(text).is_some()
+    parse_allowed_origin(text).is_some()
 }
 
 /// The host that the request is for: the authority of its target (HTTP/2, absolute form) or its one `Host` header.
@@ -166,16 +168,38 @@ fn normalize(host: &str) -> String {
     }
 }
 
+/// An origin of the configuration, where `:*` stands for any port.
+fn parse_allowed_origin(text: &str) -> Option<Origin> {
+    let Some(text) = text.strip_suffix(":*") else { return parse_origin(text) };
+    let (scheme, at) = parse_tuple(text)?;
+    at.port.is_none().then_some(Origin::Tuple { scheme, at })
+}
+
+/// An origin without a port has that of its scheme (RFC 6454 §4).
 fn parse_origin(text: &str) -> Option<Origin> {
     if text == "null" {
         return Some(Origin::Null);
     }
+    let (scheme, mut at) = parse_tuple(text)?;
+    at.port = at.port.or(default_port(&scheme));
+    Some(Origin::Tuple { scheme, at })
+}
+
+fn parse_tuple(text: &str) -> Option<(String, HostPort)> {
     let (scheme, rest) = text.split_once("://")?;
     if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
         return None;
     }
     let at = parse_host(rest.strip_suffix('/').unwrap_or(rest))?;
-    Some(Origin::Tuple { scheme: scheme.to_ascii_lowercase(), at })
+    Some((scheme.to_ascii_lowercase(), at))
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    }
 }
 
 /// `localhost`, 127.0.0.0/8, `::1` and the mapped form of the former.
@@ -265,6 +289,7 @@ mod tests {
         let config = HttpConfig::new().allowed_hosts(["mcp.example.com", "other.example:8443"]).allowed_origins([
             "https://app.example.com",
             "https://port.example:444",
+            "http://any.example:*",
             "null",
         ]);
         check(
@@ -276,16 +301,40 @@ mod tests {
                 (&["other.example"], &[], host),
                 (&["localhost"], &["http://localhost:1"], ok),
                 (&["mcp.example.com"], &["https://app.example.com"], ok),
-                (&["mcp.example.com"], &["https://app.example.com:9"], ok),
+                (&["mcp.example.com"], &["https://app.example.com:443"], ok),
+                (&["mcp.example.com"], &["https://app.example.com:9"], origin),
                 (&["mcp.example.com"], &["http://app.example.com"], origin),
+                (&["mcp.example.com"], &["http://app.example.com:443"], origin),
+                (&["mcp.example.com"], &["http://any.example"], ok),
+                (&["mcp.example.com"], &["http://any.example:9"], ok),
+                (&["mcp.example.com"], &["https://any.example"], origin),
+                (&["mcp.example.com"], &["http://any.example:*"], origin),
                 (&["mcp.example.com"], &["https://port.example:444"], ok),
                 (&["mcp.example.com"], &["https://port.example"], origin),
                 (&["mcp.example.com"], &["https://mcp.example.com"], ok),
+                (&["mcp.example.com:443"], &["https://mcp.example.com"], ok),
+                (&["mcp.example.com"], &["http://mcp.example.com:80"], ok),
                 (&["mcp.example.com:8000"], &["https://mcp.example.com"], origin),
                 (&["mcp.example.com"], &["null"], ok),
                 (&["mcp.example.com"], &["http://localhost:3000"], origin),
             ],
         );
+    }
+
+    #[test]
+    fn only_origins_are_taken_into_the_configuration() {
+        for (text, ok) in [
+            ("https://app.example.com", true),
+            ("https://app.example.com:*", true),
+            ("app://bundle", true),
+            ("app.example.com", false),
+            ("https://app.example.com:444:*", false),
+            ("https://*.example.com", false),
+            ("null:*", false),
+            ("https://app.example.com/path", false),
+        ] {
+            assert_eq!(is_origin(text), ok, "{text}");
+        }
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub(crate) fn get(inner: &Inner, head: &HeaderMap) -> Response<Body> {
                 Ok(Some(place)) => Listening::after(http, place, &inner.config),
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
             };
-            let listening = listening.until(inner.server.shutdown_token().cancelled_owned());
+            let listening = listening.until(inner.server.shutting_down());
             respond::with_version(respond::events(Body::listen(listening)), version)
         }
         Err(response) => response,

@@ -24,11 +24,11 @@ mod rewound;
 mod serve;
 mod service;
 mod sessions;
-mod stall;
 mod stateless;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
+mod wire;
 
 #[cfg(feature = "tls")]
 pub use self::tls::{TlsConfig, TlsError};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
+use mcp_server_core::ShuttingDown;
 use mcp_transport::sse;
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{
     config::HttpConfig,
@@ -28,7 +28,7 @@ pub(crate) struct Listening {
     opening: Option<Bytes>,
     silence: Silence,
     /// Ends a stream that nothing else would end.
-    shutdown: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    shutdown: Option<ShuttingDown>,
     _open: Open,
 }
 
@@ -44,9 +44,9 @@ impl Listening {
     }
 
     /// The same stream, which ends when this fires.
-    pub(crate) fn until(mut self, shutdown: WaitForCancellationFutureOwned) -> Self {
+    pub(crate) fn until(mut self, shutdown: ShuttingDown) -> Self {
         if self.stream == STANDALONE {
-            self.shutdown = Some(Box::pin(shutdown));
+            self.shutdown = Some(shutdown);
         }
         self
     }
@@ -73,7 +73,7 @@ impl Listening {
             return Poll::Ready(Some(opening));
         }
         if let Some(shutdown) = &mut this.shutdown
-            && shutdown.as_mut().poll(cx).is_ready()
+            && Pin::new(shutdown).poll(cx).is_ready()
         {
             return Poll::Ready(None);
         }

@@ -1,18 +1,19 @@
 //! From a server to the network: a listener of its own, or a service for somebody else's.
 
-use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use mcp_server_core::Server;
+use mcp_transport::signal;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, ToSocketAddrs},
+    net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host},
     sync::Semaphore,
     task::JoinSet,
 };
 
 #[cfg(feature = "tls")]
 use crate::TlsConfig;
-use crate::{HttpConfig, McpService, connection, guard, stall::Stalling};
+use crate::{HttpConfig, McpService, connection, guard, wire::Wire};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -20,8 +21,17 @@ use crate::{HttpConfig, McpService, connection, guard, stall::Stalling};
 pub enum HttpError {
     /// The address is not loopback, and nobody said under which names the server may be reached there.
     HostsRequired(SocketAddr),
+    /// The address names nothing that can be listened on.
+    Resolve(io::Error),
     /// The address cannot be listened on.
-    Io(io::Error),
+    Bind {
+        /// Where the server was to listen.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The listener does not know its own address.
+    Listener(io::Error),
 }
 
 impl fmt::Display for HttpError {
@@ -30,7 +40,9 @@ impl fmt::Display for HttpError {
             Self::HostsRequired(address) => {
                 write!(f, "{address} is not a loopback address: name the hosts that it serves (`allowed_hosts`)")
             }
-            Self::Io(_) => f.write_str("the address cannot be listened on"),
+            Self::Resolve(_) => f.write_str("the address to listen on cannot be resolved"),
+            Self::Bind { address, .. } => write!(f, "{address} cannot be listened on"),
+            Self::Listener(_) => f.write_str("the listener has no address"),
         }
     }
 }
@@ -38,40 +50,56 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(error) => Some(error),
+            Self::Resolve(source) | Self::Bind { source, .. } | Self::Listener(source) => Some(source),
             Self::HostsRequired(_) => None,
         }
     }
 }
 
-impl From<io::Error> for HttpError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+mod sealed {
+    #[expect(unnameable_types, reason = "nobody else implements it")]
+    pub trait Sealed {}
+    impl Sealed for mcp_server_core::Server {}
 }
 
-/// The ways of a [`Server`] onto the network.
-pub trait HttpServer {
-    /// Serves `http://addr/mcp` with the default configuration, until [`Server::shutdown`] is called or the process is
-    /// asked to end (SIGTERM, SIGINT).
+/// The ways of a [`Server`] onto the network; `Server` alone implements it.
+///
+/// What begins with `serve_` is a listener of our own: only the configured path exists, TCP_NODELAY is set, connections
+/// are bounded. It serves until [`Server::shutdown`] is called or the process is asked to end (SIGTERM, SIGINT, Ctrl-C;
+/// see [`HttpConfig::signals`]). Then it accepts nothing new, cuts off requests of which only a part has come, and gives
+/// open requests the shutdown deadline to end; a second signal ends it at once. Dropping the future ends everything.
+///
+/// What begins with `into_` is served by somebody else, who calls [`Server::shutdown`] when the application is to end, so
+/// that the streams that would never end by themselves do.
+pub trait HttpServer: sealed::Sealed {
+    /// Serves `http://addr/mcp` with the default configuration.
     ///
     /// # Errors
     /// When the address cannot be listened on, or is not a loopback address.
     fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves a listener until [`Server::shutdown`] is called. Open requests may then take the shutdown deadline to end.
-    /// Only the configured path exists. Dropping the future ends everything.
+    /// Serves an address.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on, or is not a loopback address and no hosts are allowed.
+    fn serve_http_with(
+        &self,
+        addr: impl ToSocketAddrs + Send,
+        config: HttpConfig,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send;
+
+    /// Serves a listener that is there already.
     ///
     /// # Errors
     /// When the listener's address is not a loopback address and no hosts are allowed.
-    fn serve_http_with(
+    fn serve_http_on(
         &self,
         listener: TcpListener,
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves `https://addr/mcp` with the default configuration, as [`HttpServer::serve_http`] does `http`. HTTP/2 and
-    /// HTTP/1.1 share the port, and the client chooses.
+    /// Serves `https://addr/mcp` with the default configuration. HTTP/2 and HTTP/1.1 share the port, and the client
+    /// chooses. A handshake has ten seconds, and counts as a connection.
     ///
     /// # Errors
     /// As [`HttpServer::serve_http`].
@@ -82,13 +110,24 @@ pub trait HttpServer {
         tls: TlsConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves a listener over TLS, as [`HttpServer::serve_http_with`] does without. A handshake has ten seconds, and
-    /// counts as a connection.
+    /// Serves an address over TLS.
     ///
     /// # Errors
     /// As [`HttpServer::serve_http_with`].
     #[cfg(feature = "tls")]
     fn serve_https_with(
+        &self,
+        addr: impl ToSocketAddrs + Send,
+        tls: TlsConfig,
+        config: HttpConfig,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send;
+
+    /// Serves a listener that is there already over TLS.
+    ///
+    /// # Errors
+    /// As [`HttpServer::serve_http_on`].
+    #[cfg(feature = "tls")]
+    fn serve_https_on(
         &self,
         listener: TcpListener,
         tls: TlsConfig,
@@ -96,44 +135,51 @@ pub trait HttpServer {
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
     /// An axum router with the endpoint at the configured path, to merge into an application. Whoever serves it should set
-    /// TCP_NODELAY, as [`HttpServer::serve_http_with`] does: without it small answers wait for acknowledgements.
+    /// TCP_NODELAY, without which small answers wait for acknowledgements, bound the time that the head of a request
+    /// takes, and call [`Server::shutdown`] at the end.
     fn into_router(self, config: HttpConfig) -> axum::Router;
 
-    /// The endpoint as a tower service, for any other stack; it answers on every path.
+    /// The endpoint as a tower service, for any other stack; it answers on every path. What holds for whoever serves
+    /// [`HttpServer::into_router`] holds here too.
     fn into_service(self, config: HttpConfig) -> McpService;
 }
 
 impl HttpServer for Server {
     async fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> Result<(), HttpError> {
-        let listener = TcpListener::bind(addr).await?;
-        until_terminated(self, self.serve_http_with(listener, HttpConfig::new())).await
+        self.serve_http_with(addr, HttpConfig::new()).await
     }
 
-    async fn serve_http_with(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
-        check_hosts(&listener, &config)?;
-        accept(self, listener, config, Cleartext).await;
-        Ok(())
+    async fn serve_http_with(&self, addr: impl ToSocketAddrs + Send, config: HttpConfig) -> Result<(), HttpError> {
+        let listener = listen(addr).await?;
+        self.serve_http_on(listener, config).await
+    }
+
+    async fn serve_http_on(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
+        serve(self, listener, config, Cleartext).await
     }
 
     #[cfg(feature = "tls")]
     async fn serve_https(&self, addr: impl ToSocketAddrs + Send, tls: TlsConfig) -> Result<(), HttpError> {
-        let listener = TcpListener::bind(addr).await?;
-        until_terminated(self, self.serve_https_with(listener, tls, HttpConfig::new())).await
+        self.serve_https_with(addr, tls, HttpConfig::new()).await
     }
 
     #[cfg(feature = "tls")]
     async fn serve_https_with(
         &self,
-        listener: TcpListener,
+        addr: impl ToSocketAddrs + Send,
         tls: TlsConfig,
         config: HttpConfig,
     ) -> Result<(), HttpError> {
-        check_hosts(&listener, &config)?;
+        let listener = listen(addr).await?;
+        self.serve_https_on(listener, tls, config).await
+    }
+
+    #[cfg(feature = "tls")]
+    async fn serve_https_on(&self, listener: TcpListener, tls: TlsConfig, config: HttpConfig) -> Result<(), HttpError> {
         tokio::select! {
-            () = accept(self, listener, config, tls.clone()) => {}
-            () = tls.watch() => {}
+            served = serve(self, listener, config, tls.clone()) => served,
+            never = tls.watch() => match never {},
         }
-        Ok(())
     }
 
     fn into_router(self, config: HttpConfig) -> axum::Router {
@@ -147,24 +193,41 @@ impl HttpServer for Server {
     }
 }
 
-/// Serves until the process is asked to end, and then until that is done in good order.
-async fn until_terminated(
-    server: &Server,
-    serving: impl Future<Output = Result<(), HttpError>>,
-) -> Result<(), HttpError> {
-    let mut serving = pin!(serving);
-    tokio::select! {
-        served = &mut serving => return served,
-        () = mcp_transport::stdio::terminated() => server.shutdown(),
+/// Listens on the first of the addresses that can be listened on.
+async fn listen(addr: impl ToSocketAddrs + Send) -> Result<TcpListener, HttpError> {
+    let mut failed = HttpError::Resolve(io::Error::new(io::ErrorKind::InvalidInput, "it stands for no address at all"));
+    for address in lookup_host(addr).await.map_err(HttpError::Resolve)? {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(source) => failed = HttpError::Bind { address, source },
+        }
     }
-    serving.await
+    Err(failed)
 }
 
 /// Beyond the loopback address somebody has to say under which names the server may be reached.
-fn check_hosts(listener: &TcpListener, config: &HttpConfig) -> Result<(), HttpError> {
-    let address = listener.local_addr()?;
+fn check_hosts(address: SocketAddr, config: &HttpConfig) -> Result<(), HttpError> {
     let is_open = config.any_host || !config.allowed_hosts.is_empty();
     if guard::is_loopback_address(address.ip()) || is_open { Ok(()) } else { Err(HttpError::HostsRequired(address)) }
+}
+
+async fn serve<S: Security>(
+    server: &Server,
+    listener: TcpListener,
+    config: HttpConfig,
+    security: S,
+) -> Result<(), HttpError> {
+    let address = listener.local_addr().map_err(HttpError::Listener)?;
+    check_hosts(address, &config)?;
+    let signals = config.signals;
+    config.on_listening.call(address);
+    let serving = accept(server, listener, config, security);
+    if signals {
+        signal::until_terminated(serving, || server.shutdown()).await;
+    } else {
+        serving.await;
+    }
+    Ok(())
 }
 
 /// What lies between the connection and HTTP.
@@ -173,7 +236,7 @@ pub(crate) trait Security: Clone + Send + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send;
 
     /// Agrees with the client on it, within a time; `None` when that failed.
-    fn secure(&self, stream: Stalling<TcpStream>) -> impl Future<Output = Option<Self::Stream>> + Send;
+    fn secure(&self, stream: TcpStream) -> impl Future<Output = Option<Self::Stream>> + Send;
 }
 
 /// Nothing.
@@ -181,9 +244,9 @@ pub(crate) trait Security: Clone + Send + 'static {
 struct Cleartext;
 
 impl Security for Cleartext {
-    type Stream = Stalling<TcpStream>;
+    type Stream = TcpStream;
 
-    async fn secure(&self, stream: Stalling<TcpStream>) -> Option<Self::Stream> {
+    async fn secure(&self, stream: TcpStream) -> Option<TcpStream> {
         Some(stream)
     }
 }
@@ -195,7 +258,7 @@ async fn accept<S: Security>(server: &Server, listener: TcpListener, config: Htt
     let path: Arc<str> = config.path.as_str().into();
     let service = McpService::new(server.clone(), config);
     let _ending = EndSessions(service.clone());
-    let shutdown = server.shutdown_token();
+    let mut shutdown = server.shutting_down();
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -206,7 +269,7 @@ async fn accept<S: Security>(server: &Server, listener: TcpListener, config: Htt
         };
         let (place, accepted) = tokio::select! {
             next = next => next,
-            () = shutdown.cancelled() => break,
+            () = &mut shutdown => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -219,15 +282,14 @@ async fn accept<S: Security>(server: &Server, listener: TcpListener, config: Htt
         };
         // Small answers must not wait for the acknowledgement of earlier ones.
         let _ = stream.set_nodelay(true);
-        let stream = Stalling::new(stream, write_timeout);
-        let (security, service, path, shutdown) = (security.clone(), service.clone(), path.clone(), shutdown.clone());
+        let (security, service, path) = (security.clone(), service.clone(), path.clone());
         connections.spawn(async move {
             let secured = tokio::select! {
                 secured = security.secure(stream) => secured,
-                () = shutdown.cancelled() => None,
+                () = service.inner.server.shutting_down() => None,
             };
             if let Some(stream) = secured {
-                connection::serve(stream, service, path, shutdown).await;
+                connection::serve(Wire::new(stream, write_timeout), service, path).await;
             }
             drop(place);
         });

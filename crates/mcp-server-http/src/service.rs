@@ -96,13 +96,11 @@ impl McpService {
         B::Error: Into<BoxError>,
     {
         let inner = &self.inner;
-        if let Err(blocked) = inner.guard.check(&request) {
-            return respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text()));
+        if let Err(refused) = inner.admit(&request) {
+            return refused;
         }
-        if inner.server.shutdown_token().is_cancelled() {
-            let error = RpcError::internal("the server is shutting down");
-            let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
-            return respond::with_header(response, header::RETRY_AFTER, http::HeaderValue::from_static("10"));
+        if inner.server.is_shutting_down() {
+            return shutting_down();
         }
         let origin = crate::guard::origin_of(request.headers()).cloned();
         let mut response = inner.route(request).await;
@@ -111,7 +109,21 @@ impl McpService {
     }
 }
 
+/// The answer to what comes too late.
+fn shutting_down() -> Response<Body> {
+    let error = RpcError::internal("the server is shutting down");
+    let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+    respond::with_header(response, header::RETRY_AFTER, http::HeaderValue::from_static("10"))
+}
+
 impl Inner {
+    /// Refuses who may not call, whatever is asked for.
+    pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
+        self.guard
+            .check(request)
+            .map_err(|blocked| respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text())))
+    }
+
     fn methods(&self) -> &'static str {
         if self.has_sessions() { "POST, GET, DELETE, OPTIONS" } else { "POST, OPTIONS" }
     }
@@ -174,6 +186,7 @@ impl Inner {
             Err(ReadError::TooSlow) => {
                 return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".into());
             }
+            Err(ReadError::TooLate) => return shutting_down(),
             Err(ReadError::Broken) => return refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
         };
         let response = self.dispatch(parts, accepted, &bytes).await;
@@ -274,13 +287,25 @@ impl Inner {
             }
             Ok(rest.map_or(first, BytesMut::freeze))
         };
-        tokio::time::timeout(self.config.body_timeout, read).await.unwrap_or(Err(ReadError::TooSlow))
+        // Most bodies are there already, and cost no timer.
+        let mut read = std::pin::pin!(read);
+        if let Poll::Ready(bytes) = std::future::poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await {
+            return bytes;
+        }
+        tokio::select! {
+            biased;
+            bytes = read => bytes,
+            () = tokio::time::sleep(self.config.body_timeout) => Err(ReadError::TooSlow),
+            () = self.server.shutting_down() => Err(ReadError::TooLate),
+        }
     }
 }
 
 enum ReadError {
     TooLarge,
     TooSlow,
+    /// The server shuts down, and the rest has not come.
+    TooLate,
     Broken,
 }
 

@@ -1,6 +1,7 @@
 //! HTTPS: certificates, and the handshake of a connection.
 
 use std::{
+    convert::Infallible,
     error::Error,
     fmt, fs,
     io::{self, Read as _},
@@ -19,7 +20,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{serve::Security, stall::Stalling};
+use crate::serve::Security;
 
 /// What a server proves its name with: a chain of certificates and its key. HTTP/2 and HTTP/1.1 are offered on one port,
 /// over TLS 1.3 and 1.2. Clones share the certificate.
@@ -114,7 +115,7 @@ impl TlsConfig {
     }
 
     /// Follows the files, for ever.
-    pub(crate) async fn watch(&self) {
+    pub(crate) async fn watch(&self) -> Infallible {
         if self.files.is_none() {
             return std::future::pending().await;
         }
@@ -141,9 +142,9 @@ impl TlsConfig {
 }
 
 impl Security for TlsConfig {
-    type Stream = TlsStream<Stalling<TcpStream>>;
+    type Stream = TlsStream<TcpStream>;
 
-    async fn secure(&self, stream: Stalling<TcpStream>) -> Option<Self::Stream> {
+    async fn secure(&self, stream: TcpStream) -> Option<Self::Stream> {
         let shaking = TlsAcceptor::from(self.config.clone()).accept(stream);
         match tokio::time::timeout(HANDSHAKE, shaking).await {
             Ok(Ok(stream)) => Some(stream),

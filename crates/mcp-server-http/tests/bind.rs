@@ -21,13 +21,13 @@ async fn listener(address: &str) -> TcpListener {
 #[tokio::test]
 async fn an_open_address_without_allowed_hosts_is_refused() {
     let server = common::server();
-    let refused = within("the refusal", server.serve_http_with(listener("0.0.0.0:0").await, HttpConfig::new())).await;
+    let refused = within("the refusal", server.serve_http_on(listener("0.0.0.0:0").await, HttpConfig::new())).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, HttpError::HostsRequired(address) if address.ip().is_unspecified()), "{error:?}");
     assert!(error.to_string().contains("allowed_hosts"), "{error}");
     // Allowed origins say nothing about where the server is.
     let config = HttpConfig::new().allowed_origins(["https://app.example.com"]);
-    let refused = within("the refusal", server.serve_http_with(listener("0.0.0.0:0").await, config)).await;
+    let refused = within("the refusal", server.serve_http_on(listener("0.0.0.0:0").await, config)).await;
     assert!(matches!(refused, Err(HttpError::HostsRequired(_))));
     let refused = within("the refusal", server.serve_http("0.0.0.0:0")).await;
     assert!(matches!(refused, Err(HttpError::HostsRequired(_))));
@@ -41,7 +41,7 @@ async fn an_open_address_serves_the_hosts_that_are_allowed() {
     let config = HttpConfig::new().allowed_hosts(["mcp.example.com"]);
     let serving = tokio::spawn({
         let server = server.clone();
-        async move { server.serve_http_with(listener, config).await }
+        async move { server.serve_http_on(listener, config).await }
     });
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     for (host, status) in [("mcp.example.com", "202"), ("evil.example", "403"), ("192.0.2.1", "403")] {
@@ -63,14 +63,45 @@ async fn an_open_address_serves_the_hosts_that_are_allowed() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_an_error_that_says_why() {
+async fn an_address_in_use_is_an_error_that_names_it_and_says_why() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let error = within("the error", common::server().serve_http(site.address)).await.unwrap_err();
-    assert!(matches!(error, HttpError::Io(_)), "{error:?}");
+    assert_eq!(error.to_string(), format!("{} cannot be listened on", site.address));
+    assert!(matches!(error, HttpError::Bind { address, .. } if address == site.address), "{error:?}");
     assert_eq!(
         std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>().unwrap().kind(),
         std::io::ErrorKind::AddrInUse
     );
+}
+
+#[tokio::test]
+async fn what_is_no_address_is_an_error() {
+    for address in ["localhost", "127.0.0.1:99999"] {
+        let error = within("the error", common::server().serve_http(address)).await.unwrap_err();
+        assert!(matches!(error, HttpError::Resolve(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_with_a_configuration_is_told_once_it_listens() {
+    let server = common::server();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let config = HttpConfig::new().path("/there").signals(false).on_listening(move |address| {
+        // Whoever is told may connect.
+        let connected = std::net::TcpStream::connect(address);
+        tell.send((address, connected.is_ok())).unwrap();
+    });
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve_http_with("127.0.0.1:0", config).await }
+    });
+    let (address, connected) = within("the address", told.recv()).await.unwrap();
+    assert!(address.port() != 0 && connected);
+    let taken = Server::builder("test", "1").build().serve_http_with(address, HttpConfig::new()).await;
+    assert!(matches!(taken, Err(HttpError::Bind { .. })), "{taken:?}");
+    server.shutdown();
+    within("the end", serving).await.unwrap().unwrap();
+    assert!(told.recv().await.is_none(), "told once");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! `Host`, `Origin` and CORS on every method, in both eras.
 
 use crate::common;
-use crate::common::{listen, open, request, send, stateless};
+use crate::common::{listen, open, request, send, socket::serve, stateless};
 use http::{Method, StatusCode};
 use mcp_server_http::{HttpConfig, HttpServer};
 use serde_json::json;
@@ -32,8 +32,22 @@ async fn a_foreign_origin_or_host_is_refused_whatever_the_method() {
 }
 
 #[tokio::test]
+async fn a_path_that_does_not_exist_is_guarded_too() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    for (headers, status) in [
+        (&[][..], StatusCode::NOT_FOUND),
+        (&[("host", "evil.example")], StatusCode::FORBIDDEN),
+        (&[("origin", "https://evil.example")], StatusCode::FORBIDDEN),
+    ] {
+        let mut request = request(Method::POST, headers, "{}");
+        *request.uri_mut() = "/elsewhere".parse().unwrap();
+        assert_eq!(site.ask(request).await.status, status, "{headers:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_allowed_origin_may_read_every_answer_and_nobody_else_is_named() {
-    let service = common::server().into_service(HttpConfig::new().allowed_origins(["https://app.example.com"]));
+    let service = common::server().into_service(HttpConfig::new().allowed_origins(["https://app.example.com:*"]));
     let with = |origin: &'static str| stateless("tools/list", json!({}), &[("origin", origin)]);
     for origin in ["https://app.example.com", "https://app.example.com:8443", "http://localhost:5173", "http://[::1]:3"]
     {

@@ -32,7 +32,7 @@ async fn serve(tls: TlsConfig, config: HttpConfig) -> Site {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = server();
-    Site::of(address, tokio::spawn(async move { server.serve_https_with(listener, tls, config).await }))
+    Site::of(address, tokio::spawn(async move { server.serve_https_on(listener, tls, config.signals(false)).await }))
 }
 
 /// A connection of a client that trusts this certificate and nothing else.
@@ -205,7 +205,7 @@ async fn a_shutdown_does_not_wait_for_handshakes() {
     let serving = server.clone();
     let site = Site::of(
         address,
-        tokio::spawn(async move { serving.serve_https_with(listener, tls, HttpConfig::new()).await }),
+        tokio::spawn(async move { serving.serve_https_on(listener, tls, HttpConfig::new().signals(false)).await }),
     );
     let mut silent = site.stream().await;
     // Served, so that the silent one, which came before, is being served too.

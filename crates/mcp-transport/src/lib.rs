@@ -3,7 +3,8 @@
 //! A [`Transport`] moves [`Frame`]s: raw JSON-RPC messages, each with its route and the hints that HTTP mirrors in
 //! headers. [`Connect`] opens a fresh transport as often as asked. In this crate: an in-memory pair ([`memory`]),
 //! newline-delimited JSON over any reader and writer ([`ndjson`]), the stdio of a server ([`stdio`]), a server as a child
-//! process (`child`, behind the feature of that name), and the encoder and the decoder of server-sent events ([`sse`]).
+//! process (`child`, behind the feature of that name), the encoder and the decoder of server-sent events ([`sse`]), and
+//! the signals that end a process in order ([`signal`]).
 
 #[cfg(feature = "child")]
 pub mod child;
@@ -12,6 +13,7 @@ mod frame;
 pub mod memory;
 pub mod ndjson;
 mod queue;
+pub mod signal;
 pub mod sse;
 pub mod stdio;
 mod transport;

@@ -96,24 +96,6 @@ impl Stdio {
     }
 }
 
-/// Resolves when the process is asked to end: SIGTERM or SIGINT, elsewhere Ctrl-C. It listens from the call on, not
-/// only from the first poll; from then on these signals do not end the process by themselves.
-///
-/// # Panics
-/// Outside of a tokio runtime with I/O.
-pub fn terminated() -> impl Future<Output = ()> + Send + 'static {
-    let signals = Signals::listen();
-    async move {
-        match signals {
-            Ok(mut signals) => signals.next().await,
-            Err(error) => {
-                tracing::warn!(%error, "cannot listen for signals");
-                std::future::pending().await
-            }
-        }
-    }
-}
-
 /// The standard input of [`Stdio`].
 pub struct StdioReader(Box<dyn Read>);
 
@@ -168,54 +150,4 @@ impl fmt::Debug for StdioWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StdioWriter").finish_non_exhaustive()
     }
-}
-
-#[cfg(unix)]
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        std::future::poll_fn(|cx| {
-            if self.terminate.poll_recv(cx).is_ready() || self.interrupt.poll_recv(cx).is_ready() {
-                return Poll::Ready(());
-            }
-            Poll::Pending
-        })
-        .await;
-    }
-}
-
-#[cfg(windows)]
-struct Signals(tokio::signal::windows::CtrlC);
-
-#[cfg(windows)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        tokio::signal::windows::ctrl_c().map(Self)
-    }
-
-    async fn next(&mut self) {
-        self.0.recv().await;
-    }
-}
-
-#[cfg(not(any(unix, windows)))]
-struct Signals;
-
-#[cfg(not(any(unix, windows)))]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    async fn next(&mut self) {}
 }

@@ -5,8 +5,7 @@
 
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode};
 
-use mcp_server::{prelude::*, transport};
-use tokio::net::TcpListener;
+use mcp_server::prelude::*;
 
 use self::{
     app::App,
@@ -62,21 +61,16 @@ async fn serve_over(options: &Options, server: &Server) -> Result<(), Box<dyn Er
     match options.transport {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
             let scheme = if options.tls.is_some() { "https" } else { "http" };
-            eprintln!("everything listens on {scheme}://{}/mcp", listener.local_addr()?);
-            let asked = server.clone();
-            tokio::spawn(async move {
-                transport::stdio::terminated().await;
-                asked.shutdown();
-            });
-            let config = HttpConfig::new();
+            let config = HttpConfig::new()
+                .on_listening(move |address| eprintln!("everything listens on {scheme}://{address}/mcp"));
+            let address = (Ipv4Addr::LOCALHOST, port);
             match &options.tls {
                 Some((certificate, key)) => {
                     let tls = TlsConfig::from_files(certificate, key)?;
-                    server.serve_https_with(listener, tls, config).await?;
+                    server.serve_https_with(address, tls, config).await?;
                 }
-                None => server.serve_http_with(listener, config).await?,
+                None => server.serve_http_with(address, config).await?,
             }
         }
     }

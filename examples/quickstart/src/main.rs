@@ -33,8 +33,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::args().any(|arg| arg == "--stdio") {
         server.serve_stdio().await?;
     } else {
-        eprintln!("quickstart serves http://127.0.0.1:8080/mcp");
-        server.serve_http("127.0.0.1:8080").await?;
+        let config = HttpConfig::new().on_listening(|address| eprintln!("quickstart serves http://{address}/mcp"));
+        server.serve_http_with("127.0.0.1:8080", config).await?;
     }
     Ok(())
 }

@@ -68,7 +68,7 @@ pub(crate) fn http(tools: usize) -> Result<(), Error> {
             peer::wait_for_end();
             running.shutdown();
         });
-        Ok(server.serve_http_with(listener, HttpConfig::new()).await?)
+        Ok(server.serve_http_on(listener, HttpConfig::new()).await?)
     })
 }
 

@@ -24,8 +24,8 @@ pub(crate) struct Site {
 pub(crate) async fn serve(server: &Server, config: HttpConfig) -> Site {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = server.clone();
-    Site::of(address, tokio::spawn(async move { server.serve_http_with(listener, config).await }))
+    let (server, config) = (server.clone(), config.signals(false));
+    Site::of(address, tokio::spawn(async move { server.serve_http_on(listener, config).await }))
 }
 
 impl Site {

@@ -4,10 +4,7 @@
 
 use std::{io::Read, pin::pin, process::Command};
 
-use mcp_transport::{
-    Transport, recv,
-    stdio::{Stdio, terminated},
-};
+use mcp_transport::{Transport, recv, signal::terminated, stdio::Stdio};
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() {

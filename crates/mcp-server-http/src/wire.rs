@@ -1,9 +1,14 @@
-//! A connection that does not wait for ever for a client that stopped reading.
+//! The bytes of one connection, which waits for no client for ever: for one that stopped reading until a limit, for one
+//! that sent a part of a request until the server shuts down.
 
 use std::{
     future::Future,
     io::{self, IoSlice},
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -14,18 +19,24 @@ use tokio::{
 };
 
 /// A stream whose writes fail once nothing could be written for a while. While a client reads nothing, whatever answers it
-/// is not polled either, so that no other timer could notice.
+/// is not polled either, so that no other timer could notice. Once the server shuts down, nothing more is read while no
+/// request is open: what has come by then is no request yet.
 #[derive(Debug)]
-pub(crate) struct Stalling<S> {
+pub(crate) struct Wire<S> {
     stream: S,
+    traffic: Arc<Traffic>,
     limit: Duration,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Stalling<S> {
+impl<S> Wire<S> {
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, until: None }
+        Self { stream, traffic: Arc::default(), limit, until: None }
+    }
+
+    pub(crate) fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -39,13 +50,50 @@ impl<S> Stalling<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
+/// What goes on over a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    requests: AtomicUsize,
+    is_ending: AtomicBool,
+}
+
+impl Traffic {
+    /// Counts a request until its answer is written.
+    pub(crate) fn open(self: &Arc<Self>) -> OpenRequest {
+        self.requests.fetch_add(1, Ordering::AcqRel);
+        OpenRequest(self.clone())
+    }
+
+    /// No request is begun any more. Whoever polls the connection has to do so once after this.
+    pub(crate) fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire) && self.requests.load(Ordering::Acquire) == 0
+    }
+}
+
+/// A request whose answer is not written yet.
+#[derive(Debug)]
+pub(crate) struct OpenRequest(Arc<Traffic>);
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.traffic.is_over() {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, outcome)
@@ -82,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_fails_when_nobody_reads_and_goes_on_when_somebody_does() {
         let (near, mut far) = tokio::io::duplex(4);
-        let mut near = Stalling::new(near, Duration::from_secs(30));
+        let mut near = Wire::new(near, Duration::from_secs(30));
         near.write_all(b"full").await.unwrap();
         let slowly = async {
             let mut read = Vec::new();
