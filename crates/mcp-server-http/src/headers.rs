@@ -73,10 +73,15 @@ fn expect(headers: &HeaderMap, name: &HeaderName, body: &str, encoded: bool) -> 
 pub(crate) fn check_params(headers: &HeaderMap, params: &[HeaderParam], arguments: &Value) -> Result<(), RpcError> {
     for param in params {
         let name = param.header_name();
-        let Some(argument) = param.argument(arguments) else { continue };
         let Ok(header_name) = HeaderName::try_from(&name) else { continue };
-        let Some(header) = single(headers, &header_name)? else {
-            return Err(RpcError::header_mismatch(format!("the header {name} is missing")));
+        let (argument, header) = match (param.argument(arguments), single(headers, &header_name)?) {
+            (Some(argument), Some(header)) => (argument, header),
+            (None, None) => continue,
+            (Some(_), None) => return Err(RpcError::header_mismatch(format!("the header {name} is missing"))),
+            // Whatever routed by it acted on an argument that is not there.
+            (None, Some(_)) => {
+                return Err(RpcError::header_mismatch(format!("the header {name} mirrors no argument")));
+            }
         };
         let header = decode(header).ok_or_else(|| undecodable(&name))?;
         if !param.matches(argument, &header) {

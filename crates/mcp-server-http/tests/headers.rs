@@ -50,7 +50,11 @@ async fn arguments_are_compared_by_their_type() {
         (json!({ "deep": { "er": "x" } }), "mcp-param-deeper", "x", true),
         (json!({ "deep": { "er": "x" } }), "mcp-param-deeper", "-", false),
         (json!({ "deep": {} }), "mcp-param-deeper", "-", true),
+        (json!({ "deep": {} }), "mcp-param-deeper", "x", false),
         (json!({}), "mcp-param-text", "-", true),
+        (json!({}), "mcp-param-text", "x", false),
+        (json!({}), "mcp-param-text", "", false),
+        (json!({ "text": null }), "mcp-param-text", "null", false),
         (json!({ "unknown": 1 }), "mcp-param-unknown", "2", true),
     ] {
         let call = stateless("tools/call", json!({ "name": "show", "arguments": arguments }), &[(header, value)]);
