@@ -37,7 +37,8 @@ pub struct Description {
     pub mime_type: Option<String>,
     /// Whether it takes its arguments as they come, so that a schema must be given at registration.
     pub takes_raw_arguments: bool,
-    /// Whether it asks the other side while it runs.
+    /// Whether it asks the other side while it runs: [`Inputs`](crate::Inputs) sets it, and only calls of handlers that
+    /// said so can ask.
     pub asks: bool,
 }
 
@@ -80,6 +81,30 @@ pub enum StringArgument {
 }
 
 /// An extractor that may stand anywhere in a handler's arguments.
+///
+/// An extractor that draws from others hands on their `describe`. It matters most where one of them is
+/// [`Inputs`](crate::Inputs): a call can ask only if its handler said so at registration, and drawing `Inputs` fails
+/// otherwise.
+///
+/// ```
+/// use mcp_server_core::{CallParts, Description, FromCallParts, Inputs, Progress, ToolError};
+///
+/// /// What all tools of this program take.
+/// struct Client { inputs: Inputs, progress: Progress }
+///
+/// impl<S: Send + Sync> FromCallParts<S> for Client {
+///     fn describe(description: &mut Description) {
+///         <Inputs as FromCallParts<S>>::describe(description);
+///         <Progress as FromCallParts<S>>::describe(description);
+///     }
+///
+///     async fn from_call_parts(parts: &mut CallParts, state: &S) -> Result<Self, ToolError> {
+///         let inputs = Inputs::from_call_parts(parts, state).await?;
+///         let progress = Progress::from_call_parts(parts, state).await?;
+///         Ok(Self { inputs, progress })
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler argument in this place",
     note = "extractors such as `State<_>`, `Context` or `Progress` come first, and `Args<_>` last"
@@ -265,6 +290,13 @@ impl<K: Kind> Ready<K> {
         (self.call)(call)
     }
 
+    /// Whether the handler takes `Inputs`.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks
+    }
+}
+
+impl<S, K: Kind> Erased<S, K> {
     /// Whether the handler takes `Inputs`.
     pub(crate) fn asks(&self) -> bool {
         self.asks

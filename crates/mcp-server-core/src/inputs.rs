@@ -56,8 +56,10 @@ impl<S: Send + Sync> FromCallParts<S> for Inputs {
         match context.asking().cloned() {
             Some(asking) => Ok(Self { context, asking }),
             None => {
-                // An extractor that wraps this one must hand on `describe`; a completion has nobody to ask.
-                tracing::error!("a handler takes `Inputs` where it did not say so");
+                tracing::error!(
+                    "a handler draws `Inputs` and did not say so at registration, so that nothing can be asked: an \
+                     extractor that wraps `Inputs` has to call `Inputs::describe` in its own `describe`"
+                );
                 Err(ToolError::protocol(RpcError::internal("nobody can be asked here")))
             }
         }
@@ -180,16 +182,27 @@ impl Inputs {
         Ok(result.roots)
     }
 
-    /// Asks several questions at once and waits for all answers; the first that fails ends it. Sugar for `try_join`:
-    /// build the questions with the other methods, pinned and boxed.
+    /// Asks several questions of one kind at once and waits for all answers, which come in the order of the questions; the
+    /// first that fails ends it. Questions of different kinds go together by `tokio::try_join!`.
+    ///
+    /// ```
+    /// # use mcp_server_core::{InputError, Inputs};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Confirm { yes: bool }
+    /// # async fn ask(inputs: Inputs, names: Vec<String>) -> Result<(), InputError> {
+    /// let answers: Vec<Confirm> =
+    ///     inputs.all(names.iter().map(|name| inputs.elicit(name, format!("Delete {name}?")))).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The first error.
-    pub async fn all<'a, T>(
+    pub async fn all<T, F: Future<Output = Result<T, InputError>>>(
         &self,
-        questions: impl IntoIterator<Item = std::pin::Pin<Box<dyn Future<Output = Result<T, InputError>> + Send + 'a>>>,
+        questions: impl IntoIterator<Item = F>,
     ) -> Result<Vec<T>, InputError> {
-        let mut questions: Vec<_> = questions.into_iter().map(Some).collect();
+        let mut questions: Vec<_> = questions.into_iter().map(|question| Some(Box::pin(question))).collect();
         let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
         std::future::poll_fn(move |cx| {
             let mut done = true;
@@ -274,7 +287,7 @@ impl Inputs {
     }
 }
 
-/// How long the client may take to answer, in a session.
+/// How long the client may take to answer, in a session. No time may be zero.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct InputLimits {
@@ -286,7 +299,7 @@ pub struct InputLimits {
     pub roots: Duration,
     /// How long the state of a stateless round is good. Default 10 minutes.
     pub state: Duration,
-    /// The most bytes of state that travel through the client; more stays in the store. Default 64 KiB.
+    /// The most bytes of state that travel through the client; more stays in the store, with zero all of it. Default 64 KiB.
     pub state_bytes: usize,
 }
 

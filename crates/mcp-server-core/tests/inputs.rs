@@ -12,7 +12,9 @@ use std::{
 };
 
 use mcp_protocol::{CreateMessageParams, JsonObject, SamplingBlock, SamplingMessage, ToolUseContent};
-use mcp_server_core::{Context, Inputs, Server, ToolError, prompt, resource, tool};
+use mcp_server_core::{
+    CallParts, Context, Description, FromCallParts, Inputs, Server, ToolError, prompt, resource, tool,
+};
 use mcp_transport::Transport as _;
 use mcp_transport::{Frame, FrameSender, memory, memory::MemoryTransport, recv};
 use schemars::JsonSchema;
@@ -217,6 +219,15 @@ async fn a_form_is_asked_validated_and_asked_again() {
         assert_eq!(text(&client.tool("greet", answers).await), "Hello, Bo!", "{version}");
 
         let wrong = || accept(json!({ "name": 7 }));
+        // Who is asked again is told what was wrong.
+        let messages: Vec<_> =
+            client.asked[1..].iter().map(|asked| asked["params"]["message"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(messages[0], "What is your name?", "{version}");
+        for (message, problem) in [(&messages[1], "expected a string"), (&messages[2], "required")] {
+            let told = message.strip_prefix("What is your name?\n\nThe last answer did not fit: ");
+            assert!(told.is_some_and(|told| told.contains("name") && told.contains(problem)), "{version}: {message}");
+        }
+
         let response = client.tool("greet", vec![wrong(), wrong(), wrong()]).await;
         assert_eq!(response["result"]["isError"], true, "{version}: {response}");
         assert!(text(&response).contains("did not fit"), "{version}: {response}");
@@ -252,6 +263,53 @@ async fn questions_that_are_joined_are_asked_together() {
         }
         assert_eq!(text(&client.tool("two", answers).await), "Ada is 36", "{version}");
         assert_eq!(client.asked.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn any_number_of_questions_is_asked_together_and_answered_in_order() {
+    let server = Server::builder("asks", "1")
+        .tool(tool("all", async |inputs: Inputs| -> Result<String, ToolError> {
+            let keys = ["a", "b", "c"];
+            let ages: Vec<Age> = inputs.all(keys.map(|key| inputs.elicit(key, format!("Age of {key}?")))).await?;
+            Ok(ages.iter().map(|age| age.age.to_string()).collect::<Vec<_>>().join(" "))
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let answers = (1..=3).map(|age| accept(json!({ "age": age }))).collect();
+        assert_eq!(text(&client.tool("all", answers).await), "1 2 3", "{version}");
+    }
+}
+
+/// Holds `Inputs`; `TELLS` is whether it hands on that it asks.
+struct Wrapper<const TELLS: bool>(Inputs);
+
+impl<S: Send + Sync, const TELLS: bool> FromCallParts<S> for Wrapper<TELLS> {
+    fn describe(description: &mut Description) {
+        if TELLS {
+            <Inputs as FromCallParts<S>>::describe(description);
+        }
+    }
+
+    async fn from_call_parts(parts: &mut CallParts, state: &S) -> Result<Self, ToolError> {
+        Inputs::from_call_parts(parts, state).await.map(Self)
+    }
+}
+
+#[tokio::test]
+async fn an_extractor_that_wraps_inputs_asks_if_it_says_so_and_fails_at_once_otherwise() {
+    async fn ask<const TELLS: bool>(Wrapper(inputs): Wrapper<TELLS>) -> Result<String, ToolError> {
+        Ok(inputs.elicit::<Name>("name", "Name?").await?.name)
+    }
+    let server =
+        Server::builder("asks", "1").tool(tool("tells", ask::<true>)).tool(tool("hides", ask::<false>)).build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let ada = accept(json!({ "name": "Ada" }));
+        assert_eq!(text(&client.tool("tells", vec![ada]).await), "Ada", "{version}");
+        let response = client.tool("hides", vec![]).await;
+        assert_eq!(response["error"]["code"], -32603, "{version}: {response}");
     }
 }
 

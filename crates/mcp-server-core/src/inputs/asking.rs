@@ -268,23 +268,28 @@ impl Asking {
             return Err(InputError::gone());
         }
         match &self.way {
-            Way::Rounds { .. } => match self.answered(key, &check)? {
-                Some(answer) => Ok(answer),
-                None => match self.task.get() {
+            Way::Rounds { .. } => {
+                let request = match self.answered(key, &check)? {
+                    Found::Answer(answer) => return Ok(answer),
+                    Found::Misfit(error) => again(&request, &error),
+                    Found::Nothing => request,
+                };
+                match self.task.get() {
                     Some(task) => self.ask_in_task(task, key, request, limit, check).await,
                     None => self.wait_for_next_round(key, request).await,
-                },
-            },
+                }
+            }
             Way::Session { session, sink, request_id } => {
                 let task = self.task.get();
                 let request = task.map_or_else(|| request.clone(), |task| task::related(&request, task.id()));
+                let mut asking = request.clone();
                 for attempt in 1.. {
                     let _waiting = self.wait();
                     let _asks = task.map(|task| task.wait_for_answer());
                     let asked = async {
                         match task {
-                            None => session.ask(&request, sink.as_deref(), request_id).await,
-                            Some(task) => task::ask_about(task, session, &request, request_id).await,
+                            None => session.ask(&asking, sink.as_deref(), request_id).await,
+                            Some(task) => task::ask_about(task, session, &asking, request_id).await,
                         }
                     };
                     let answer = tokio::select! {
@@ -292,7 +297,7 @@ impl Asking {
                         () = self.over.cancelled() => return Err(InputError::gone()),
                     };
                     match check(&answer) {
-                        Err(error) if error.is_invalid() && attempt < ATTEMPTS => {}
+                        Err(error) if error.is_invalid() && attempt < ATTEMPTS => asking = again(&request, &error),
                         checked => return checked.map(|(answer, _)| answer),
                     }
                 }
@@ -306,17 +311,17 @@ impl Asking {
         &self,
         key: &str,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
-    ) -> Result<Option<T>, InputError> {
+    ) -> Result<Found<T>, InputError> {
         let mut state = self.state();
         if let Some(earlier) = state.flow.answers.get(key) {
-            return check(earlier).map(|(answer, _)| Some(answer));
+            return check(earlier).map(|(answer, _)| Found::Answer(answer));
         }
-        let Some(answer) = state.fresh.remove(key) else { return Ok(None) };
+        let Some(answer) = state.fresh.remove(key) else { return Ok(Found::Nothing) };
         match check(&answer) {
             Err(error) if error.is_invalid() => {
                 let failures = state.flow.failures.entry(key.to_owned()).or_default();
                 *failures += 1;
-                if *failures >= ATTEMPTS { Err(error) } else { Ok(None) }
+                if *failures >= ATTEMPTS { Err(error) } else { Ok(Found::Misfit(error)) }
             }
             Err(error) => {
                 // Also a refusal is an answer, and is not asked for again; only what it was counts.
@@ -326,7 +331,7 @@ impl Asking {
             }
             Ok((answer, kept)) => {
                 state.flow.answers.insert(key.to_owned(), kept);
-                Ok(Some(answer))
+                Ok(Found::Answer(answer))
             }
         }
     }
@@ -365,6 +370,29 @@ impl Asking {
         Waiting { asking: self }
     }
 }
+
+/// What this round has for a question.
+enum Found<T> {
+    Answer(T),
+    /// An answer that does not fit, not for the last time.
+    Misfit(InputError),
+    Nothing,
+}
+
+/// The same question to the user, which says what was wrong with the last answer.
+pub(super) fn again(request: &InputRequest, error: &InputError) -> InputRequest {
+    let mut request = request.clone();
+    if let (Some(Value::String(message)), Some(problem)) =
+        (request.params.as_mut().and_then(|params| params.get_mut("message")), error.problem())
+    {
+        let problem: String = problem.chars().take(MISFIT_CHARS).collect();
+        message.push_str(&format!("\n\nThe last answer did not fit: {problem}"));
+    }
+    request
+}
+
+/// So much of what was wrong is told.
+const MISFIT_CHARS: usize = 500;
 
 pub(super) struct Waiting<'a> {
     asking: &'a Asking,

@@ -84,10 +84,46 @@ impl InputError {
         matches!(*self.0, Reason::TimedOut)
     }
 
+    /// The capabilities that the client did not declare and the question needs, where that is why.
+    #[must_use]
+    pub fn missing(&self) -> Option<&ClientCapabilities> {
+        match &*self.0 {
+            Reason::Unsupported(missing) => Some(missing),
+            _ => None,
+        }
+    }
+
+    /// The client answered with an error: see [`InputError::rpc`].
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(*self.0, Reason::Refused(_))
+    }
+
+    /// The client is gone, or the call is over.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(*self.0, Reason::Gone)
+    }
+
+    /// The question could not be asked at all: a key used twice, a form that is none, a question inside of
+    /// [`Inputs::once`](crate::Inputs::once). The fault is in the handler, and `tracing` has the words.
+    #[must_use]
+    pub fn is_misuse(&self) -> bool {
+        matches!(*self.0, Reason::Misuse)
+    }
+
     /// The answers did not fit the question, several times.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(*self.0, Reason::Invalid(_))
+    }
+
+    /// What did not fit, of an answer that did not.
+    pub(super) fn problem(&self) -> Option<&str> {
+        match &*self.0 {
+            Reason::Invalid(problem) => Some(problem),
+            _ => None,
+        }
     }
 
     /// The error that the client answered with, where it did.
@@ -121,6 +157,41 @@ impl From<InputError> for ToolError {
             // The request cannot be served for this client at all: that is for the client to know, not for the model.
             Reason::Unsupported(missing) => Self::protocol(RpcError::missing_client_capability(&missing)),
             _ => Self::new(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_one_predicate() {
+        let errors = [
+            InputError::declined(),
+            InputError::cancelled(),
+            InputError::unsupported(ClientCapabilities::default()),
+            InputError::timed_out(),
+            InputError::invalid("no"),
+            InputError::refused(RpcError::internal("no")),
+            InputError::misuse("a key twice"),
+            InputError::gone(),
+        ];
+        for (at, error) in errors.iter().enumerate() {
+            let answers = [
+                error.is_declined(),
+                error.is_cancelled(),
+                error.is_unsupported(),
+                error.is_timeout(),
+                error.is_invalid(),
+                error.is_refused(),
+                error.is_misuse(),
+                error.is_gone(),
+            ];
+            let expected: Vec<_> = (0..errors.len()).map(|other| other == at).collect();
+            assert_eq!(answers[..], expected, "{error}");
+            assert_eq!(error.missing().is_some(), error.is_unsupported());
+            assert_eq!(error.rpc().is_some(), error.is_refused());
         }
     }
 }

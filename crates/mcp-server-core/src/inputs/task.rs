@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     InputError,
-    asking::{ATTEMPTS, Asking},
+    asking::{ATTEMPTS, Asking, again},
 };
 use crate::{session::Session, tasks::Live};
 
@@ -21,15 +21,16 @@ impl Asking {
         limit: Duration,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
+        let mut asking = request.clone();
         for attempt in 1.. {
             let _waiting = self.wait();
-            let asked = tokio::time::timeout(limit, task.ask(key, request.clone()));
+            let asked = tokio::time::timeout(limit, task.ask(key, asking.clone()));
             let answer = tokio::select! {
                 answer = asked => answer.map_err(|_| InputError::timed_out())??,
                 () = self.ended() => return Err(InputError::gone()),
             };
             match check(&answer) {
-                Err(error) if error.is_invalid() && attempt < ATTEMPTS => {}
+                Err(error) if error.is_invalid() && attempt < ATTEMPTS => asking = again(&request, &error),
                 checked => return checked.map(|(answer, _)| answer),
             }
         }
