@@ -121,15 +121,25 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Changes the bounds: `.limits(|limits| limits.tool_timeout = …)`.
+    ///
+    /// # Panics
+    /// When one is zero with which nothing would work.
+    #[track_caller]
     pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.config.limits);
+        if let Err(name) = self.config.limits.check() {
+            panic!("the limit `{name}` is zero: nothing could be served");
+        }
         self
     }
 
     /// The most entries on a page of a list.
-    pub fn page_size(mut self, entries: usize) -> Self {
-        self.config.limits.page_entries = entries.max(1);
-        self
+    ///
+    /// # Panics
+    /// When it is zero.
+    #[track_caller]
+    pub fn page_size(self, entries: usize) -> Self {
+        self.limits(|limits| limits.page_entries = entries)
     }
 
     /// How long lists may be kept by clients (2026-07-28). Not at all by default.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::{inputs::InputLimits, tasks::TaskLimits};
 
-/// The bounds of a server. Every one is meant to be changed where the defaults do not fit.
+/// The bounds of a server. Every one is meant to be changed where the defaults do not fit. None may be zero but those that
+/// say what zero means.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
@@ -22,13 +23,15 @@ pub struct Limits {
     pub page_bytes: usize,
     /// Nesting of a message. Default 128.
     pub json_depth: usize,
-    /// After the other side closed its end: how long calls that still run may take to answer. Default 2 seconds.
+    /// After the other side closed its end: how long calls that still run may take to answer; zero cuts them off.
+    /// Default 2 seconds.
     pub drain: Duration,
-    /// Open `subscriptions/listen` streams of one authenticated principal. Default 64.
+    /// Open `subscriptions/listen` streams of one authenticated principal; zero for none. Default 64.
     pub listen_streams_per_principal: usize,
-    /// Open `subscriptions/listen` streams of all who did not authenticate, together. Default 1,000.
+    /// Open `subscriptions/listen` streams of all who did not authenticate, together; zero for none. Default
+    /// 1,000.
     pub listen_streams: usize,
-    /// Resources that one session or one stream subscribes to. Default 256.
+    /// Resources that one session or one stream subscribes to; zero for none. Default 256.
     pub subscribed_uris: usize,
     /// Tasks that one stream is told of. Default 256.
     pub subscribed_tasks: usize,
@@ -56,5 +59,30 @@ impl Default for Limits {
             inputs: InputLimits::default(),
             tasks: TaskLimits::default(),
         }
+    }
+}
+
+impl Limits {
+    /// # Errors
+    /// The name of a bound that is zero, where nothing would work with it.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let Self { inputs, tasks, .. } = self;
+        let bounds = [
+            ("handlers_per_session", self.handlers_per_session == 0),
+            ("handlers", self.handlers == 0),
+            ("tool_timeout", self.tool_timeout.is_zero()),
+            ("read_timeout", self.read_timeout.is_zero()),
+            ("page_entries", self.page_entries == 0),
+            ("page_bytes", self.page_bytes == 0),
+            ("json_depth", self.json_depth == 0),
+            ("inputs.elicitation", inputs.elicitation.is_zero()),
+            ("inputs.sampling", inputs.sampling.is_zero()),
+            ("inputs.roots", inputs.roots.is_zero()),
+            ("inputs.state", inputs.state.is_zero()),
+            ("tasks.ttl", tasks.ttl.is_zero()),
+            ("tasks.max_ttl", tasks.max_ttl.is_zero()),
+            ("tasks.poll_interval", tasks.poll_interval.is_zero()),
+        ];
+        bounds.into_iter().find(|(_, is_zero)| *is_zero).map_or(Ok(()), |(name, _)| Err(name))
     }
 }

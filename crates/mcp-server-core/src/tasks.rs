@@ -26,7 +26,7 @@ pub(crate) use self::{
     table::TaskTable,
 };
 
-/// What bounds tasks.
+/// What bounds tasks. No time may be zero; no room is no tasks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskLimits {

@@ -3,7 +3,7 @@
 
 use crate::kit::{Client, code_and_text};
 use mcp_protocol::{Completion, PromptArgument, ProtocolVersion};
-use mcp_server_core::{Completing, Server, State, ToolError, prompt, resource, template};
+use mcp_server_core::{Completing, Server, State, ToolError, prompt, resource, template, tool};
 use serde_json::{Value, json};
 
 fn many(count: usize) -> Vec<String> {
@@ -186,10 +186,15 @@ async fn a_server_that_completes_nothing_says_so() {
 #[tokio::test]
 async fn completions_count_among_what_runs_at_once() {
     let server = Server::builder("t", "1")
-        .limits(|limits| limits.handlers = 0)
+        .limits(|limits| limits.handlers = 1)
+        .tool(tool("hold", std::future::pending::<String>))
         .prompt(prompt("p", async || "x").arguments([PromptArgument::new("lang")]).complete_from("lang", ["rust"]))
         .build();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
+    client.result("completion/complete", of_prompt("lang", "")).await;
+    // The other call has its place when it was polled once.
+    let mut other = std::pin::pin!(server.call_tool("hold", json!({})));
+    std::future::poll_fn(|cx| std::task::Poll::Ready(other.as_mut().poll(cx).is_pending())).await;
     let error = client.error("completion/complete", of_prompt("lang", "")).await;
     let (code, text) = code_and_text(&error);
     assert!(code == -32603 && text.starts_with("busy"), "{error}");

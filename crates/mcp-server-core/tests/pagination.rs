@@ -81,8 +81,7 @@ async fn a_thousand_entries_are_one_page() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_are_as_long_as_asked_for_and_in_the_order_of_registration() {
-    for (count, size, lengths) in
-        [(1000, 50, vec![50; 20]), (7, 3, vec![3, 3, 1]), (6, 3, vec![3, 3]), (1, 1, vec![1]), (2, 0, vec![1, 1])]
+    for (count, size, lengths) in [(1000, 50, vec![50; 20]), (7, 3, vec![3, 3, 1]), (6, 3, vec![3, 3]), (1, 1, vec![1])]
     {
         let mut wire = Wire::connect(&builder(count).page_size(size).build());
         for list in LISTS {

@@ -4,12 +4,13 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Mutex,
+    time::Duration,
 };
 
 use mcp_protocol::PromptArgument;
 use mcp_server_core::{
-    Args, Json, MessageTemplate, Parameter, ParameterType, PromptRoute, RawArgs, ResourceRoute, Server, ServerBuilder,
-    TemplateRoute, ToolRoute, prompt, prompt_template, resource, template, tool,
+    Args, Inputs, Json, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute, RawArgs, ResourceRoute, Server,
+    ServerBuilder, TemplateRoute, ToolRoute, prompt, prompt_template, resource, template, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,6 +22,22 @@ use serde_json::{Value, json};
 enum Choice {
     A { a: u8 },
     B { b: u8 },
+}
+
+/// The variables of a template.
+#[derive(Deserialize, JsonSchema)]
+struct Variables {
+    path: String,
+    id: u32,
+    page: Option<u32>,
+}
+
+async fn read(Args(Variables { path, id, page }): Args<Variables>) -> String {
+    format!("{path} {id} {page:?}")
+}
+
+async fn asking(_inputs: Inputs) -> Vec<String> {
+    Vec::new()
 }
 
 fn builder() -> ServerBuilder {
@@ -131,12 +148,19 @@ fn resources_and_templates_that_cannot_be_are_refused() {
         (of("etc/{name}"), "scheme"),
         (of("1:{name}"), "scheme"),
         (of("a:{b}").complete_from("c", ["x"]), "there is no variable `c` to complete"),
+        (of("a:{b}").complete("b", asking), "the completion of `b` takes `Inputs`"),
+        (template("a:{pat}", read), "there is no variable `path` for the field of the arguments"),
+        (template("a:{path}/b", read).with_state(()), "there is no variable `id`"),
     ] {
         let error = builder().try_resource_template(route).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
     for text in ["a:{b}", "file:///{+path}", "{+uri}", "s://q{?a,b}"] {
         assert!(builder().try_resource_template(of(text)).is_ok(), "{text}");
+    }
+    // What may be missing needs no variable, and a variable needs no field.
+    for text in ["a:{id}/{+path}", "a:{id}{?path,page}", "a:{id}/{path}/{other}"] {
+        assert!(builder().try_resource_template(template(text, read)).is_ok(), "{text}");
     }
 }
 
@@ -148,6 +172,10 @@ fn prompts_that_cannot_be_are_refused() {
         (named(""), "at least one character"),
         (twice, "the argument `a` is given twice"),
         (named("p").complete_from("a", ["x"]), "there is no argument `a` to complete"),
+        (
+            named("p").arguments([PromptArgument::new("a")]).complete("a", asking),
+            "the completion of `a` takes `Inputs`",
+        ),
         (
             prompt_template("p", [MessageTemplate::user("{a}")]).complete_from("b", ["x"]),
             "there is no argument `b` to complete",
@@ -207,6 +235,8 @@ fn panics_point_at_the_line_of_the_mistake() {
     check!("the resource template", builder().resource_template(template("a:{", async || "x")));
     check!("at least one character", builder().prompt(prompt("", async || "x")));
     check!("at least one revision", builder().versions([]));
+    check!("`page_entries` is zero", builder().page_size(0));
+    check!("`inputs.roots` is zero", builder().limits(|limits| limits.inputs.roots = Duration::ZERO));
     drop(std::panic::take_hook());
     for (said, expected, outcome, seen) in outcomes {
         assert!(outcome.is_err(), "{said}");
@@ -215,4 +245,38 @@ fn panics_point_at_the_line_of_the_mistake() {
         assert_eq!(line, expected, "{said}");
         assert!(text.contains(said), "{text}");
     }
+}
+
+#[test]
+fn limits_may_be_zero_only_where_that_means_something() {
+    type Set = fn(&mut Limits);
+    let cases: &[(&str, Set)] = &[
+        ("handlers_per_session", |limits| limits.handlers_per_session = 0),
+        ("handlers", |limits| limits.handlers = 0),
+        ("tool_timeout", |limits| limits.tool_timeout = Duration::ZERO),
+        ("read_timeout", |limits| limits.read_timeout = Duration::ZERO),
+        ("page_entries", |limits| limits.page_entries = 0),
+        ("page_bytes", |limits| limits.page_bytes = 0),
+        ("json_depth", |limits| limits.json_depth = 0),
+        ("inputs.elicitation", |limits| limits.inputs.elicitation = Duration::ZERO),
+        ("inputs.sampling", |limits| limits.inputs.sampling = Duration::ZERO),
+        ("inputs.state", |limits| limits.inputs.state = Duration::ZERO),
+        ("tasks.ttl", |limits| limits.tasks.ttl = Duration::ZERO),
+        ("tasks.max_ttl", |limits| limits.tasks.max_ttl = Duration::ZERO),
+        ("tasks.poll_interval", |limits| limits.tasks.poll_interval = Duration::ZERO),
+    ];
+    for (name, set) in cases {
+        let panic = catch_unwind(|| builder().limits(*set)).unwrap_err();
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains(&format!("`{name}` is zero")), "{text}");
+    }
+    drop(builder().limits(|limits| {
+        limits.drain = Duration::ZERO;
+        limits.listen_streams_per_principal = 0;
+        limits.listen_streams = 0;
+        limits.subscribed_uris = 0;
+        limits.inputs.state_bytes = 0;
+        limits.tasks.per_principal = 0;
+        limits.tasks.unauthenticated = 0;
+    }));
 }

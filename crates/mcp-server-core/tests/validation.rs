@@ -260,3 +260,39 @@ async fn arguments_may_be_a_tagged_enum() {
     }
     assert!(server.call_tool("run", json!({ "op": "burn" })).await.unwrap().is_error);
 }
+
+#[tokio::test]
+async fn integers_have_the_bounds_of_their_types() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Numbers {
+        byte: Option<u8>,
+        signed: Option<i32>,
+        #[schemars(range(max = 10))]
+        page: Option<u32>,
+        list: Option<Vec<u32>>,
+        large: Option<u64>,
+    }
+    let sum = async |Args(n): Args<Numbers>| {
+        let list = n.list.unwrap_or_default().len();
+        format!("{:?} {:?} {:?} {list} {:?}", n.byte, n.signed, n.page, n.large)
+    };
+    let server = server(tool("sum", sum), ());
+    for (arguments, said) in [
+        (json!({ "byte": 256 }), Some("Invalid arguments: `/byte`: must be at most 255")),
+        (json!({ "byte": -1 }), Some("`/byte`: must be at least 0")),
+        (json!({ "signed": 2_147_483_648_u64 }), Some("`/signed`: must be at most 2147483647")),
+        (json!({ "signed": -2_147_483_649_i64 }), Some("`/signed`: must be at least -2147483648")),
+        (json!({ "page": 11 }), Some("`/page`: must be at most 10")),
+        (json!({ "list": [1, 4_294_967_296_u64] }), Some("`/list/1`: must be at most 4294967295")),
+        // Refused by the type, at the same place.
+        (json!({ "large": 1e30 }), Some("Invalid arguments: `/large`: ")),
+        (json!({ "byte": 255, "signed": -2_147_483_648, "list": [u32::MAX], "large": u64::MAX }), None),
+    ] {
+        let result = server.call_tool("sum", arguments.clone()).await.unwrap();
+        match (complaint(&result), said) {
+            (None, None) => {}
+            (Some(text), Some(said)) => assert!(text.contains(said), "{arguments}: {text}"),
+            (text, said) => panic!("{arguments}: {text:?} instead of {said:?}"),
+        }
+    }
+}

@@ -18,7 +18,8 @@ pub struct Args<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
     fn describe(description: &mut Description) {
-        let (schema, text) = schema_of::<T>();
+        let (mut schema, text) = schema_of::<T>();
+        bound_integers(&mut schema);
         description.input = Some(schema);
         if description.text.is_none() {
             description.text = text;
@@ -57,6 +58,46 @@ fn whole_numbers(value: &mut Value) {
         Value::Object(members) => members.values_mut().for_each(whole_numbers),
         _ => {}
     }
+}
+
+/// Gives integers the bounds of the Rust type that their `format` names, so that a value which is too large is refused by
+/// the schema, in its words, and clients see the bounds. Those of 64 bits are left out: many clients have no such numbers,
+/// and would read others. What does not fit is refused there as well, by the type.
+fn bound_integers(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            let is_integer = match members.get("type") {
+                Some(Value::String(name)) => name == "integer",
+                Some(Value::Array(names)) => names.iter().any(|name| name == "integer"),
+                _ => false,
+            };
+            let bounds = members.get("format").and_then(Value::as_str).filter(|_| is_integer).and_then(bounds_of);
+            if let Some((least, most)) = bounds {
+                members.entry("minimum").or_insert(least);
+                members.entry("maximum").or_insert(most);
+            }
+            for (name, member) in members {
+                // These hold values, not schemas.
+                if !["const", "default", "enum", "examples"].contains(&name.as_str()) {
+                    bound_integers(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(bound_integers),
+        _ => {}
+    }
+}
+
+fn bounds_of(format: &str) -> Option<(Value, Value)> {
+    Some(match format {
+        "int8" => (i8::MIN.into(), i8::MAX.into()),
+        "int16" => (i16::MIN.into(), i16::MAX.into()),
+        "int32" => (i32::MIN.into(), i32::MAX.into()),
+        "uint8" => (u8::MIN.into(), u8::MAX.into()),
+        "uint16" => (u16::MIN.into(), u16::MAX.into()),
+        "uint32" => (u32::MIN.into(), u32::MAX.into()),
+        _ => return None,
+    })
 }
 
 /// Where in the arguments it was, in the form in which the schema's errors say it.

@@ -68,6 +68,17 @@ impl<S> Sources<S> {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
+
+    /// # Errors
+    /// When a handler takes `Inputs`: no revision lets a completion ask.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let asks =
+            |source: &CompletionSource<S>| matches!(source, CompletionSource::Handler(handler) if handler.asks());
+        match self.0.iter().find(|(_, source)| asks(source)) {
+            Some((name, _)) => Err(format!("the completion of `{name}` takes `Inputs`, and can ask nobody")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<S: Clone + Send + Sync + 'static> Sources<S> {

@@ -128,6 +128,7 @@ impl<S> PromptRoute<S> {
                 return Err(refuse(format!("there is no argument `{argument}` to complete")));
             }
         }
+        self.completions.check().map_err(refuse)?;
         Ok((self.prompt, self.handler, self.completions))
     }
 }

@@ -2,6 +2,7 @@
 
 use mcp_protocol::{Annotations, Icon, Meta, ProtocolVersion, Resource, ResourceTemplate};
 use mcp_schema::UriTemplate;
+use serde_json::Value;
 
 use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
 use crate::{
@@ -39,6 +40,8 @@ pub struct TemplateRoute<S = ()> {
     template: ResourceTemplate,
     cache: Option<CacheHint>,
     handler: Erased<S, ResourceKind>,
+    /// The schema of its arguments, to be compared with the variables.
+    arguments: Option<Value>,
     completions: Sources<S>,
 }
 
@@ -59,7 +62,8 @@ where
     let mut template = ResourceTemplate::new(uri_template, name);
     template.description = description.text;
     template.mime_type = description.mime_type;
-    TemplateRoute { template, cache: None, handler: Erased::new(handler), completions: Sources::default() }
+    let (handler, completions) = (Erased::new(handler), Sources::default());
+    TemplateRoute { template, cache: None, handler, arguments: description.input, completions }
 }
 
 macro_rules! definition_setters {
@@ -166,6 +170,7 @@ impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
         TemplateRoute {
             template: self.template,
             cache: self.cache,
+            arguments: self.arguments,
             completions: self.completions.with_state(&state),
             handler: Erased::ready(self.handler.with_state(state)),
         }
@@ -197,6 +202,14 @@ impl<S> TemplateRoute<S> {
         for variable in self.completions.names() {
             if !matcher.variables().any(|known| known == variable) {
                 return Err(refuse(format!("there is no variable `{variable}` to complete")));
+            }
+        }
+        self.completions.check().map_err(&refuse)?;
+        // A field that is filled by nothing would make every read fail.
+        let required = self.arguments.as_ref().and_then(|schema| schema["required"].as_array());
+        for field in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !matcher.variables().any(|known| known == field) {
+                return Err(refuse(format!("there is no variable `{field}` for the field of the arguments")));
             }
         }
         let spec = TemplateSpec { template: self.template, matcher, cache: self.cache };
