@@ -71,7 +71,7 @@ pub use self::{
     jsonrpc::{Message, RequestId},
     lifecycle::{DiscoverResult, EmptyParams, EmptyResult, InitializeParams, InitializeResult},
     logging::{LoggingLevel, LoggingMessageParams, SetLevelParams, UnknownLevel},
-    meta::{Meta, RequestMeta, RequestMetaError},
+    meta::{Meta, RequestMeta, RequestMetaError, TraceContext},
     method::{Method, NotificationMethod},
     progress::{CancelledParams, ProgressParams, ProgressToken},
     prompt::{GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage},

@@ -1,5 +1,6 @@
 //! Metadata (`_meta`): the keys that the protocol reserves, their grammar, and typed access to them.
 
+mod context;
 pub mod keys;
 mod request;
 mod trace;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::{Implementation, JsonObject, ProgressToken, RequestId};
 
 pub use self::{
+    context::TraceContext,
     request::{RequestMeta, RequestMetaError},
     trace::{is_valid_baggage, is_valid_traceparent, is_valid_tracestate},
 };
@@ -94,6 +96,12 @@ impl Meta {
     #[must_use]
     pub fn baggage(&self) -> Option<&str> {
         self.text(keys::BAGGAGE).filter(|text| is_valid_baggage(text))
+    }
+
+    /// The trace that the message belongs to, as far as it is well-formed.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        TraceContext::from_meta(self)
     }
 
     fn text(&self, key: &str) -> Option<&str> {

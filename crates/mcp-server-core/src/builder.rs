@@ -17,6 +17,7 @@ use crate::{
     },
     server::Server,
     tasks::TaskPolicy,
+    trace::{Bridge, Propagate},
 };
 
 /// Collects what a server offers. `S` is the state that its handlers still miss: give it by
@@ -48,6 +49,7 @@ pub(crate) struct Config {
     pub(crate) task_policy: TaskPolicy,
     /// Whether there are tasks apart from calls.
     pub(crate) other_tasks: bool,
+    pub(crate) bridge: Option<Bridge>,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -67,6 +69,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 on_notification: None,
                 task_policy: TaskPolicy::default(),
                 other_tasks: false,
+                bridge: None,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -198,6 +201,13 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// as one.
     pub fn other_tasks(mut self) -> Self {
         self.config.other_tasks = true;
+        self
+    }
+
+    /// Ties the spans of requests to the traces of clients. The spans are there without it, for every subscriber of
+    /// `tracing`: target `mcp_server`, level `INFO`, with the attributes of the OpenTelemetry conventions for MCP.
+    pub fn propagate(mut self, bridge: impl Propagate) -> Self {
+        self.config.bridge = Some(Bridge(Arc::new(bridge)));
         self
     }
 

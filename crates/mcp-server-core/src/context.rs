@@ -12,17 +12,19 @@ use std::{
 
 use mcp_protocol::{
     ClientCapabilities, Implementation, LoggingLevel, LoggingMessageParams, Meta, Principal, ProgressParams,
-    ProgressToken, ProtocolVersion, RequestId, Shape, jsonrpc, method::NotificationMethod, notification,
+    ProgressToken, ProtocolVersion, RequestId, Shape, TraceContext, jsonrpc, method::NotificationMethod, notification,
 };
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::{
     Server,
     inputs::Asking,
     session::Session,
     tasks::{Live, Tasking},
+    trace::quiet,
 };
 
 /// The request that a handler serves. Cheap to clone.
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     /// Held while one notification is queued, so that several tasks of a handler cannot overtake each other, or the answer.
     pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
+    pub(crate) span: Span,
 }
 
 /// What was sent for a request.
@@ -73,6 +76,14 @@ pub(crate) enum Client {
 }
 
 impl Client {
+    /// The session, where the client has one.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Request(_) => None,
+        }
+    }
+
     /// What it can do.
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
         match self {
@@ -150,6 +161,20 @@ impl Context {
         })
     }
 
+    /// The trace that the client says the request belongs to (W3C trace context). The questions of [`Inputs`](crate::Inputs)
+    /// carry it on by themselves; requests that a handler makes elsewhere are its own to mark.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        self.meta().trace_context()
+    }
+
+    /// The span of the request, which the handler runs in. Work that it gives to other tasks stays in it by
+    /// `.instrument(context.span().clone())`. It is disabled where no subscriber wants it.
+    #[must_use]
+    pub fn span(&self) -> &Span {
+        &self.inner.span
+    }
+
     /// A value that the transport or a layer attached to the request.
     #[must_use]
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
@@ -187,12 +212,28 @@ impl Context {
         self.tasking()?.live()
     }
 
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.inner.client.session()
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         self.inner.is_local
     }
 
     pub(crate) fn asking(&self) -> Option<&Arc<Asking>> {
         self.inner.asking.as_ref()
+    }
+
+    /// What finds the request again as long as it lasts.
+    #[cfg(feature = "log-layer")]
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<Inner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    /// The request that was found again.
+    #[cfg(feature = "log-layer")]
+    pub(crate) fn found(inner: Arc<Inner>) -> Self {
+        Self { inner }
     }
 
     /// The sender of progress for this request.
@@ -229,6 +270,24 @@ impl Context {
         let mut params = LoggingMessageParams::new(level, data);
         params.logger = logger.map(str::to_owned);
         self.notify::<notification::LoggingMessage>(&params, None).await;
+    }
+
+    /// Sends a log record if there is room for it now.
+    #[cfg(feature = "log-layer")]
+    pub(crate) fn try_log(&self, params: &LoggingMessageParams) {
+        let Some(sink) = &self.inner.sink else { return };
+        if let Some(task) = self.task() {
+            return self.notify_about_task::<notification::LoggingMessage>(task, params, None);
+        }
+        let Ok(message) = jsonrpc::notification(notification::LoggingMessage::NAME, params) else { return };
+        let mut frame = Frame::new(message);
+        if let Some(id) = &self.inner.request_id {
+            frame.route = Route::Request(id.clone());
+        }
+        let outgoing = self.outgoing();
+        if !outgoing.finished && sink.try_send(frame).is_err() {
+            tracing::debug!("a record found no room on its way to the client");
+        }
     }
 
     /// Sends the client away while the call goes on: the connection that carries this call's messages ends, and the client
@@ -275,6 +334,7 @@ impl Context {
         }
         loop {
             {
+                let _quiet = quiet();
                 let mut outgoing = self.outgoing();
                 let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
                 if outgoing.finished || is_stale {
@@ -312,6 +372,7 @@ impl Context {
         progress: Option<f64>,
     ) {
         let Client::Session(session) = &self.inner.client else { return };
+        let _quiet = quiet();
         let mut outgoing = self.outgoing();
         let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
         if outgoing.finished || is_stale {

@@ -17,10 +17,12 @@ use mcp_schema::elicitation::Form;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use crate::{
     context::Context,
     handler::{CallParts, Description, FromCallParts, ToolError},
+    trace::{self, Bridge},
 };
 
 pub(crate) use self::asking::{Answer, Asking};
@@ -283,7 +285,20 @@ impl Inputs {
         limit: Duration,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
-        self.asking.ask(key, request, limit, check).await
+        // Statelessly the question is part of the answer, whose trace the client knows.
+        if self.context.session().is_none() {
+            return self.asking.ask(key, request, limit, check).await;
+        }
+        let span = trace::ask(&request.method, self.context.span());
+        let bridge = self.asking.server().inner.config.bridge.as_ref();
+        let stands = bridge.filter(|_| !span.is_disabled()).and_then(|Bridge(bridge)| bridge.inject(&span));
+        let request = match stands.or_else(|| self.context.trace_context()) {
+            Some(context) => trace::traced(request, &context),
+            None => request,
+        };
+        let answer = self.asking.ask(key, request, limit, check).instrument(span.clone()).await;
+        trace::answered(&span, &answer);
+        answer
     }
 }
 

@@ -15,12 +15,15 @@ mod hints;
 mod inputs;
 mod limits;
 mod local;
+#[cfg(feature = "log-layer")]
+mod log_layer;
 mod memory;
 mod notices;
 mod registry;
 mod server;
 mod session;
 mod tasks;
+mod trace;
 
 pub use self::{
     builder::ServerBuilder,
@@ -43,6 +46,10 @@ pub use self::{
     server::{Prompts, ResourceTemplates, Resources, Server, ShuttingDown, Tools},
     session::{Peer, Session},
     tasks::{NewTask, TaskHandle, TaskLimits, TaskPolicy, Tasks},
+    trace::Propagate,
 };
+
+#[cfg(feature = "log-layer")]
+pub use self::log_layer::{LogLayer, LogRecords};
 
 pub use mcp_protocol::TaskSupport;

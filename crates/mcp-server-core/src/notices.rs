@@ -72,10 +72,22 @@ impl Notices<'_> {
         };
         let mut params = LoggingMessageParams::new(level, data);
         params.logger = logger.map(str::to_owned);
-        let Ok(message) = jsonrpc::notification(notification::LoggingMessage::NAME, &params) else { return };
+        self.log_params(&params);
+    }
+
+    fn log_params(&self, params: &LoggingMessageParams) {
+        let Ok(message) = jsonrpc::notification(notification::LoggingMessage::NAME, params) else { return };
         let message = bytes::Bytes::from(message);
         for session in self.server.inner.publisher.sessions() {
-            session.log_record(level, &message);
+            session.log_record(params.level, &message);
+        }
+    }
+
+    /// The same for a record that is put together only if somebody wants it.
+    #[cfg(feature = "log-layer")]
+    pub(crate) fn log_if_wanted(&self, level: LoggingLevel, record: impl FnOnce() -> LoggingMessageParams) {
+        if self.server.inner.publisher.sessions().iter().any(|session| session.wants_record(level)) {
+            self.log_params(&record());
         }
     }
 }

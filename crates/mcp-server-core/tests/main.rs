@@ -15,6 +15,8 @@ mod hostile;
 mod inputs;
 mod kit;
 mod lifecycle;
+#[cfg(feature = "log-layer")]
+mod log_layer;
 mod logs;
 mod memory;
 mod pagination;
@@ -33,4 +35,5 @@ mod tasks_listening;
 mod tasks_outside;
 mod templates;
 mod tools;
+mod traces;
 mod validation;

@@ -11,7 +11,7 @@ use mcp_protocol::{
 use serde_json::value::RawValue;
 
 use super::Reply;
-use crate::{Peer, Server, Session, context::RequestClient};
+use crate::{Peer, Server, Session, context::RequestClient, trace};
 
 /// The most bytes of parameters that open a session.
 const INITIALIZE_BYTES: usize = 16 << 10;
@@ -113,6 +113,28 @@ impl Server {
     /// # Errors
     /// `-32602` when the parameters do not fit; `-32022` with the revisions when none has a handshake.
     pub fn initialize(
+        &self,
+        request: &Request<'_>,
+        session_id: Option<Box<str>>,
+        peer: &Peer,
+    ) -> Result<(Arc<Session>, Reply), RpcError> {
+        let span = trace::open(request, session_id.is_none());
+        // No handler runs that could say something.
+        #[cfg(feature = "log-layer")]
+        drop(crate::log_layer::opened());
+        trace::follow(&span, request.params, self.inner.config.bridge.as_ref());
+        let opened = span.in_scope(|| self.open_session(request, session_id, peer));
+        match &opened {
+            Ok((session, _)) => {
+                trace::belongs(&span, session.version(), Some(session));
+                trace::name(&span, &request.method, trace::Target::None);
+            }
+            Err(error) => trace::failed_at(&span, &request.method, error),
+        }
+        opened
+    }
+
+    fn open_session(
         &self,
         request: &Request<'_>,
         session_id: Option<Box<str>>,

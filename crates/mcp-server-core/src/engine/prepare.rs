@@ -13,6 +13,7 @@ use mcp_protocol::{
 use mcp_schema::{VarValue, header::HeaderParam};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
+use tracing::Span;
 
 use super::{Reply, Scope, era::Said, listen::ListenWork};
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
     session::{InFlightGuard, Pass},
     tasks::{self, Plan, TaskWork, Tasking, ToolTasks},
+    trace::{self, Target},
 };
 
 /// Why a request is refused before anything runs.
@@ -93,6 +95,24 @@ pub(super) enum HandlerWork {
     Complete { source: Ready<CompletionKind> },
 }
 
+impl Work {
+    /// What its span is named after.
+    fn target(&self) -> Target<'_> {
+        match self {
+            Self::Handler(HandlerWork::Tool { entry, .. }) => Target::Tool(&entry.spec.tool.name),
+            Self::Handler(HandlerWork::Prompt { entry, .. }) => Target::Prompt(&entry.prompt.name),
+            Self::Handler(HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. }) => {
+                Target::Resource(uri)
+            }
+            Self::Handler(HandlerWork::Complete { .. })
+            | Self::Done(_)
+            | Self::Listen(_)
+            | Self::Over
+            | Self::Task(_) => Target::None,
+        }
+    }
+}
+
 impl HandlerWork {
     /// Whether the handler takes `Inputs`.
     fn asks(&self) -> bool {
@@ -116,7 +136,7 @@ impl std::fmt::Debug for Prepared {
 impl Prepared {
     /// A request that was answered on the way.
     pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
-        let context = context(server, request, &scope, Said::default(), None, None);
+        let context = context(server, request, &scope, Said::default(), None, None, &Span::none());
         Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
     }
 
@@ -167,6 +187,24 @@ impl Server {
     /// A [`Refusal`]: the method does not exist in this revision or nothing stands behind it, the caller lacks scopes, or
     /// the parameters do not fit.
     pub fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
+        let span = trace::open(request, scope.is_local);
+        #[cfg(feature = "log-layer")]
+        let slot = crate::log_layer::opened();
+        trace::belongs(&span, scope.version, scope.client.session());
+        trace::follow(&span, request.params, self.inner.config.bridge.as_ref());
+        let prepared = span.in_scope(|| self.prepare_in(request, scope, &span));
+        #[cfg(feature = "log-layer")]
+        if let (Some(slot), Ok(prepared)) = (slot, &prepared) {
+            slot.fill(&prepared.context);
+        }
+        match &prepared {
+            Ok(prepared) => trace::name(&span, &request.method, prepared.work.target()),
+            Err(refusal) => trace::refused(&span, &request.method, refusal),
+        }
+        prepared
+    }
+
+    fn prepare_in(&self, request: &Request<'_>, scope: Scope, span: &Span) -> Result<Prepared, Refusal> {
         let version = scope.version;
         let name = &*request.method;
         if !method::exists_in(name, version) || !self.serves(name) {
@@ -198,7 +236,7 @@ impl Server {
             Work::Handler(HandlerWork::Tool { plan: Plan::Task { .. }, .. }) => Some(Arc::default()),
             _ => None,
         };
-        let context = context(self, request, &scope, said, asking, tasking);
+        let context = context(self, request, &scope, said, asking, tasking, span);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -436,6 +474,7 @@ fn context(
     said: Said,
     asking: Option<Arc<Asking>>,
     tasking: Option<Arc<Tasking>>,
+    span: &Span,
 ) -> Context {
     Context::new(crate::context::Inner {
         server: server.clone(),
@@ -455,5 +494,6 @@ fn context(
         extensions: scope.extensions.clone(),
         outgoing: std::sync::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),
+        span: span.clone(),
     })
 }

@@ -14,6 +14,7 @@ use mcp_protocol::{
     tasks::{CreateTaskResult, ext},
 };
 use serde_json::Value;
+use tracing::Instrument as _;
 
 use super::{
     Prepared, Reply, Scope,
@@ -29,6 +30,7 @@ use crate::{
     hints::CacheHint,
     registry::{PromptEntry, ToolEntry, ToolSpec},
     tasks::{Candidate, Plan, TaskWork},
+    trace,
 };
 
 /// The most values that a completion may have (server/utilities/completion).
@@ -72,8 +74,14 @@ impl Prepared {
         let work = match std::mem::replace(&mut self.work, Work::Over) {
             Work::Over => return None,
             Work::Done(reply) => return Some(reply),
-            Work::Listen(work) => return Box::pin(super::listen::run(self, *work)).await,
-            Work::Task(work) => return Box::pin(self.run_task(work)).await,
+            Work::Listen(work) => {
+                let span = self.context.span().clone();
+                return Box::pin(super::listen::run(self, *work).instrument(span)).await;
+            }
+            Work::Task(work) => {
+                let span = self.context.span().clone();
+                return Box::pin(self.run_task(work).instrument(span)).await;
+            }
             Work::Handler(work) => work,
         };
         let Self { server, id, scope, context, place, .. } = self;
@@ -96,14 +104,17 @@ impl Prepared {
 
     /// Answers a request about tasks.
     async fn run_task(self, work: TaskWork) -> Option<Reply> {
-        let Self { server, id, scope, place, .. } = self;
+        let Self { server, id, scope, place, context, .. } = self;
         let served = tokio::select! {
             biased;
             served = work.run(&server, &scope, &id) => served,
             () = scope.cancel.cancelled() => return None,
         };
         drop(place);
-        Some(served.unwrap_or_else(|error| Reply::error(Some(&id), &error)))
+        Some(served.unwrap_or_else(|error| {
+            trace::failed(context.span(), &error);
+            Reply::error(Some(&id), &error)
+        }))
     }
 
     /// Takes a place among what runs, so that a cancellation finds the request from now on. [`Prepared::run`] does it
@@ -163,7 +174,10 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
     };
     match std::mem::take(plan) {
         Plan::Plain => execute(server, scope, context, work).await,
-        Plan::Refused(error) => Err(error.into()),
+        Plan::Refused(error) => {
+            trace::failed(context.span(), &error);
+            Err(error.into())
+        }
         Plan::Task { policy, ttl, is_required } => {
             let entry = entry.clone();
             let candidate = Candidate { server, scope, context, tool: &entry.spec.tool.name, policy, ttl, is_required };
@@ -175,7 +189,14 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
     }
 }
 
+/// Runs a handler in the span of its request, also where that has become a task.
 async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
+    let outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
+    trace::ended(context.span(), &outcome);
+    outcome
+}
+
+async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
     if let Some(asking) = context.asking() {

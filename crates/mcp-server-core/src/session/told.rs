@@ -11,7 +11,10 @@ use mcp_transport::{Frame, TrySendError};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::Session;
-use crate::notices::{LISTS, Notice, Pending, add_uri};
+use crate::{
+    notices::{LISTS, Notice, Pending, add_uri},
+    trace::quiet,
+};
 
 /// The subscriptions of a session, and what it was not told yet.
 #[derive(Debug)]
@@ -74,6 +77,7 @@ impl Session {
 
     /// Tells the client of a change, now or when it has room for it.
     pub(crate) fn tell(self: &Arc<Self>, notice: &Notice) {
+        let _quiet = quiet();
         let mut told = self.told.state();
         if let Notice::Updated(uri) = notice
             && !told.uris.contains(uri)
@@ -102,11 +106,17 @@ impl Session {
         }
     }
 
+    /// Whether a log record of this level that belongs to no request would be sent.
+    pub(crate) fn wants_record(&self, level: LoggingLevel) -> bool {
+        self.is_initialized() && level >= self.log_level()
+    }
+
     /// Sends a log record that belongs to no request, if its level lets it through and there is room.
     pub(crate) fn log_record(&self, level: LoggingLevel, message: &Bytes) {
-        if !self.is_initialized() || level < self.log_level() {
+        if !self.wants_record(level) {
             return;
         }
+        let _quiet = quiet();
         if self.outbox.try_send(Frame::new(message.clone())).is_err() {
             tracing::debug!("a session does not read: a log record was dropped");
         }

@@ -2,7 +2,11 @@
 #![allow(dead_code, reason = "every test file uses a part of this")]
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use mcp_server_core::{ServeError, Server, ToolRoute, tool};
 use mcp_transport::{
@@ -15,6 +19,10 @@ use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
     time::timeout,
+};
+use tracing::{
+    Dispatch,
+    subscriber::{DefaultGuard, NoSubscriber},
 };
 
 /// Every revision that opens with `initialize`.
@@ -128,6 +136,14 @@ impl Wire {
         timeout(self.patience, self.served).await.expect("the server goes on").unwrap().unwrap();
         rest
     }
+}
+
+/// A subscriber for this thread. While a process has one subscriber only, a callsite that another thread comes to first is
+/// never asked about again; so there is always another one.
+pub(crate) fn subscribe(subscriber: impl Into<Dispatch>) -> DefaultGuard {
+    static OTHER: OnceLock<Dispatch> = OnceLock::new();
+    OTHER.get_or_init(|| Dispatch::new(NoSubscriber::new()));
+    tracing::dispatcher::set_default(&subscriber.into())
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

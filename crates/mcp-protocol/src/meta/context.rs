@@ -1,0 +1,159 @@
+//! The trace that a message belongs to, as W3C writes it: `traceparent`, `tracestate`, `baggage` of its metadata.
+
+use super::{Meta, is_valid_baggage, is_valid_traceparent, is_valid_tracestate, keys};
+
+/// The parts of a trace parent that this version of the format has; a later version may have more behind them.
+const PARENT: usize = 55;
+/// More baggage is let go: so much has to be carried at most (W3C Baggage, §3.3.2).
+const BAGGAGE: usize = 8192;
+
+/// The place of a message in a distributed trace, and what travels along with it (2026-07-28 basic, §_meta).
+///
+/// What is not well-formed is not there: a broken trace parent begins a new trace, and takes the trace state with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceContext {
+    parent: Option<Box<str>>,
+    state: Option<Box<str>>,
+    baggage: Option<Box<str>>,
+}
+
+impl TraceContext {
+    /// A context with a trace parent; `None` when it is not well-formed. One of a later version is read as far as this
+    /// version knows it.
+    #[must_use]
+    pub fn new(traceparent: &str) -> Option<Self> {
+        let mut parent = is_valid_traceparent(traceparent).then(|| traceparent.to_owned())?;
+        if !parent.starts_with("00") {
+            parent.truncate(PARENT);
+            parent.replace_range(..2, "00");
+        }
+        Some(Self { parent: Some(parent.into()), state: None, baggage: None })
+    }
+
+    /// The same with a trace state; one that is not well-formed is left out.
+    #[must_use]
+    pub fn with_tracestate(mut self, text: &str) -> Self {
+        self.state = (self.parent.is_some() && is_valid_tracestate(text)).then(|| text.into());
+        self
+    }
+
+    /// The same with baggage; what is not well-formed, or longer than 8 KiB, is left out.
+    #[must_use]
+    pub fn with_baggage(mut self, text: &str) -> Self {
+        self.baggage = (text.len() <= BAGGAGE && is_valid_baggage(text)).then(|| text.into());
+        self
+    }
+
+    /// What the metadata of a message says; `None` when it says nothing that is well-formed.
+    #[must_use]
+    pub fn from_meta(meta: &Meta) -> Option<Self> {
+        let parent = meta.traceparent().and_then(Self::new);
+        let mut context = parent.unwrap_or(Self { parent: None, state: None, baggage: None });
+        if let Some(state) = meta.tracestate() {
+            context = context.with_tracestate(state);
+        }
+        if let Some(baggage) = meta.baggage() {
+            context = context.with_baggage(baggage);
+        }
+        (context.parent.is_some() || context.baggage.is_some()).then_some(context)
+    }
+
+    /// Writes it into the metadata of a message, in the place of what stands there.
+    pub fn write_to(&self, meta: &mut Meta) {
+        for (key, value) in
+            [(keys::TRACEPARENT, &self.parent), (keys::TRACESTATE, &self.state), (keys::BAGGAGE, &self.baggage)]
+        {
+            match value {
+                Some(text) => meta.insert(key.to_owned(), (**text).into()),
+                None => meta.remove(key),
+            };
+        }
+    }
+
+    /// The `traceparent`.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.parent.as_deref()
+    }
+
+    /// The `tracestate`.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    /// The `baggage`.
+    #[must_use]
+    pub fn baggage(&self) -> Option<&str> {
+        self.baggage.as_deref()
+    }
+
+    /// The id of the trace: 32 hexadecimal digits.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        self.parent.as_deref()?.split('-').nth(1)
+    }
+
+    /// The id of the span that the message was sent in: 16 hexadecimal digits.
+    #[must_use]
+    pub fn parent_id(&self) -> Option<&str> {
+        self.parent.as_deref()?.split('-').nth(2)
+    }
+
+    /// Whether the sender records the trace.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        let flags = self.parent.as_deref().and_then(|parent| parent.split('-').nth(3));
+        flags.and_then(|flags| u8::from_str_radix(flags, 16).ok()).is_some_and(|flags| flags & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn meta(value: Value) -> Meta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_is_well_formed_is_read_and_written_and_the_rest_is_not_there() {
+        let later = PARENT.replace("00-0a", "01-0a") + "-more";
+        let long = format!("a={}", "x".repeat(8192));
+        for (said, expected) in [
+            (json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" }), None),
+            (json!({ "traceparent": PARENT, "tracestate": "A" }), Some(json!({ "traceparent": PARENT }))),
+            (json!({ "traceparent": later }), Some(json!({ "traceparent": PARENT }))),
+            (json!({ "traceparent": "x", "tracestate": "a=1", "baggage": "b=2" }), Some(json!({ "baggage": "b=2" }))),
+            (json!({ "traceparent": PARENT, "baggage": long }), Some(json!({ "traceparent": PARENT }))),
+            (json!({ "baggage": "b=2;p" }), None),
+            (json!({ "traceparent": 7, "tracestate": "a=1" }), Some(json!({}))),
+            (json!({}), None),
+        ] {
+            let expected = meta(expected.unwrap_or_else(|| said.clone()));
+            let context = TraceContext::from_meta(&meta(said));
+            assert_eq!(context.is_none(), expected.is_empty(), "{expected:?}");
+            let mut written = Meta::new();
+            if let Some(context) = context {
+                context.write_to(&mut written);
+            }
+            assert_eq!(written, expected);
+        }
+    }
+
+    #[test]
+    fn a_context_has_parts_and_takes_the_place_of_another() {
+        let context = TraceContext::new(PARENT).unwrap();
+        assert_eq!(context.trace_id(), Some("0af7651916cd43dd8448eb211c80319c"));
+        assert_eq!(context.parent_id(), Some("b7ad6b7169203331"));
+        assert!(context.is_sampled() && !TraceContext::new(&PARENT.replace("-01", "-02")).unwrap().is_sampled());
+        assert_eq!(TraceContext::new("00-0-0-0"), None);
+        let mut other = meta(json!({ "traceparent": "x", "tracestate": "a=1", "baggage": "b=2", "kept": 1 }));
+        context.write_to(&mut other);
+        assert_eq!(other, meta(json!({ "traceparent": PARENT, "kept": 1 })));
+    }
+}

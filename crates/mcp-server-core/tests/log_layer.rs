@@ -1,0 +1,240 @@
+//! Records of the application on their way to its clients: whose, at which level, how many, and what stays here.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::sync::{Arc, Mutex};
+
+use mcp_protocol::RequestId;
+use mcp_server_core::{Context, LogRecords, Server, TaskSupport, tool};
+use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
+use serde_json::{Value, json};
+use tracing::{Instrument as _, subscriber::DefaultGuard};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::{
+    common::{Wire, call, legacy, modern, subscribe},
+    kit::ask,
+};
+
+fn server() -> Server {
+    Server::builder("logs", "1")
+        .tool(tool("talks", async |context: Context| {
+            tracing::debug!(target: "app", "low");
+            tracing::info!(target: "app::disk", free = 3, ratio = 0.5, full = false, name = "a", "in a call");
+            tracing::info_span!("inner").in_scope(|| tracing::warn!(target: "app", why = ?Some(1), "inside"));
+            for other in ["application", "mcp_server_core::x", "mcp_server"] {
+                match other {
+                    "application" => tracing::error!(target: "application", "not chosen"),
+                    "mcp_server" => tracing::error!(target: "mcp_server", "of this library"),
+                    _ => tracing::error!(target: "mcp_server_core::x", "of this library"),
+                }
+            }
+            let helper = async { tracing::error!(target: "app", "of a helper") };
+            tokio::spawn(helper.instrument(context.span().clone())).await.unwrap();
+            "done"
+        }))
+        .tool(tool("leaves", async |context: Context| {
+            let late = async {
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+                tracing::error!(target: "app", "too late");
+            };
+            tokio::spawn(late.instrument(context.span().clone()));
+            "left"
+        }))
+        .tool(tool("floods", async || {
+            for step in 0..10_000 {
+                tracing::info!(target: "app", step, "again");
+            }
+            "done"
+        }))
+        .tool(tool("task", async || tracing::info!(target: "app", "in a task")).task(TaskSupport::Required))
+        .build()
+}
+
+fn listen(server: &Server, records: LogRecords) -> DefaultGuard {
+    subscribe(tracing_subscriber::registry().with(server.log_layer(records)))
+}
+
+fn app() -> LogRecords {
+    LogRecords::of(["app", "mcp_server_core", "mcp_server"])
+}
+
+/// The records until the response to a call, as level, logger and data.
+async fn records(wire: &mut Wire, request: Value) -> Vec<(String, String, Value)> {
+    let id = request["id"].clone();
+    wire.send(request).await;
+    let mut records = Vec::new();
+    loop {
+        let message = wire.recv().await;
+        if message["id"] == id {
+            assert!(message.get("error").is_none(), "{message}");
+            return records;
+        }
+        assert_eq!(message["method"], "notifications/message", "{message}");
+        let params = &message["params"];
+        let text = |member: &str| params[member].as_str().unwrap().to_owned();
+        records.push((text("level"), text("logger"), params["data"].clone()));
+    }
+}
+
+async fn said(wire: &mut Wire, request: Value) -> Vec<String> {
+    let records = records(wire, request).await;
+    records.into_iter().map(|(level, _, data)| format!("{level} {}", data["message"].as_str().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn what_is_said_in_a_call_goes_to_its_client_at_its_level() {
+    let server = server();
+    let _guard = listen(&server, app());
+    let (mut talks, mut listens) = (Wire::connect(&server), Wire::connect(&server));
+    talks.open("2025-11-25").await;
+    listens.open("2025-11-25").await;
+    listens.ask(legacy(1, "logging/setLevel", json!({ "level": "debug" }))).await;
+    let told = records(&mut talks, legacy(1, "tools/call", call("talks"))).await;
+    let data = json!({ "message": "in a call", "free": 3, "ratio": 0.5, "full": false, "name": "a" });
+    assert_eq!(told[0], ("info".into(), "app::disk".into(), data));
+    assert_eq!(told[1], ("warning".into(), "app".into(), json!({ "message": "inside", "why": "Some(1)" })));
+    assert_eq!(told[2], ("error".into(), "app".into(), json!({ "message": "of a helper" })));
+    assert_eq!(told.len(), 3);
+
+    // 2026-07-28: the request says what it wants, and nothing when it says nothing.
+    for (level, expected) in [
+        (None, vec![]),
+        (Some("debug"), vec!["debug low", "info in a call", "warning inside", "error of a helper"]),
+        (Some("error"), vec!["error of a helper"]),
+    ] {
+        let mut params = call("talks");
+        params["_meta"] = json!({ "io.modelcontextprotocol/logLevel": level });
+        assert_eq!(said(&mut talks, modern(2, "tools/call", params)).await, expected);
+    }
+    // Nobody else heard of it.
+    listens.quiet().await;
+}
+
+#[tokio::test]
+async fn what_is_said_outside_of_calls_goes_to_sessions_or_stays_here() {
+    for calls_only in [false, true] {
+        let server = server();
+        let records = if calls_only { app().calls_only() } else { app() };
+        let _guard = listen(&server, records);
+        let (mut chatty, mut calm, mut young) =
+            (Wire::connect(&server), Wire::connect(&server), Wire::connect(&server));
+        chatty.open("2025-11-25").await;
+        calm.open("2025-06-18").await;
+        calm.ask(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
+        young.ask(modern(1, "tools/list", json!({}))).await;
+        // A ping is answered behind whatever was said before it.
+        for wire in [&mut chatty, &mut calm] {
+            wire.quiet().await;
+        }
+        tracing::info!(target: "app", "starting");
+        tracing::error!(target: "app", "failing");
+        tracing::error!(target: "other", "not chosen");
+        let expected: [&[&str]; 2] =
+            if calls_only { [&[], &[]] } else { [&["info starting", "error failing"], &["error failing"]] };
+        for (wire, expected) in [&mut chatty, &mut calm].into_iter().zip(expected) {
+            assert_eq!(said(wire, legacy(2, "ping", json!({}))).await, expected);
+        }
+        assert!(said(&mut young, modern(2, "tools/list", json!({}))).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_answered_says_nothing_any_more_and_nobody_else_hears_it() {
+    let server = server();
+    let _guard = listen(&server, app());
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    assert!(said(&mut wire, legacy(1, "tools/call", call("leaves"))).await.is_empty());
+    wire.quiet().await;
+}
+
+#[tokio::test]
+async fn what_is_said_in_a_task_names_it() {
+    let server = server();
+    let _guard = listen(&server, app());
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    wire.send(legacy(1, "tools/call", json!({ "name": "task", "task": {} }))).await;
+    let (mut created, mut record) = (Value::Null, Value::Null);
+    while created.is_null() || record.is_null() {
+        let message = wire.recv().await;
+        match message["method"].as_str() {
+            None => created = message["result"]["task"]["taskId"].clone(),
+            Some("notifications/message") => record = message["params"].clone(),
+            Some(_) => {}
+        }
+    }
+    assert_eq!(record["data"]["message"], "in a task");
+    assert_eq!(record["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], created);
+}
+
+#[tokio::test]
+async fn a_flood_is_cut_off_and_delays_nobody() {
+    let server = server();
+    let _guard = listen(&server, app());
+    let mut wire = Wire::with_capacity(&server, 16);
+    wire.open("2025-11-25").await;
+    let told = records(&mut wire, legacy(1, "tools/call", call("floods"))).await;
+    assert!((1..=16).contains(&told.len()), "{}", told.len());
+    assert!(told.iter().enumerate().all(|(n, (_, _, data))| data["step"] == n));
+}
+
+/// A way to the client that says something about itself, while it holds a lock.
+#[derive(Debug, Default)]
+struct Talkative(Mutex<Vec<Value>>);
+
+impl FrameSender for Talkative {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        let sent = self.try_send(frame).map_err(|_| TransportError::closed());
+        Box::pin(std::future::ready(sent))
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+        let mut sent = self.0.lock().unwrap();
+        tracing::error!(target: "app", "sending");
+        sent.push(serde_json::from_slice(&frame.message).unwrap());
+        Ok(())
+    }
+
+    fn ready(&self, _len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn close(&self, _id: &RequestId) {}
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_about_sending_is_not_sent() {
+    let server = Server::builder("logs", "1")
+        .tool(tool("both", async |context: Context| {
+            context.log(mcp_protocol::LoggingLevel::Info, "by hand").await;
+            tracing::info!(target: "app", "by the layer");
+        }))
+        .build();
+    let _guard = listen(&server, app());
+    let sink = Arc::new(Talkative::default());
+    let mut params = call("both");
+    params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("debug");
+    ask(&server, "tools/call", params, |scope| scope.sink(sink.clone())).await.unwrap();
+    let data: Vec<_> = sink.0.lock().unwrap().iter().map(|sent| sent["params"]["data"].clone()).collect();
+    assert_eq!(data, [json!("by hand"), json!({ "message": "by the layer" })]);
+}
+
+#[tokio::test]
+async fn a_long_text_is_cut_at_a_character() {
+    let server = Server::builder("logs", "1")
+        .tool(tool("long", async || tracing::info!(target: "app", text = "ä".repeat(10_000), "{}", "x".repeat(10_000))))
+        .build();
+    let _guard = listen(&server, app());
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    let told = records(&mut wire, legacy(1, "tools/call", call("long"))).await;
+    let data = &told[0].2;
+    assert_eq!((data["text"].as_str().unwrap().len(), data["message"].as_str().unwrap().len()), (8192, 8192));
+}

@@ -1,0 +1,323 @@
+//! The spans of requests as a subscriber sees them, and the traces of clients that they belong to.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use mcp_protocol::{CreateMessageParams, ProtocolVersion, RpcError, SamplingMessage, TraceContext};
+use mcp_server_core::{Args, Context, Inputs, Propagate, Server, TaskSupport, ToolError, prompt, resource, tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::{
+    Span, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+    subscriber::DefaultGuard,
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context as LayerContext, SubscriberExt as _},
+    registry::LookupSpan,
+};
+
+use crate::{
+    common::{Wire, call, code, initialize, legacy, modern, notification, subscribe},
+    kit::ask,
+};
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const OURS: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+
+/// What was recorded of one span, and the span around it.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Seen {
+    fields: BTreeMap<String, String>,
+    parent: Option<String>,
+}
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let twice = self.fields.insert(field.name().to_owned(), format!("{value:?}"));
+        assert_eq!(twice, None, "{field} is recorded twice");
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+/// The spans that have closed, in that order.
+#[derive(Debug, Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<Seen>>>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: LayerContext<'_, S>) {
+        if attributes.metadata().target() == "mcp_server" {
+            let span = context.span(id).unwrap();
+            let parent =
+                span.parent().and_then(|span| span.extensions().get::<Seen>()?.fields.get("otel.name").cloned());
+            let mut seen = Seen { parent, ..Seen::default() };
+            attributes.record(&mut seen);
+            span.extensions_mut().insert(seen);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: LayerContext<'_, S>) {
+        if let Some(seen) = context.span(id).unwrap().extensions_mut().get_mut::<Seen>() {
+            values.record(seen);
+        }
+    }
+
+    fn on_close(&self, id: Id, context: LayerContext<'_, S>) {
+        self.0.lock().unwrap().extend(context.span(&id).unwrap().extensions_mut().remove::<Seen>());
+    }
+}
+
+impl Recorder {
+    fn listen() -> (Self, DefaultGuard) {
+        let recorder = Self::default();
+        let guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+        (recorder, guard)
+    }
+
+    /// Nobody listens on this thread, whatever other tests do on theirs.
+    fn silence() -> DefaultGuard {
+        subscribe(tracing::subscriber::NoSubscriber::new())
+    }
+
+    /// The spans that closed since the last look, once all that is done is dropped.
+    async fn take(&self) -> Vec<Seen> {
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    async fn one(&self) -> Seen {
+        let mut seen = self.take().await;
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        seen.remove(0)
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Wanted {
+    ok: bool,
+}
+
+fn server() -> Server {
+    Server::builder("traced", "1")
+        .tool(tool("echo", async |Args(Wanted { ok }): Args<Wanted>| ok.then_some("ok").ok_or(ToolError::new("no"))))
+        .tool(tool("broken", async || Err::<(), _>(ToolError::protocol(RpcError::internal("broken")))))
+        .tool(tool("asks", async |inputs: Inputs| -> Result<String, ToolError> {
+            let params = CreateMessageParams::new(vec![SamplingMessage::user("?")], 10);
+            Ok(inputs.sample("sum", params).await?.content.text())
+        }))
+        .tool(tool("later", async || "later").task(TaskSupport::Required))
+        .tool(tool("where", async |context: Context| {
+            let at = context.trace_context();
+            let parts = at.as_ref().map(|at| [at.trace_id(), at.tracestate(), at.baggage()]);
+            format!("{parts:?} {}", context.span().is_disabled())
+        }))
+        .resource(resource("x:a", async || "a"))
+        .prompt(prompt("intro", async || "hello"))
+        .build()
+}
+
+fn expect(seen: &Seen, expected: &[(&str, &str)]) {
+    let expected: BTreeMap<_, _> =
+        expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    assert_eq!(seen.fields, expected);
+}
+
+#[tokio::test]
+async fn every_request_has_a_span_by_the_conventions() {
+    let server = server();
+    let (recorder, _guard) = Recorder::listen();
+    let mut wire = Wire::connect(&server);
+    let all = |method: &str, name: &str, version: &str, id: &str| {
+        [
+            ("otel.kind", "server"),
+            ("otel.name", name),
+            ("mcp.method.name", method),
+            ("mcp.protocol.version", version),
+            ("jsonrpc.request.id", id),
+            ("network.transport", "pipe"),
+        ]
+        .map(|(name, value)| (name, value.to_owned()))
+    };
+    let fails = |code: &'static str| vec![("error.type", code), ("otel.status_code", "ERROR")];
+    let status = |code: &'static str| [fails(code), vec![("rpc.response.status_code", code)]].concat();
+    let tool = |name: &'static str| vec![("gen_ai.operation.name", "execute_tool"), ("gen_ai.tool.name", name)];
+    let cases = [
+        ("tools/list", json!({}), "tools/list", vec![]),
+        ("tools/call", json!({ "name": "echo", "arguments": { "ok": true } }), "tools/call echo", tool("echo")),
+        (
+            "tools/call",
+            json!({ "name": "echo", "arguments": { "ok": false } }),
+            "tools/call echo",
+            [tool("echo"), fails("tool_error")].concat(),
+        ),
+        ("tools/call", call("broken"), "tools/call broken", [tool("broken"), status("-32603")].concat()),
+        ("tools/call", call("later"), "tools/call later", [tool("later"), status("-32021")].concat()),
+        // What clients make up names nothing.
+        ("tools/call", call("none"), "tools/call", status("-32602")),
+        ("none/such", json!({}), "_OTHER", status("-32601")),
+        ("prompts/get", json!({ "name": "intro" }), "prompts/get intro", vec![("gen_ai.prompt.name", "intro")]),
+        ("resources/read", json!({ "uri": "x:a" }), "resources/read", vec![("mcp.resource.uri", "x:a")]),
+        ("resources/read", json!({ "uri": "x:b" }), "resources/read", status("-32602")),
+    ];
+    for (method, params, name, more) in cases {
+        wire.ask(modern("r", method, params)).await;
+        let seen = recorder.one().await;
+        let known = if method == "none/such" { "_OTHER" } else { method };
+        let common = all(known, name, "2026-07-28", "r");
+        let common = common.iter().map(|(name, value)| (*name, value.as_str()));
+        expect(&seen, &common.chain(more).collect::<Vec<_>>());
+    }
+    wire.ask(initialize("2025-06-18")).await;
+    let seen = recorder.one().await;
+    let common = all("initialize", "initialize", "2025-06-18", "open");
+    expect(&seen, &common.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_session_is_told_from_others_and_its_id_is_not_told() {
+    let (recorder, _guard) = Recorder::listen();
+    let server = server();
+    let peer = mcp_server_core::Peer::new(mcp_transport::Transport::sender(&mcp_transport::memory::duplex(1).0), 1);
+    let mut seen = Vec::new();
+    for id in ["mcp_secret", "mcp_secret", "mcp_other"] {
+        let text = initialize("2025-11-25").to_string();
+        let Ok(mcp_protocol::Message::Request(request)) = mcp_protocol::Message::parse(text.as_bytes()) else {
+            panic!()
+        };
+        server.initialize(&request, Some(id.into()), &peer).unwrap();
+        let fields = recorder.one().await.fields;
+        assert_eq!((&*fields["network.transport"], &*fields["network.protocol.name"]), ("tcp", "http"));
+        seen.push(fields["mcp.session.id"].clone());
+    }
+    assert!(seen[0] == seen[1] && seen[1] != seen[2] && seen.iter().all(|id| id.len() == 16), "{seen:?}");
+}
+
+/// Follows a client, and stands at a place of its own.
+struct Bridge(Arc<Mutex<Vec<String>>>);
+
+impl Propagate for Bridge {
+    fn extract(&self, parent: &TraceContext, span: &Span) {
+        assert!(!span.is_disabled());
+        self.0.lock().unwrap().push(parent.traceparent().unwrap_or("none").to_owned());
+    }
+
+    fn inject(&self, _span: &Span) -> Option<TraceContext> {
+        TraceContext::new(OURS)
+    }
+}
+
+#[tokio::test]
+async fn questions_carry_the_trace_of_their_call() {
+    let bridged = Arc::new(Mutex::new(Vec::new()));
+    let with_bridge = {
+        let params = || CreateMessageParams::new(vec![SamplingMessage::user("?")], 10);
+        Server::builder("bridged", "1").propagate(Bridge(bridged.clone())).tool(tool(
+            "asks",
+            async move |inputs: Inputs| -> Result<String, ToolError> {
+                Ok(inputs.sample("sum", params()).await?.content.text())
+            },
+        ))
+    }
+    .build();
+    let said = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
+    for (server, listens, said, carried) in [
+        (server(), false, said.clone(), said.clone()),
+        (server(), true, said.clone(), said.clone()),
+        (server(), true, json!({ "traceparent": "x", "tracestate": "a=1" }), Value::Null),
+        (server(), true, json!({}), Value::Null),
+        (with_bridge.clone(), true, said.clone(), json!({ "traceparent": OURS })),
+        // Without a subscriber there is no span to stand in.
+        (with_bridge, false, said.clone(), said),
+    ] {
+        let _silence = Recorder::silence();
+        let listening = listens.then(Recorder::listen);
+        let (near, mut far) = mcp_transport::memory::duplex(8);
+        let serving = tokio::spawn(async move { server.serve(near).await });
+        let mut asked = Client(&mut far);
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "sampling": {} },
+            "clientInfo": { "name": "c", "version": "1" },
+        });
+        asked.send(legacy(0, "initialize", params)).await;
+        asked.receive().await;
+        asked.send(notification("notifications/initialized", json!({}))).await;
+        asked.send(legacy(1, "tools/call", json!({ "name": "asks", "arguments": {}, "_meta": said }))).await;
+        let question = asked.receive().await;
+        assert_eq!(question["method"], "sampling/createMessage");
+        assert_eq!(question["params"]["_meta"], carried, "{said}");
+        let refusal = json!({ "code": -1, "message": "User rejected" });
+        asked.send(json!({ "jsonrpc": "2.0", "id": question["id"], "error": refusal })).await;
+        assert_eq!(asked.receive().await["result"]["isError"], true);
+        if let Some((recorder, _guard)) = &listening {
+            let seen = recorder.take().await;
+            let [question, call] = &seen[1..] else { panic!("{seen:?}") };
+            let (name, parent) = ("sampling/createMessage", Some("tools/call asks"));
+            assert_eq!((&*question.fields["otel.name"], question.parent.as_deref()), (name, parent));
+            assert_eq!((&*question.fields["otel.kind"], &*question.fields["error.type"]), ("client", "-1"));
+            let followed = call.fields.get("traceparent").map(String::as_str);
+            assert_eq!(followed, Some(PARENT).filter(|_| said["traceparent"] == PARENT));
+        }
+        serving.abort();
+    }
+    assert_eq!(*bridged.lock().unwrap(), [PARENT]);
+}
+
+/// The other end of a connection, which is asked as well.
+struct Client<'a>(&'a mut mcp_transport::memory::MemoryTransport);
+
+impl Client<'_> {
+    async fn send(&mut self, message: Value) {
+        let sender = mcp_transport::Transport::sender(&*self.0);
+        sender.send(mcp_transport::Frame::new(message.to_string())).await.unwrap();
+    }
+
+    async fn receive(&mut self) -> Value {
+        serde_json::from_slice(&mcp_transport::recv(&mut *self.0).await.unwrap().unwrap().message).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_handler_knows_the_trace_of_its_call_and_a_span_is_there_for_listeners_only() {
+    let _silence = Recorder::silence();
+    let said = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
+    let mut wire = Wire::connect(&server());
+    let text = async |wire: &mut Wire, meta: Value| {
+        let mut params = call("where");
+        params["_meta"] = meta;
+        wire.ask(modern(1, "tools/call", params)).await["result"]["content"][0]["text"].clone()
+    };
+    let known = r#"Some([Some("0af7651916cd43dd8448eb211c80319c"), Some("a=1"), Some("b=2")])"#;
+    assert_eq!(text(&mut wire, said.clone()).await, format!("{known} true"));
+    assert_eq!(text(&mut wire, json!({ "traceparent": PARENT.to_uppercase() })).await, "None true");
+    let (_recorder, _guard) = Recorder::listen();
+    assert_eq!(text(&mut wire, said).await, format!("{known} false"));
+}
+
+#[tokio::test]
+async fn a_call_that_becomes_a_task_stays_in_its_span() {
+    let server = server();
+    let (recorder, _guard) = Recorder::listen();
+    let mut params = call("later");
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let created = ask(&server, "tools/call", params, |scope| scope).await.unwrap();
+    assert_eq!((&created["result"]["resultType"], code(&created)), (&json!("task"), None));
+    let seen = recorder.one().await;
+    assert_eq!(seen.fields["otel.name"], "tools/call later");
+    assert_eq!(seen.fields.get("error.type"), None);
+    // The version of a request that is refused is that of the request.
+    assert_eq!(seen.fields["mcp.protocol.version"], ProtocolVersion::LATEST.as_str());
+}
