@@ -38,9 +38,11 @@ impl InitializeParams {
 pub struct InitializeResult {
     /// The revision that the server chose.
     pub protocol_version: String,
-    /// What the server can do.
+    /// What the server can do. Some servers in the field leave it out when that is nothing.
+    #[serde(default, deserialize_with = "json::null_default")]
     pub capabilities: ServerCapabilities,
-    /// Who the server is.
+    /// Who the server is. Some servers in the field leave it out.
+    #[serde(default, deserialize_with = "json::null_default")]
     pub server_info: Implementation,
     /// How to use the server, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +71,7 @@ pub struct DiscoverResult {
     /// The revisions that the server speaks, legacy ones included.
     pub supported_versions: Vec<String>,
     /// What the server can do.
+    #[serde(default, deserialize_with = "json::null_default")]
     pub capabilities: ServerCapabilities,
     /// How to use the server, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -116,6 +116,12 @@ impl ProtocolVersion {
         self == V2025_03_26
     }
 
+    /// Whether an empty cursor is one like any other, and not the end of the list.
+    #[must_use]
+    pub fn has_empty_cursors(self) -> bool {
+        self >= V2026_07_28
+    }
+
     /// Whether a missing resource has an error code of its own.
     #[must_use]
     pub fn has_resource_not_found_code(self) -> bool {

@@ -1,0 +1,126 @@
+//! One call before it is made: a builder that is awaited.
+
+use std::{fmt, time::Duration};
+
+use mcp_protocol::{LoggingLevel, Meta, Method, ProgressParams, method};
+use mcp_transport::BoxFuture;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Client, Error,
+    drive::{Options, Reply, drive},
+    wire::Request,
+};
+
+/// A call to a server, which is made when it is awaited.
+///
+/// Dropping the future before it is done cancels the call on the wire.
+///
+/// # Errors
+/// [`Error::is_timeout`] after its time, [`Error::rpc`] when the server answered with an error, [`Error::is_closed`] when the
+/// connection was lost under it; see [`Error`] for all.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct Call<T> {
+    pub(crate) client: Client,
+    pub(crate) request: Result<Request, Error>,
+    pub(crate) options: Options,
+    pub(crate) read: fn(&Reply) -> Result<T, Error>,
+}
+
+impl<T: DeserializeOwned> Call<T> {
+    pub(crate) fn new(client: &Client, request: Result<Request, Error>) -> Self {
+        Self::with(client, request, Reply::read::<T>)
+    }
+}
+
+impl<T> Call<T> {
+    pub(crate) fn with(client: &Client, request: Result<Request, Error>, read: fn(&Reply) -> Result<T, Error>) -> Self {
+        let config = &client.shared().config;
+        // Progress keeps a call alive. A tool is what may take long without being asked for it.
+        let wants_progress = request.as_ref().is_ok_and(|request| request.method == method::CallTool::NAME);
+        let options = Options {
+            idle: config.idle,
+            total: config.total,
+            wants_progress,
+            on_progress: None,
+            log_level: None,
+            meta: None,
+            cancel: None,
+        };
+        Self { client: client.clone(), request, options, read }
+    }
+
+    /// How long the server may be silent: no answer and no progress. The default is that of the client: 60 seconds.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.options.idle = Some(limit);
+        self
+    }
+
+    /// How long the call may take in all, whatever progress is told. Time that this side takes to answer questions of the server
+    /// does not count. The default is that of the client: 10 minutes.
+    pub fn total_timeout(mut self, limit: Duration) -> Self {
+        self.options.total = Some(limit);
+        self
+    }
+
+    /// Waits for ever.
+    pub fn no_timeout(mut self) -> Self {
+        self.options.idle = None;
+        self.options.total = None;
+        self
+    }
+
+    /// Hears how the call comes along. Runs where the call is awaited, before it gives its result.
+    pub fn on_progress(mut self, heard: impl FnMut(ProgressParams) + Send + 'static) -> Self {
+        self.options.wants_progress = true;
+        self.options.on_progress = Some(Box::new(heard));
+        self
+    }
+
+    /// Adds metadata. Keys that the client writes by itself cannot be changed.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        match &mut self.options.meta {
+            Some(given) => given.extend(meta.0),
+            none => *none = Some(meta),
+        }
+        self
+    }
+
+    /// Asks for the log messages of this call from this level on (2026-07-28; before, the level is one for the whole
+    /// connection: [`Client::set_log_level`]).
+    pub fn log_level(mut self, level: LoggingLevel) -> Self {
+        self.options.log_level = Some(level);
+        self
+    }
+
+    /// Cancels the call when the token fires.
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.options.cancel = Some(token);
+        self
+    }
+}
+
+impl<T: 'static> IntoFuture for Call<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = BoxFuture<'static, Result<T, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let reply = drive(self.client.shared(), self.request?, self.options).await?;
+            (self.read)(&reply)
+        })
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    /// Leaves out the parameters, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = self.request.as_ref().map(|request| &request.method);
+        f.debug_struct("Call")
+            .field("method", &method)
+            .field("timeout", &self.options.idle)
+            .field("total_timeout", &self.options.total)
+            .finish_non_exhaustive()
+    }
+}

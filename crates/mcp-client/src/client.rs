@@ -1,0 +1,316 @@
+//! The handle: what a program calls.
+
+use std::{fmt, sync::Arc};
+
+use mcp_protocol::{
+    CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference, EmptyParams, EmptyResult,
+    GetPromptParams, GetPromptResult, Implementation, LoggingLevel, Method, Prompt, ProtocolVersion,
+    ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate, SetLevelParams, Tool, jsonrpc, method,
+};
+use mcp_transport::Connect;
+use serde::Serialize;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+use tokio::sync::watch;
+
+use crate::{
+    Call, ClientBuilder, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, ToolResult,
+    config::Config,
+    drive::Reply,
+    listener,
+    shared::{Shared, Standing},
+    supervise,
+    wire::Request,
+};
+
+/// A connection to one server, which opens again by itself. Cheap to clone, and usable from any task; the connection is closed
+/// when the last clone is dropped.
+///
+/// ```
+/// # use mcp_client::{Client, Error};
+/// # async fn example(target: impl mcp_client::transport::Connect) -> Result<(), Error> {
+/// let client = Client::builder("my-app", "1.0").connect(target).await?;
+/// for tool in client.list_tools().await? {
+///     println!("{}", tool.display_name());
+/// }
+/// let sum = client.call_tool("add", serde_json::json!({ "a": 1, "b": 2 })).await?;
+/// println!("{}", sum.text());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+/// Closes the connection with the last clone.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.closing.cancel();
+    }
+}
+
+impl Client {
+    /// Starts to build a client that calls itself by this name and version.
+    pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(Implementation::new(name, version))
+    }
+
+    /// Connects to a server, as a client that has no name of its own and can answer nothing.
+    ///
+    /// # Errors
+    /// As for [`ClientBuilder::connect`].
+    pub async fn connect<M>(target: impl IntoConnector<M>) -> Result<Self, Error> {
+        Self::builder(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).connect(target).await
+    }
+
+    pub(crate) async fn open(
+        config: Config,
+        listeners: listener::Listeners,
+        connector: Arc<dyn Connect>,
+    ) -> Result<Self, Error> {
+        let shared = Shared::new(config, connector);
+        let client = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
+        // From the start: a server may speak at once.
+        listeners.listen(&shared);
+        let link = supervise::open(&shared, shared.config.known.as_ref(), true).await?;
+        shared.stand(Standing::Ready(Arc::clone(&link)));
+        tokio::spawn(supervise::supervise(shared, link));
+        Ok(client)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Calls a tool. `arguments` becomes a JSON object: a struct, a map, or [`serde_json::json!`]; `()` for none.
+    ///
+    /// A tool that failed is no error here: see [`ToolResult::is_error`] and [`ToolResult::ok`].
+    pub fn call_tool(&self, name: impl AsRef<str>, arguments: impl Serialize) -> Call<ToolResult> {
+        #[derive(Serialize)]
+        struct Params<'a> {
+            name: &'a str,
+            arguments: &'a RawValue,
+        }
+        let name = name.as_ref();
+        let request = object(&arguments).and_then(|arguments| {
+            let params = Params { name, arguments: &arguments };
+            Ok(Request::new(method::CallTool::NAME, &params)?.named(name))
+        });
+        Call::with(self, request, |reply: &Reply| Ok(ToolResult::new(reply.read::<CallToolResult>()?)))
+    }
+
+    /// The tools: awaited all, or [page by page](List::page) or [one by one](List::stream).
+    pub fn list_tools(&self) -> List<Tool> {
+        List::new(self)
+    }
+
+    /// The resources.
+    pub fn list_resources(&self) -> List<Resource> {
+        List::new(self)
+    }
+
+    /// The families of resources.
+    pub fn list_resource_templates(&self) -> List<ResourceTemplate> {
+        List::new(self)
+    }
+
+    /// The prompts.
+    pub fn list_prompts(&self) -> List<Prompt> {
+        List::new(self)
+    }
+
+    /// Reads a resource.
+    pub fn read_resource(&self, uri: impl AsRef<str>) -> Call<ReadResourceResult> {
+        let uri = uri.as_ref();
+        let request = Request::of::<method::ReadResource>(&ReadResourceParams::new(uri));
+        Call::new(self, request.map(|request| request.named(uri)))
+    }
+
+    /// Fills in a prompt.
+    pub fn get_prompt<K: Into<String>, V: Into<String>>(
+        &self,
+        name: impl AsRef<str>,
+        arguments: impl IntoIterator<Item = (K, V)>,
+    ) -> Call<GetPromptResult> {
+        let name = name.as_ref();
+        let params = arguments
+            .into_iter()
+            .fold(GetPromptParams::new(name), |params, (argument, value)| params.with_argument(argument, value));
+        let request = Request::of::<method::GetPrompt>(&params);
+        Call::new(self, request.map(|request| request.named(name)))
+    }
+
+    /// Completes an argument of a prompt or a variable of a resource template, of which `value` is typed so far.
+    pub fn complete(
+        &self,
+        reference: CompletionReference,
+        argument: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Call<CompleteResult> {
+        self.complete_with(&CompleteParams::new(reference, CompletionArgument::new(argument, value)))
+    }
+
+    /// Completes an argument, with what is known of the others.
+    pub fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
+        Call::new(self, Request::of::<method::Complete>(params))
+    }
+
+    /// Sends any request of the protocol, with its own types.
+    pub fn send<M: Method>(&self, params: &M::Params) -> Call<M::Result> {
+        Call::new(self, Request::of::<M>(params).map(Request::find_name))
+    }
+
+    /// Sends any request, also one that the protocol does not know. `params` becomes a JSON object; `()` for none.
+    pub fn request(&self, method: impl Into<String>, params: impl Serialize) -> Call<Value> {
+        Call::new(self, Request::new(method.into(), &params).map(Request::find_name))
+    }
+
+    /// Sends any notification. `params` becomes a JSON object; `()` for none.
+    ///
+    /// # Errors
+    /// When the parameters are no JSON object, or there is no connection within the time of a call.
+    pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), Error> {
+        let params = object(&params)?;
+        let message = jsonrpc::notification(method, &params).map_err(|error| Error::request(error.to_string()))?;
+        let limit = self.shared().config.idle;
+        let sending = async {
+            let link = self.shared().link().await?;
+            let sent = link.sender.send(link.notice(method, message)).await;
+            sent.map_err(|fault| crate::error::Kind::Transport(fault).into())
+        };
+        match limit {
+            Some(limit) => {
+                let sent = tokio::time::timeout(limit, sending).await;
+                sent.unwrap_or_else(|_| Err(Error::timeout(method, limit)))
+            }
+            None => sending.await,
+        }
+    }
+
+    /// Asks for a sign of life: by `ping`, or by `server/discover` where there is no `ping` (2026-07-28).
+    ///
+    /// # Errors
+    /// As for every [`Call`].
+    pub async fn ping(&self) -> Result<(), Error> {
+        let has_ping = self.version().has_session_methods();
+        let limit = self.shared().config.ping_timeout;
+        if has_ping {
+            self.send::<method::Ping>(&EmptyParams::new()).timeout(limit).await?;
+        } else {
+            self.send::<method::Discover>(&EmptyParams::new()).timeout(limit).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for log messages from this level on: of the session, or with each call from now on (2026-07-28). They come as
+    /// [notifications](Client::notifications).
+    ///
+    /// # Errors
+    /// As for every [`Call`].
+    pub async fn set_log_level(&self, level: LoggingLevel) -> Result<(), Error> {
+        if self.version().has_session_methods() {
+            let _: EmptyResult = self.send::<method::SetLevel>(&SetLevelParams::new(level)).await?;
+        }
+        self.shared().set_log_level(level);
+        Ok(())
+    }
+
+    /// The notifications that come from now on.
+    #[must_use]
+    pub fn notifications(&self) -> Notifications {
+        self.shared().hub.listen()
+    }
+
+    /// The roots that the client was built with, to change them; `None` when it has none.
+    #[must_use]
+    pub fn roots(&self) -> Option<Roots> {
+        self.shared().config.handlers.roots.clone()
+    }
+
+    /// What was agreed with the server. It can be stored and given to another client ([`ClientBuilder::known`]).
+    #[must_use]
+    pub fn negotiated(&self) -> Arc<Negotiated> {
+        // Whoever has a client has been connected.
+        self.shared().negotiated().unwrap_or_else(|| Arc::new(Negotiated::new(ProtocolVersion::LATEST)))
+    }
+
+    /// The revision that is spoken.
+    #[must_use]
+    pub fn version(&self) -> ProtocolVersion {
+        self.negotiated().version
+    }
+
+    /// Who the server is; without a name when it did not say. Only for showing.
+    #[must_use]
+    pub fn server_info(&self) -> Implementation {
+        self.negotiated().server_info.clone()
+    }
+
+    /// How the connection stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        *self.shared().states().borrow()
+    }
+
+    /// How the connection stands, to be watched.
+    #[must_use]
+    pub fn states(&self) -> watch::Receiver<State> {
+        self.shared().states()
+    }
+
+    /// How many requests wait for their answers.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.shared().current().map_or(0, |link| link.pending.len())
+    }
+
+    /// Gives the connection up and opens another one. Calls that run fail as when a connection is lost; new ones wait.
+    pub fn reconnect(&self) {
+        match self.shared().current() {
+            Some(link) => link.end(None),
+            None => self.shared().wake.notify_one(),
+        }
+    }
+
+    /// Closes the connection, for all clones, and waits until it is closed, within a bound. Calls that run fail with
+    /// [`Error::is_closed`].
+    pub async fn close(&self) {
+        let mut states = self.states();
+        let link = self.shared().current();
+        self.shared().closing.cancel();
+        let closed = async {
+            let _ = states.wait_for(|state| *state == State::Closed).await;
+            if let Some(link) = link {
+                link.ended().await;
+            }
+        };
+        // The transport has this long; the rest takes no time.
+        let _ = tokio::time::timeout(self.shared().config.limits.close * 2, closed).await;
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("peer", &self.shared().connector.describe())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Parameters or arguments as a JSON object; nothing is an empty one, since some servers insist on it.
+fn object(value: &impl Serialize) -> Result<Box<RawValue>, Error> {
+    let raw = to_raw_value(value).map_err(|error| Error::request(error.to_string()))?;
+    match raw.get() {
+        "null" => to_raw_value(&EmptyParams::new()).map_err(|error| Error::request(error.to_string())),
+        text if text.starts_with('{') => Ok(raw),
+        _ => Err(Error::request("arguments are a JSON object")),
+    }
+}

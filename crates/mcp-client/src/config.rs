@@ -1,0 +1,144 @@
+//! What a client is and how patient it is: fixed when it is built.
+
+use std::time::Duration;
+
+use mcp_protocol::{ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion};
+
+use crate::{handlers::Handlers, negotiated::Negotiated};
+
+/// What bounds a client's work. Times are how long something may take, counts are caps.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Requests that wait for their answers at once; further ones wait for room, within their own time. Default 1,024.
+    pub pending: usize,
+    /// Requests of the server that are answered at once; further ones are refused. Default 64.
+    pub questions: usize,
+    /// How long a handler may take to answer the server. Default 10 minutes.
+    pub question: Duration,
+    /// How often a server may answer one call with questions. Default 16.
+    pub rounds: usize,
+    /// Pages that are read of one list. Default 1,000.
+    pub pages: usize,
+    /// Notifications that wait for one reader; the oldest are dropped beyond. Default 1,024.
+    pub notifications: usize,
+    /// Deepest nesting of a message. Default 128.
+    pub json_depth: usize,
+    /// How long closing may take. Default 5 seconds.
+    pub close: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            pending: 1024,
+            questions: 64,
+            question: Duration::from_secs(600),
+            rounds: 16,
+            pages: 1000,
+            notifications: 1024,
+            json_depth: 128,
+            close: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a lost connection is opened again.
+///
+/// The first attempt is made at once when the lost connection had lasted for a while; each later one waits twice as long as the
+/// one before, give or take a quarter. When all attempts have failed, the next call makes one more.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Reconnect {
+    /// Attempts in a row before the client waits for the next call; 0 never reconnects. Default 8.
+    pub attempts: u32,
+    /// The wait before the second attempt. Default 250 milliseconds.
+    pub first: Duration,
+    /// The longest wait. Default 30 seconds.
+    pub longest: Duration,
+}
+
+impl Reconnect {
+    /// A connection that is lost stays lost.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { attempts: 0, ..Self::default() }
+    }
+}
+
+impl Default for Reconnect {
+    fn default() -> Self {
+        Self { attempts: 8, first: Duration::from_millis(250), longest: Duration::from_secs(30) }
+    }
+}
+
+pub(crate) struct Config {
+    pub(crate) info: Implementation,
+    /// Capabilities beyond those that the handlers declare.
+    pub(crate) extensions: JsonObject,
+    pub(crate) experimental: Option<JsonObject>,
+    /// What may be spoken, newest first.
+    pub(crate) versions: Vec<ProtocolVersion>,
+    pub(crate) preferred: Option<ProtocolVersion>,
+    pub(crate) known: Option<Negotiated>,
+    pub(crate) idle: Option<Duration>,
+    pub(crate) total: Option<Duration>,
+    pub(crate) connect: Duration,
+    pub(crate) probe: Duration,
+    pub(crate) ping: Option<Duration>,
+    pub(crate) ping_timeout: Duration,
+    pub(crate) ping_threshold: u32,
+    pub(crate) log_level: Option<LoggingLevel>,
+    pub(crate) reconnect: Reconnect,
+    pub(crate) limits: Limits,
+    pub(crate) trusts_capabilities: bool,
+    pub(crate) handlers: Handlers,
+}
+
+impl Config {
+    pub(crate) fn new(info: Implementation) -> Self {
+        Self {
+            info,
+            extensions: JsonObject::new(),
+            experimental: None,
+            versions: ProtocolVersion::ALL.to_vec(),
+            preferred: None,
+            known: None,
+            idle: Some(Duration::from_secs(60)),
+            total: Some(Duration::from_secs(600)),
+            connect: Duration::from_secs(60),
+            probe: Duration::from_secs(5),
+            ping: None,
+            ping_timeout: Duration::from_secs(5),
+            ping_threshold: 3,
+            log_level: None,
+            reconnect: Reconnect::default(),
+            limits: Limits::default(),
+            trusts_capabilities: true,
+            handlers: Handlers::default(),
+        }
+    }
+
+    /// What this client can do, in the newest form.
+    pub(crate) fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = self.handlers.capabilities();
+        if !self.extensions.is_empty() {
+            let extensions = capabilities.extensions.get_or_insert_default();
+            extensions.extend(self.extensions.clone());
+        }
+        if let Some(experimental) = &self.experimental {
+            capabilities.experimental.get_or_insert_default().extend(experimental.clone());
+        }
+        capabilities
+    }
+
+    /// The newest revision without a handshake that may be spoken.
+    pub(crate) fn newest_stateless(&self) -> Option<ProtocolVersion> {
+        self.versions.iter().copied().find(|version| version.is_stateless())
+    }
+
+    /// The newest revision with a handshake that may be spoken.
+    pub(crate) fn newest_legacy(&self) -> Option<ProtocolVersion> {
+        self.versions.iter().copied().find(|version| version.has_handshake())
+    }
+}

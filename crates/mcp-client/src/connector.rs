@@ -1,0 +1,85 @@
+//! What a client can be connected to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
+
+use crate::Error;
+
+/// What a client can be connected to: whatever opens transports ([`Connect`]: a child process, a server in memory), by value,
+/// by reference or shared.
+///
+/// `M` only tells the implementations apart, and is never written.
+#[diagnostic::on_unimplemented(
+    message = "a client cannot be connected to `{Self}`",
+    note = "it takes a `ChildProcess`, a `Server` in memory, `Once::new(transport)`, or anything else that implements `Connect`"
+)]
+pub trait IntoConnector<M> {
+    /// What opens the transports.
+    ///
+    /// # Errors
+    /// When the target is not one that can be connected to, as an address that does not parse.
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error>;
+}
+
+/// Marks the targets that open transports by themselves.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ByValue;
+
+/// Marks references to targets that open transports by themselves.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ByReference;
+
+/// Marks shared targets.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ByShare;
+
+impl<C: Connect> IntoConnector<ByValue> for C {
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+        Ok(Arc::new(self))
+    }
+}
+
+impl<C: Connect + Clone> IntoConnector<ByReference> for &C {
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+impl IntoConnector<ByShare> for Arc<dyn Connect> {
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+        Ok(self)
+    }
+}
+
+/// A transport that is open already: a client can connect to it once, and never again.
+pub struct Once {
+    transport: Mutex<Option<Box<dyn Transport>>>,
+}
+
+impl Once {
+    /// Connects to this transport.
+    pub fn new(transport: impl Transport) -> Self {
+        Self { transport: Mutex::new(Some(Box::new(transport))) }
+    }
+}
+
+impl Connect for Once {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        let transport = self.transport.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(std::future::ready(transport.ok_or_else(TransportError::closed)))
+    }
+
+    fn describe(&self) -> String {
+        "an open transport".into()
+    }
+}
+
+impl std::fmt::Debug for Once {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Once").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,289 @@
+//! Finds out which revision a server speaks, and agrees on one (basic, versioning; transports, §Backward Compatibility).
+//!
+//! A server is asked `server/discover` first. Its result, and the errors that only the revisions without a handshake have, tell
+//! that it speaks one of those. Any other answer, and silence, mean `initialize`.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::{
+    DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, Method, NotificationMethod,
+    ProtocolVersion, RpcError, Shape, jsonrpc,
+    method::{Discover, Initialize},
+    notification::Initialized,
+};
+use mcp_transport::Hints;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::{
+    Error,
+    config::Config,
+    error::Kind,
+    link::{Failure, Link, OnDrop, Outcome, Ticket},
+    negotiated::Negotiated,
+    shared::Shared,
+    wire::{self, Extra, Request, Stamp},
+};
+
+/// Why nothing was agreed.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The connection ended while the server was asked something that not every server knows.
+    Died(Error),
+    /// The server refused this way of opening; another one may do.
+    Refused(Error),
+    /// It is of no use to go on.
+    Fault(Error),
+}
+
+impl Stop {
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Died(error) | Self::Refused(error) | Self::Fault(error) => error,
+        }
+    }
+}
+
+/// Attempts at a revision that the server says it speaks and then refuses: it is believed twice.
+const ATTEMPTS: usize = 3;
+
+/// Asks what the server speaks, and agrees on it.
+pub(crate) async fn detect(shared: &Shared, link: &Arc<Link>) -> Result<Negotiated, Stop> {
+    let config = &shared.config;
+    let Some(mut version) = config.newest_stateless() else {
+        let Some(version) = config.newest_legacy() else { return Err(mismatch(config, Vec::new())) };
+        return initialize(shared, link, version).await;
+    };
+    for _ in 0..ATTEMPTS {
+        let mut probe = ask::<Discover>(shared, link, version, &EmptyParams::new()).await.map_err(died)?;
+        let verdict = match timeout(config.probe, probe.outcome()).await {
+            Ok(outcome) => judge(config, version, outcome)?,
+            Err(_) => return outlast(shared, link, version, probe).await,
+        };
+        match verdict {
+            Verdict::Agreed(negotiated) => return Ok(*negotiated),
+            Verdict::Other(other) => version = other,
+            Verdict::Legacy(legacy) => return initialize(shared, link, legacy).await,
+        }
+    }
+    Err(mismatch(config, vec![version.as_str().to_owned()]))
+}
+
+/// Opens a session with `initialize`.
+pub(crate) async fn initialize(shared: &Shared, link: &Arc<Link>, offer: ProtocolVersion) -> Result<Negotiated, Stop> {
+    let config = &shared.config;
+    let mut offer = offer;
+    for _ in 0..ATTEMPTS {
+        let mut params = InitializeParams::new(offer.as_str(), config.capabilities(), config.info.clone());
+        params.shape(offer);
+        // A server in the middle of its start may be slow; the time to connect bounds this.
+        let outcome = ask::<Initialize>(shared, link, offer, &params).await.map_err(died)?.outcome().await;
+        let result = match outcome {
+            Ok(result) => result,
+            Err(Failure::Rpc(error)) => {
+                // Some servers answer an offer that they do not know with a list of those that they do.
+                let other =
+                    supported(&error).and_then(|theirs| newest(config, &theirs, ProtocolVersion::has_handshake));
+                match other.filter(|other| *other != offer) {
+                    Some(other) => offer = other,
+                    None => return Err(Stop::Refused(Kind::Rpc(error).into())),
+                }
+                continue;
+            }
+            Err(failure) => return Err(stop(failure)),
+        };
+        let result: InitializeResult = serde_json::from_slice(&result)
+            .map_err(|error| Stop::Fault(Error::invalid(format!("the result of {}: {error}", Initialize::NAME))))?;
+        let version = ProtocolVersion::parse(&result.protocol_version)
+            .filter(|version| version.has_handshake() && config.versions.contains(version))
+            .ok_or_else(|| mismatch(config, vec![result.protocol_version.clone()]))?;
+        let mut negotiated = Negotiated::new(version);
+        negotiated.server_info = result.server_info;
+        negotiated.capabilities = result.capabilities;
+        negotiated.instructions = result.instructions;
+        agree(config, link, negotiated.clone());
+        let message = jsonrpc::notification(Initialized::NAME, &EmptyParams::new())
+            .map_err(|error| Stop::Fault(Error::request(error.to_string())))?;
+        let sent = link.sender.send(link.notice(Initialized::NAME, message)).await;
+        sent.map_err(|fault| Stop::Fault(Kind::Lost(Some(fault)).into()))?;
+        return Ok(negotiated);
+    }
+    Err(mismatch(config, vec![offer.as_str().to_owned()]))
+}
+
+/// Says on the link what was agreed.
+pub(crate) fn agree(config: &Config, link: &Link, negotiated: Negotiated) {
+    let stamp = Stamp::new(negotiated.version, &config.capabilities(), &config.info);
+    link.agree(negotiated, stamp);
+}
+
+/// What an answer to `server/discover` says.
+enum Verdict {
+    /// It speaks a revision without a handshake.
+    Agreed(Box<Negotiated>),
+    /// It speaks another revision without a handshake.
+    Other(ProtocolVersion),
+    /// It wants `initialize`, with this offer.
+    Legacy(ProtocolVersion),
+}
+
+fn judge(config: &Config, asked: ProtocolVersion, outcome: Outcome) -> Result<Verdict, Stop> {
+    let legacy = |error: Error| match config.newest_legacy() {
+        Some(version) => Ok(Verdict::Legacy(version)),
+        None => Err(Stop::Refused(error)),
+    };
+    match outcome {
+        Ok(result) => {
+            let Ok(mut result) = serde_json::from_slice::<DiscoverResult>(&result) else {
+                return legacy(Error::invalid("the result of server/discover names no revisions"));
+            };
+            let theirs = std::mem::take(&mut result.supported_versions);
+            match choose(config, &theirs)? {
+                version if version.has_handshake() => Ok(Verdict::Legacy(version)),
+                version => Ok(Verdict::Agreed(Box::new(discovered(version, theirs, result)))),
+            }
+        }
+        Err(Failure::Rpc(error)) => match error.code {
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+                let theirs = supported(&error).unwrap_or_default();
+                match choose(config, &theirs)? {
+                    version if version.has_handshake() => Ok(Verdict::Legacy(version)),
+                    // Also the one that was refused: servers have been seen to think again.
+                    version => Ok(Verdict::Other(version)),
+                }
+            }
+            // Only a server without a handshake says this, and `initialize` would not help.
+            ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY | ErrorCode::HEADER_MISMATCH => {
+                tracing::debug!(%error, version = %asked, "the server refuses to be discovered");
+                Err(Stop::Fault(Kind::Rpc(error).into()))
+            }
+            _ => legacy(Kind::Rpc(error).into()),
+        },
+        Err(Failure::Transport(fault)) => match fault.http_status() {
+            Some(400 | 404 | 405) => legacy(Kind::Transport(fault).into()),
+            Some(_) => Err(Stop::Fault(Kind::Transport(fault).into())),
+            None if fault.is_unanswered() => legacy(Kind::Transport(fault).into()),
+            None => Err(Stop::Fault(Kind::Transport(fault).into())),
+        },
+        Err(Failure::Invalid(text)) => legacy(Error::invalid(text)),
+        Err(failure @ Failure::Lost { .. }) => Err(died(failure)),
+    }
+}
+
+/// The server is silent: it is taken for one that ignores what it does not know, unless it answers after all.
+async fn outlast(
+    shared: &Shared,
+    link: &Arc<Link>,
+    version: ProtocolVersion,
+    mut probe: Ticket,
+) -> Result<Negotiated, Stop> {
+    let config = &shared.config;
+    let Some(legacy) = config.newest_legacy() else {
+        return Err(Stop::Fault(Error::timeout(Discover::NAME, config.probe)));
+    };
+    tracing::debug!("the server does not answer `server/discover`");
+    let opening = initialize(shared, link, legacy);
+    tokio::pin!(opening);
+    tokio::select! {
+        opened = &mut opening => return opened,
+        outcome = probe.outcome() => {
+            if let Ok(Verdict::Agreed(negotiated)) = judge(config, version, outcome) {
+                return Ok(*negotiated);
+            }
+        }
+    }
+    opening.await
+}
+
+fn discovered(version: ProtocolVersion, theirs: Vec<String>, mut result: DiscoverResult) -> Negotiated {
+    let mut negotiated = Negotiated::new(version);
+    negotiated.server_info = result.meta.take().and_then(|meta| meta.server_info()).unwrap_or_default();
+    negotiated.capabilities = result.capabilities;
+    negotiated.instructions = result.instructions;
+    negotiated.supported_versions = theirs;
+    negotiated
+}
+
+/// The newest revision without a handshake that both speak, or else the newest with one.
+fn choose(config: &Config, theirs: &[String]) -> Result<ProtocolVersion, Stop> {
+    newest(config, theirs, ProtocolVersion::is_stateless)
+        .or_else(|| newest(config, theirs, ProtocolVersion::has_handshake))
+        .ok_or_else(|| mismatch(config, theirs.to_vec()))
+}
+
+fn newest(config: &Config, theirs: &[String], which: fn(ProtocolVersion) -> bool) -> Option<ProtocolVersion> {
+    config.versions.iter().copied().find(|ours| which(*ours) && theirs.iter().any(|version| version == ours.as_str()))
+}
+
+/// The revisions that an error lists.
+fn supported(error: &RpcError) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Data {
+        supported: Vec<String>,
+    }
+    Data::deserialize(error.data.as_ref()?).ok().map(|data| data.supported)
+}
+
+async fn ask<M: Method>(
+    shared: &Shared,
+    link: &Arc<Link>,
+    version: ProtocolVersion,
+    params: &M::Params,
+) -> Result<Ticket, Failure> {
+    let config = &shared.config;
+    let stamp = Stamp::new(version, &config.capabilities(), &config.info);
+    let request = Request::of::<M>(params).map_err(|error| Failure::Invalid(error.to_string().into()))?;
+    let id = shared.next_id();
+    let mut hints = Hints::default();
+    hints.version = version.is_stateless().then_some(version);
+    hints.method = Some(M::NAME.into());
+    // What opens a connection is never cancelled: `initialize` may not be, and who does not know the other does not care.
+    link.begin(id, wire::request(id, &request, &stamp, &Extra::default()), hints, OnDrop::Forget).await
+}
+
+fn mismatch(config: &Config, theirs: Vec<String>) -> Stop {
+    Stop::Fault(Kind::Version { ours: config.versions.clone(), theirs }.into())
+}
+
+fn died(failure: Failure) -> Stop {
+    match failure {
+        Failure::Lost { fault, .. } => Stop::Died(Kind::Lost(fault).into()),
+        other => stop(other),
+    }
+}
+
+fn stop(failure: Failure) -> Stop {
+    match failure {
+        Failure::Rpc(error) => Stop::Refused(Kind::Rpc(error).into()),
+        Failure::Invalid(text) => Stop::Refused(Error::invalid(text)),
+        Failure::Transport(fault) => match fault.http_status() {
+            Some(400 | 404 | 405) => Stop::Refused(Kind::Transport(fault).into()),
+            _ => Stop::Fault(Kind::Transport(fault).into()),
+        },
+        Failure::Lost { fault, .. } => Stop::Fault(Kind::Lost(fault).into()),
+    }
+}
+
+/// How long to wait before the `attempt`th try, which counts from 1, give or take a quarter.
+pub(crate) fn back_off(first: Duration, longest: Duration, attempt: u32) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let wait = first.saturating_mul(1 << attempt.saturating_sub(1).min(20)).min(longest);
+    // The keys of a hasher are random, and that is all the randomness that this needs.
+    let random = (RandomState::new().hash_one(attempt) % 1024) as u32;
+    wait.mul_f64(0.75 + f64::from(random) / 2048.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_bound_and_never_overflow() {
+        let (first, longest) = (Duration::from_millis(200), Duration::from_secs(30));
+        for (attempt, millis) in [(1, 200), (2, 400), (5, 3200), (9, 30_000), (u32::MAX, 30_000)] {
+            let wait = back_off(first, longest, attempt);
+            let base = Duration::from_millis(millis);
+            assert!(wait >= base.mul_f64(0.75) && wait <= base.mul_f64(1.25), "{attempt}: {wait:?}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Why a call, or the connection below it, failed.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError};
+use mcp_transport::TransportError;
+
+/// Why a call, or the connection below it, failed. Opaque: ask the predicates; the text is for people and may change.
+///
+/// [`Display`](fmt::Display) tells one level; [`source`](std::error::Error::source) is the next one.
+#[derive(Clone)]
+pub struct Error {
+    kind: Arc<Kind>,
+}
+
+pub(crate) enum Kind {
+    /// The server was silent for this long.
+    Timeout { what: Box<str>, after: Duration },
+    /// This client was closed.
+    Closed,
+    /// The connection ended while the call ran; the server may or may not have done what was asked.
+    Lost(Option<TransportError>),
+    /// No connection could be opened.
+    Unreachable { peer: Box<str>, source: TransportError },
+    /// The transport could not bring the answer of one request.
+    Transport(TransportError),
+    /// The caller's token fired.
+    Cancelled,
+    /// The server answered with an error.
+    Rpc(RpcError),
+    /// The server answered with something that makes no sense.
+    Invalid(Box<str>),
+    /// No revision is common.
+    Version { ours: Vec<ProtocolVersion>, theirs: Vec<String> },
+    /// The server, or its revision, does not have what was asked for.
+    Unsupported(Box<str>),
+    /// The tool ran and failed.
+    Tool(Box<str>),
+    /// A question of the server could not be answered.
+    Input(RpcError),
+    /// The server asked again and again.
+    Rounds(usize),
+    /// A list has more pages than are read.
+    Pages(usize),
+    /// The request cannot be made as it was given.
+    Request(Box<str>),
+}
+
+impl Error {
+    /// Whether the server was silent for longer than the call was meant to take.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(*self.kind, Kind::Timeout { .. })
+    }
+
+    /// Whether there is no connection any more: this client was closed, or the connection ended under the call.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(*self.kind, Kind::Closed | Kind::Lost(_)) || self.transport().is_some_and(TransportError::is_closed)
+    }
+
+    /// Whether no connection could be opened.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        matches!(*self.kind, Kind::Unreachable { .. })
+    }
+
+    /// Whether the call was cancelled by its own token.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(*self.kind, Kind::Cancelled)
+    }
+
+    /// Whether the server wants other credentials than it was given (HTTP status 401).
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
+        self.http_status() == Some(401)
+    }
+
+    /// Whether the same call may well succeed later: the server could not be reached, lost the connection or the session, or
+    /// said itself that it fails for the moment (HTTP 408, 425, 429, 502, 503, 504).
+    ///
+    /// A call that ran may have had its effect all the same.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match &*self.kind {
+            Kind::Lost(_) => true,
+            Kind::Unreachable { source, .. } | Kind::Transport(source) => match source.http_status() {
+                Some(status) => matches!(status, 408 | 425 | 429 | 502..=504),
+                None => true,
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether what the server sent makes no sense: no valid message, no result of this method, a kind of result that nobody
+    /// knows.
+    #[must_use]
+    pub fn is_invalid_response(&self) -> bool {
+        matches!(*self.kind, Kind::Invalid(_))
+    }
+
+    /// Whether client and server have no revision in common.
+    #[must_use]
+    pub fn is_version_mismatch(&self) -> bool {
+        matches!(*self.kind, Kind::Version { .. })
+    }
+
+    /// Whether the server does not have what was asked for: it did not declare the capability, its revision has no such method,
+    /// or it answered that it knows none.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(*self.kind, Kind::Unsupported(_))
+            || self.rpc().is_some_and(|error| error.code == ErrorCode::METHOD_NOT_FOUND)
+    }
+
+    /// Whether a tool ran and failed. The text says why, in words for the model.
+    #[must_use]
+    pub fn is_tool_error(&self) -> bool {
+        matches!(*self.kind, Kind::Tool(_))
+    }
+
+    /// Whether the server asked for something that nobody here could answer, or asked too often.
+    #[must_use]
+    pub fn is_unanswered_input(&self) -> bool {
+        matches!(*self.kind, Kind::Input(_) | Kind::Rounds(_))
+    }
+
+    /// The error that the server answered with.
+    #[must_use]
+    pub fn rpc(&self) -> Option<&RpcError> {
+        match &*self.kind {
+            Kind::Rpc(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The status of an HTTP answer that carried no message.
+    #[must_use]
+    pub fn http_status(&self) -> Option<u16> {
+        self.transport().and_then(TransportError::http_status)
+    }
+
+    /// How long the server asked to wait before the next attempt (`Retry-After`).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.transport().and_then(TransportError::retry_after)
+    }
+
+    pub(crate) fn transport(&self) -> Option<&TransportError> {
+        match &*self.kind {
+            Kind::Unreachable { source, .. } | Kind::Transport(source) | Kind::Lost(Some(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn timeout(what: impl Into<Box<str>>, after: Duration) -> Self {
+        Kind::Timeout { what: what.into(), after }.into()
+    }
+
+    pub(crate) fn closed() -> Self {
+        Kind::Closed.into()
+    }
+
+    pub(crate) fn invalid(text: impl Into<Box<str>>) -> Self {
+        Kind::Invalid(text.into()).into()
+    }
+
+    pub(crate) fn unsupported(text: impl Into<Box<str>>) -> Self {
+        Kind::Unsupported(text.into()).into()
+    }
+
+    pub(crate) fn request(text: impl Into<Box<str>>) -> Self {
+        Kind::Request(text.into()).into()
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self { kind: Arc::new(kind) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.kind {
+            Kind::Timeout { what, after } => write!(f, "{what} took longer than {after:?}"),
+            Kind::Closed => f.write_str("the client is closed"),
+            Kind::Lost(_) => f.write_str("the connection ended before the answer came"),
+            Kind::Unreachable { peer, .. } => write!(f, "{peer} cannot be reached"),
+            Kind::Transport(_) => f.write_str("the answer to the request did not come"),
+            Kind::Cancelled => f.write_str("the call was cancelled"),
+            Kind::Rpc(error) => write!(f, "the server answered: {error}"),
+            Kind::Invalid(text) => write!(f, "the server sent what makes no sense: {text}"),
+            Kind::Version { ours, theirs } => {
+                let ours: Vec<&str> = ours.iter().map(|version| version.as_str()).collect();
+                let theirs = if theirs.is_empty() { "none that it names".to_owned() } else { theirs.join(", ") };
+                write!(f, "no common revision: this client speaks {}, the server {theirs}", ours.join(", "))
+            }
+            Kind::Unsupported(text) | Kind::Request(text) => f.write_str(text),
+            Kind::Tool(text) => write!(f, "the tool failed: {text}"),
+            Kind::Input(error) => write!(f, "a question of the server could not be answered: {error}"),
+            Kind::Rounds(cap) => write!(f, "the server asked more than {cap} times"),
+            Kind::Pages(cap) => write!(f, "the list has more than {cap} pages"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({self}")?;
+        if let Some(source) = std::error::Error::source(self) {
+            write!(f, ": {source}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.kind {
+            Kind::Unreachable { source, .. } | Kind::Transport(source) | Kind::Lost(Some(source)) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn each_fault_has_its_predicate() {
+        let http = |status| Error::from(Kind::Transport(TransportError::http(status, None, "")));
+        for (error, expected) in [
+            (Error::timeout("the call", Duration::from_secs(1)), "timeout"),
+            (Error::closed(), "closed"),
+            (Kind::Lost(None).into(), "closed retryable"),
+            (Kind::Cancelled.into(), "cancelled"),
+            (http(401), "unauthorized"),
+            (http(503), "retryable"),
+            (http(500), ""),
+            (Error::invalid("x"), "invalid"),
+            (Kind::Version { ours: vec![], theirs: vec![] }.into(), "version"),
+            (Error::unsupported("x"), "unsupported"),
+            (Kind::Rpc(RpcError::method_not_found("x")).into(), "unsupported"),
+            (Kind::Rpc(RpcError::internal("x")).into(), ""),
+            (Kind::Tool("x".into()).into(), "tool"),
+        ] {
+            let found: Vec<&str> = [
+                (error.is_timeout(), "timeout"),
+                (error.is_closed(), "closed"),
+                (error.is_cancelled(), "cancelled"),
+                (error.is_unauthorized(), "unauthorized"),
+                (error.is_retryable(), "retryable"),
+                (error.is_invalid_response(), "invalid"),
+                (error.is_version_mismatch(), "version"),
+                (error.is_unsupported(), "unsupported"),
+                (error.is_tool_error(), "tool"),
+            ]
+            .into_iter()
+            .filter_map(|(holds, name)| holds.then_some(name))
+            .collect();
+            assert_eq!(found.join(" "), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn display_is_one_level() {
+        let source = TransportError::http(502, Some(Duration::from_secs(2)), "bad gateway");
+        let error = Error::from(Kind::Unreachable { peer: "files".into(), source });
+        assert_eq!(error.to_string(), "files cannot be reached");
+        assert!(error.source().unwrap().to_string().contains("bad gateway"));
+        assert_eq!((error.http_status(), error.retry_after()), (Some(502), Some(Duration::from_secs(2))));
+    }
+}

@@ -1,0 +1,67 @@
+//! An accepted form before it is sent: defaults are filled in, and what the schema does not allow is not sent.
+
+use mcp_protocol::{ElicitAction, ElicitResult, FormElicitParams, RpcError};
+use mcp_schema::elicitation::Form;
+use serde_json::Value;
+
+/// Mends and checks the answer to a form. A schema that is no form is left to the server.
+pub(crate) fn complete(asked: &FormElicitParams, mut result: ElicitResult) -> Result<ElicitResult, RpcError> {
+    if result.action != ElicitAction::Accept {
+        result.content = None;
+        return Ok(result);
+    }
+    let form = match Form::parse(&Value::from(asked.requested_schema.clone())) {
+        Ok(form) => form,
+        Err(error) => {
+            tracing::debug!(%error, "the server asks for what is no form");
+            return Ok(result);
+        }
+    };
+    let mut content = result.content.take().unwrap_or_default();
+    form.fill_defaults(&mut content);
+    if let Err(errors) = form.validate(&Value::from(content.clone())) {
+        tracing::warn!(%errors, "an answer does not fit its form, and is not sent");
+        return Err(RpcError::internal("the answer of the client does not fit the form"));
+    }
+    result.content = Some(content);
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::JsonObject;
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(schema: Value) -> FormElicitParams {
+        FormElicitParams::new("m", JsonObject::from_value(schema).unwrap())
+    }
+
+    #[test]
+    fn defaults_are_filled_in_and_wrong_answers_are_not_sent() {
+        let schema = json!({"type": "object", "properties": {
+            "name": {"type": "string", "default": "Ada"}, "age": {"type": "integer"}
+        }, "required": ["age"]});
+        for (content, expected) in [
+            (json!({"age": 36}), Some(json!({"age": 36, "name": "Ada"}))),
+            (json!({"age": 36, "name": "Bo"}), Some(json!({"age": 36, "name": "Bo"}))),
+            (json!({"name": "Bo"}), None),
+            (json!({"age": "old"}), None),
+        ] {
+            let accepted = ElicitResult::accept(JsonObject::from_value(content.clone()).unwrap());
+            let sent = complete(&asked(schema.clone()), accepted).ok().and_then(|result| result.content);
+            assert_eq!(sent.map(Value::from), expected, "{content}");
+        }
+        let mut declined = ElicitResult::decline();
+        declined.content = Some(JsonObject::new());
+        assert_eq!(complete(&asked(schema), declined).unwrap().content, None);
+    }
+
+    #[test]
+    fn what_is_no_form_is_left_to_the_server() {
+        let nested = asked(json!({"type": "object", "properties": {"a": {"type": "object"}}}));
+        let accepted = ElicitResult::accept(JsonObject::new().with("a", json!({})));
+        assert_eq!(complete(&nested, accepted.clone()).unwrap(), accepted);
+    }
+}

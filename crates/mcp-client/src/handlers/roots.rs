@@ -1,0 +1,137 @@
+//! The roots of a client: where it lets servers work. They can change while it runs.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use mcp_protocol::Root;
+use tokio::sync::watch;
+
+use crate::Error;
+
+/// The roots of a client, shared with it: every change is told to the server where its revision wants to know.
+///
+/// Each root is a `file://` URI, and no two are equal.
+#[derive(Clone)]
+pub struct Roots {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    roots: RwLock<Vec<Root>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Roots {
+    /// These roots; of two with the same URI the first one counts.
+    ///
+    /// # Errors
+    /// When one is not a `file://` URI.
+    pub fn new(roots: impl IntoIterator<Item = Root>) -> Result<Self, Error> {
+        let new = Self { inner: Arc::new(Inner { roots: RwLock::default(), changes: watch::Sender::new(0) }) };
+        for root in roots {
+            new.add(root)?;
+        }
+        Ok(new)
+    }
+
+    /// The roots now.
+    #[must_use]
+    pub fn list(&self) -> Vec<Root> {
+        self.inner.roots.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a root; false when there is one with its URI.
+    ///
+    /// # Errors
+    /// When it is not a `file://` URI.
+    pub fn add(&self, root: Root) -> Result<bool, Error> {
+        check(&root)?;
+        Ok(self.change(|roots| {
+            let is_new = roots.iter().all(|known| known.uri != root.uri);
+            if is_new {
+                roots.push(root);
+            }
+            is_new
+        }))
+    }
+
+    /// Removes a root by its URI; false when there is none.
+    pub fn remove(&self, uri: &str) -> bool {
+        self.change(|roots| {
+            let before = roots.len();
+            roots.retain(|root| root.uri != uri);
+            roots.len() != before
+        })
+    }
+
+    /// Takes these roots instead.
+    ///
+    /// # Errors
+    /// When one is not a `file://` URI; nothing changes then.
+    pub fn set(&self, new: impl IntoIterator<Item = Root>) -> Result<(), Error> {
+        let mut unique: Vec<Root> = Vec::new();
+        for root in new {
+            check(&root)?;
+            if unique.iter().all(|known| known.uri != root.uri) {
+                unique.push(root);
+            }
+        }
+        self.change(|roots| {
+            let is_other = *roots != unique;
+            *roots = unique;
+            is_other
+        });
+        Ok(())
+    }
+
+    /// Counts the changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Root>) -> bool) -> bool {
+        let is_changed = change(&mut self.inner.roots.write().unwrap_or_else(PoisonError::into_inner));
+        if is_changed {
+            self.inner.changes.send_modify(|count| *count += 1);
+        }
+        is_changed
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list().iter().map(|root| &root.uri)).finish()
+    }
+}
+
+fn check(root: &Root) -> Result<(), Error> {
+    let scheme = root.uri.get(..7).unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("file://") {
+        return Ok(());
+    }
+    let shown: String = root.uri.chars().take(100).collect();
+    Err(Error::request(format!("a root is a `file://` URI, not {shown:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_file_uris_without_doubles_and_changes_are_counted() {
+        let roots = Roots::new([Root::new("file:///a"), Root::new("file:///a")]).unwrap();
+        let changes = roots.changes();
+        let before = *changes.borrow();
+        assert!(Roots::new([Root::new("https://example.com")]).is_err());
+        assert!(roots.add(Root::new("file:///b")).unwrap());
+        assert!(!roots.add(Root::new("file:///b").with_name("again")).unwrap());
+        assert!(roots.add(Root::new("/b")).is_err());
+        assert!(roots.remove("file:///a") && !roots.remove("file:///a"));
+        assert!(roots.set([Root::new("file:///c"), Root::new("x")]).is_err());
+        roots.set([Root::new("file:///b")]).unwrap();
+        assert_eq!(*changes.borrow() - before, 2);
+        assert_eq!(format!("{roots:?}"), r#"["file:///b"]"#);
+    }
+}

@@ -1,0 +1,48 @@
+//! Write Model Context Protocol clients: one handle for every server, every revision, that reconnects by itself.
+//!
+//! [`Client::builder`] says who the client is and what it can answer; [`ClientBuilder::connect`] takes whatever opens
+//! transports ([`IntoConnector`]), finds out what the server speaks, and gives a [`Client`]. Its methods are calls that are
+//! awaited ([`Call`]), each bounded in time and cancelled by being dropped.
+
+mod builder;
+mod call;
+mod client;
+mod config;
+mod connector;
+mod drive;
+mod era;
+mod error;
+mod handlers;
+mod link;
+mod list;
+mod listener;
+mod negotiated;
+mod notify;
+mod result;
+mod shared;
+mod state;
+mod supervise;
+mod wire;
+
+/// Marks that tell the implementations of [`IntoConnector`] apart; never written.
+pub mod marker {
+    pub use crate::connector::{ByReference, ByShare, ByValue};
+}
+
+pub use mcp_protocol as protocol;
+pub use mcp_transport as transport;
+
+pub use self::{
+    builder::ClientBuilder,
+    call::Call,
+    client::Client,
+    config::{Limits, Reconnect},
+    connector::{IntoConnector, Once},
+    error::Error,
+    handlers::{Asked, Handler, RawRequest, Roots},
+    list::{Items, List, Listed, Page},
+    negotiated::Negotiated,
+    notify::{Notification, Notifications},
+    result::ToolResult,
+    state::State,
+};

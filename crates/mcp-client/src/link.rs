@@ -1,0 +1,207 @@
+//! One connection: what was agreed on it, and the requests that wait on it. It never opens again; a new one takes its place.
+
+mod clock;
+mod pending;
+mod read;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use mcp_protocol::{CancelledParams, NotificationMethod, ProtocolVersion, RequestId, jsonrpc, notification::Cancelled};
+use mcp_transport::{Frame, FrameSender, Hints, Route, TransportError, TrySendError};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
+
+use crate::{negotiated::Negotiated, wire::Stamp};
+
+pub(crate) use self::{
+    clock::Clock,
+    pending::{Failure, Outcome, Pending, Slot},
+    read::read,
+};
+
+/// What was agreed on a connection.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    pub(crate) negotiated: Arc<Negotiated>,
+    pub(crate) stamp: Stamp,
+}
+
+/// One connection to the server.
+pub(crate) struct Link {
+    pub(crate) sender: Arc<dyn FrameSender>,
+    pub(crate) pending: Pending,
+    pub(crate) clock: Arc<Clock>,
+    agreed: OnceLock<Agreed>,
+    /// Notices that did not find room at once. Each holds the place of the request it is about, so they are never more than
+    /// those.
+    unsaid: Mutex<VecDeque<(Frame, Option<OwnedSemaphorePermit>)>>,
+    said_more: Notify,
+    ended: CancellationToken,
+    fault: OnceLock<TransportError>,
+}
+
+impl Link {
+    pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize) -> Arc<Self> {
+        Arc::new(Self {
+            sender,
+            pending: Pending::new(pending),
+            clock: Arc::default(),
+            agreed: OnceLock::new(),
+            unsaid: Mutex::default(),
+            said_more: Notify::new(),
+            ended: CancellationToken::new(),
+            fault: OnceLock::new(),
+        })
+    }
+
+    /// Says what was agreed; the first word counts.
+    pub(crate) fn agree(&self, negotiated: Negotiated, stamp: Stamp) {
+        let _ = self.agreed.set(Agreed { negotiated: Arc::new(negotiated), stamp });
+    }
+
+    /// What was agreed; nothing while the connection is being opened.
+    pub(crate) fn agreed(&self) -> Option<&Agreed> {
+        self.agreed.get()
+    }
+
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        self.agreed.get().map(|agreed| agreed.negotiated.version)
+    }
+
+    /// Ends it: everything that waits fails, and the reading task stops.
+    pub(crate) fn end(&self, fault: Option<TransportError>) {
+        if let Some(fault) = fault {
+            let _ = self.fault.set(fault);
+        }
+        self.pending.end(self.fault.get());
+        self.ended.cancel();
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Why it ended, when there was a fault.
+    pub(crate) fn fault(&self) -> Option<&TransportError> {
+        self.fault.get()
+    }
+
+    /// Ends it in good order: what is queued is handed over first, within a bound.
+    pub(crate) async fn close(&self, limit: Duration) {
+        self.pending.end(None);
+        if tokio::time::timeout(limit, self.sender.shutdown()).await.is_err() {
+            tracing::debug!("the transport did not close in time");
+        }
+        self.end(None);
+    }
+
+    /// Sends a request and begins to wait for its answer.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        id: i64,
+        message: Vec<u8>,
+        hints: Hints,
+        on_drop: OnDrop,
+    ) -> Result<Ticket, Failure> {
+        let slot = Slot::new(self.pending.room().await?);
+        self.pending.insert(id, slot.clone())?;
+        let mut ticket = Ticket { link: Arc::clone(self), id, slot, on_drop: OnDrop::Forget };
+        let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
+        if let Err(fault) = self.sender.send(frame).await {
+            // The connection may have ended under the request meanwhile, which then was told so.
+            return Err(Failure::Lost { was_sent: false, fault: Some(fault) });
+        }
+        ticket.on_drop = on_drop;
+        Ok(ticket)
+    }
+
+    /// A notification for the server.
+    pub(crate) fn notice(&self, method: &str, message: Vec<u8>) -> Frame {
+        let mut hints = Hints::default();
+        hints.version = self.version();
+        hints.method = Some(method.into());
+        Frame::new(message).with_hints(hints)
+    }
+
+    /// Tells the server that nobody waits for a request any more, in the way of the revision and the transport.
+    fn cancel(&self, id: i64, permit: Option<OwnedSemaphorePermit>) {
+        let id = RequestId::from(id);
+        let is_stateless = self.version().is_some_and(ProtocolVersion::is_stateless);
+        if is_stateless && self.sender.has_request_streams() {
+            self.sender.close(&id);
+            return;
+        }
+        let params = CancelledParams::new(id.clone());
+        let Ok(message) = jsonrpc::notification(Cancelled::NAME, &params) else { return };
+        if let Err(TrySendError::Full(frame)) = self.sender.try_send(self.notice(Cancelled::NAME, message)) {
+            self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).push_back((frame, permit));
+            self.said_more.notify_one();
+        }
+        // Whatever still comes for it is not wanted.
+        self.sender.close(&id);
+    }
+
+    /// Sends what found no room at once, for as long as the connection lasts.
+    async fn say_the_rest(&self) {
+        loop {
+            self.said_more.notified().await;
+            loop {
+                let next = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                let Some((frame, _permit)) = next else { break };
+                if self.sender.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of a request whose ticket is dropped before its answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnDrop {
+    /// The server is told.
+    Cancel,
+    /// Nobody is told: it was not sent, or may not be cancelled.
+    Forget,
+}
+
+/// The right to the answer of one request.
+pub(crate) struct Ticket {
+    link: Arc<Link>,
+    pub(crate) id: i64,
+    slot: Arc<Slot>,
+    on_drop: OnDrop,
+}
+
+impl Ticket {
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// The answer, however long it takes.
+    pub(crate) async fn outcome(&mut self) -> Outcome {
+        loop {
+            if let Some(outcome) = self.slot.take_outcome() {
+                return outcome;
+            }
+            self.slot.news().await;
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.link.pending.remove(self.id) && self.on_drop == OnDrop::Cancel {
+            let permit = self.slot.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.link.cancel(self.id, permit);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A clock that stands still while this side answers questions of the server: a user who thinks is no silent server.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// How long questions were being answered, in all.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    since: Option<Instant>,
+    paused: Duration,
+}
+
+/// A question that is being answered.
+#[derive(Debug)]
+pub(crate) struct Pause(Arc<Clock>);
+
+impl Clock {
+    /// Stops the clock until the pause is dropped.
+    pub(crate) fn pause(self: &Arc<Self>) -> Pause {
+        let mut state = self.state();
+        state.running += 1;
+        state.since.get_or_insert_with(Instant::now);
+        drop(state);
+        Pause(Arc::clone(self))
+    }
+
+    /// For how long it stood still since it was made.
+    pub(crate) fn paused(&self) -> Duration {
+        let state = self.state();
+        state.paused + state.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.state().running > 0
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.running -= 1;
+        if state.running == 0
+            && let Some(since) = state.since.take()
+        {
+            state.paused += since.elapsed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_stands_still_while_anything_is_answered() {
+        let clock = Arc::new(Clock::default());
+        let second = Duration::from_secs(1);
+        tokio::time::advance(second).await;
+        assert_eq!(clock.paused(), Duration::ZERO);
+        let first = clock.pause();
+        tokio::time::advance(second).await;
+        let other = clock.pause();
+        drop(first);
+        tokio::time::advance(second).await;
+        assert!(clock.is_paused());
+        assert_eq!(clock.paused(), 2 * second);
+        drop(other);
+        tokio::time::advance(second).await;
+        assert!(!clock.is_paused());
+        assert_eq!(clock.paused(), 2 * second);
+    }
+}

@@ -1,0 +1,235 @@
+//! Requests that wait for their answers: a bounded table, and what one request hears until then.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use mcp_protocol::{ProgressParams, RequestId, RpcError};
+use mcp_transport::TransportError;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// How a request ended: the raw result, or why there is none.
+pub(crate) type Outcome = Result<Bytes, Failure>;
+
+/// Why a request has no result.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// The server answered with an error.
+    Rpc(RpcError),
+    /// The server's answer was no message.
+    Invalid(Box<str>),
+    /// The transport ended this request alone.
+    Transport(TransportError),
+    /// The connection ended. Whether the request had been handed over by then.
+    Lost { was_sent: bool, fault: Option<TransportError> },
+}
+
+/// Notices of progress that wait for the caller. The oldest go first: a newer one says more.
+const PROGRESS: usize = 64;
+
+/// The requests of one connection that wait.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    table: Mutex<Table>,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    waiting: HashMap<i64, Arc<Slot>>,
+    end: Option<Option<TransportError>>,
+}
+
+impl Pending {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self { table: Mutex::default(), room: Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS))) }
+    }
+
+    /// Waits for room.
+    pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let closed = |_| Failure::Lost { was_sent: false, fault: None };
+        Arc::clone(&self.room).acquire_owned().await.map_err(closed)
+    }
+
+    /// Begins to wait for the answer to a request.
+    pub(crate) fn insert(&self, id: i64, slot: Arc<Slot>) -> Result<(), Failure> {
+        let mut table = self.table();
+        if let Some(fault) = &table.end {
+            return Err(Failure::Lost { was_sent: false, fault: fault.clone() });
+        }
+        table.waiting.insert(id, slot);
+        Ok(())
+    }
+
+    /// Waits no more. Returns whether the request was still waiting.
+    pub(crate) fn remove(&self, id: i64) -> bool {
+        self.table().waiting.remove(&id).is_some()
+    }
+
+    /// The answer came. Returns whether anybody waited for it.
+    pub(crate) fn complete(&self, id: &RequestId, outcome: Outcome) -> bool {
+        let Some(slot) = number(id).and_then(|id| self.table().waiting.remove(&id)) else { return false };
+        slot.complete(outcome);
+        true
+    }
+
+    /// Ends the only request that waits, when there is exactly one: whatever nobody can be told apart must be about it.
+    pub(crate) fn complete_only(&self, outcome: Outcome) -> bool {
+        let mut table = self.table();
+        if table.waiting.len() != 1 {
+            return false;
+        }
+        let Some((_, slot)) = table.waiting.drain().next() else { return false };
+        drop(table);
+        slot.complete(outcome);
+        true
+    }
+
+    /// What waits under an id.
+    pub(crate) fn find(&self, id: &RequestId) -> Option<Arc<Slot>> {
+        self.table().waiting.get(&number(id)?).cloned()
+    }
+
+    /// The connection has ended: so has everything that waits, and nothing new can.
+    pub(crate) fn end(&self, fault: Option<&TransportError>) {
+        let waiting = {
+            let mut table = self.table();
+            table.end.get_or_insert_with(|| fault.cloned());
+            std::mem::take(&mut table.waiting)
+        };
+        self.room.close();
+        for slot in waiting.into_values() {
+            slot.complete(Err(Failure::Lost { was_sent: true, fault: fault.cloned() }));
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table().waiting.len()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number of a request of ours. Some servers answer numbers as strings.
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Integer(id) => Some(*id),
+        RequestId::String(text) => text.parse().ok(),
+    }
+}
+
+/// What one request hears.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    heard: Mutex<Heard>,
+    news: Notify,
+    /// Its place in the table; held until the server need not be told anything about it any more.
+    pub(crate) permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    outcome: Option<Outcome>,
+    progress: VecDeque<ProgressParams>,
+}
+
+impl Slot {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Arc<Self> {
+        Arc::new(Self { heard: Mutex::default(), news: Notify::new(), permit: Mutex::new(Some(permit)) })
+    }
+
+    pub(crate) fn progress(&self, notice: ProgressParams) {
+        let mut heard = self.heard();
+        if heard.outcome.is_some() {
+            return;
+        }
+        if heard.progress.len() == PROGRESS {
+            heard.progress.pop_front();
+        }
+        heard.progress.push_back(notice);
+        drop(heard);
+        self.news.notify_one();
+    }
+
+    /// Waits until there is something to take. Cancel safe.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    pub(crate) fn take_progress(&self) -> VecDeque<ProgressParams> {
+        std::mem::take(&mut self.heard().progress)
+    }
+
+    pub(crate) fn take_outcome(&self) -> Option<Outcome> {
+        self.heard().outcome.take()
+    }
+
+    fn complete(&self, outcome: Outcome) {
+        self.heard().outcome.get_or_insert(outcome);
+        self.news.notify_one();
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn waiting(pending: &Pending, id: i64) -> Arc<Slot> {
+        let slot = Slot::new(pending.room().await.unwrap());
+        pending.insert(id, slot.clone()).unwrap();
+        slot
+    }
+
+    #[tokio::test]
+    async fn an_answer_finds_its_request_once() {
+        let pending = Pending::new(4);
+        let slot = waiting(&pending, 1).await;
+        assert!(!pending.complete(&2.into(), Ok(Bytes::new())));
+        assert!(!pending.complete(&"x".into(), Ok(Bytes::new())));
+        assert!(pending.complete(&"1".into(), Ok(Bytes::from_static(b"{}"))));
+        assert!(!pending.complete(&1.into(), Ok(Bytes::new())));
+        slot.news().await;
+        assert_eq!(slot.take_outcome().unwrap().unwrap(), "{}");
+        assert_eq!(pending.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_connection_is_the_end_of_all() {
+        let pending = Pending::new(4);
+        let slot = waiting(&pending, 1).await;
+        pending.end(Some(&TransportError::closed()));
+        assert!(matches!(slot.take_outcome(), Some(Err(Failure::Lost { was_sent: true, fault: Some(_) }))));
+        assert!(matches!(pending.room().await, Err(Failure::Lost { was_sent: false, .. })));
+        assert!(matches!(pending.insert(2, slot), Err(Failure::Lost { was_sent: false, .. })));
+    }
+
+    #[tokio::test]
+    async fn progress_keeps_the_newest() {
+        let pending = Pending::new(4);
+        let slot = waiting(&pending, 1).await;
+        for n in 0..(PROGRESS + 2) {
+            slot.progress(ProgressParams::new(1, n as f64));
+        }
+        let kept = slot.take_progress();
+        assert_eq!((kept.len(), kept[0].progress), (PROGRESS, 2.0));
+    }
+
+    #[tokio::test]
+    async fn what_names_nobody_is_for_the_only_one() {
+        let pending = Pending::new(4);
+        assert!(!pending.complete_only(Ok(Bytes::new())));
+        let (first, _second) = (waiting(&pending, 1).await, waiting(&pending, 2).await);
+        assert!(!pending.complete_only(Ok(Bytes::new())));
+        assert!(pending.remove(2));
+        assert!(pending.complete_only(Ok(Bytes::new())));
+        assert!(first.take_outcome().is_some());
+    }
+}

@@ -1,0 +1,230 @@
+//! Reads a connection: answers go to who waits for them, questions to the handlers, notifications to who listens.
+
+use std::{collections::HashMap, sync::Arc};
+
+use mcp_protocol::{
+    CancelledParams, Message, NotificationMethod, ProgressParams, ProgressToken, RequestId, RpcError,
+    jsonrpc::{self, EnvelopeError, Notification as RawNotification, Request, Response},
+    notification,
+};
+use mcp_transport::{Frame, Route, Transport, TransportError, recv};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::{Failure, Link};
+use crate::{handlers::Question, notify::Notification, shared::Shared};
+
+/// Reads until the connection ends; then everything that waits on it has failed.
+pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Box<dyn Transport>) {
+    // Also when the runtime goes down under it.
+    let _end = End(Arc::clone(&link));
+    let mut reader = Reader { link: &link, shared: &shared, answering: JoinSet::new(), questions: HashMap::new() };
+    let fault = tokio::select! {
+        fault = reader.run(&mut *transport) => fault,
+        () = link.say_the_rest() => None,
+        () = link.ended() => None,
+    };
+    if let Some(fault) = &fault {
+        tracing::debug!(error = %fault, "the connection failed");
+    }
+    link.end(fault);
+    // Whoever still holds the link keeps its sender: the transport is told to close, not left to notice.
+    let _ = tokio::time::timeout(shared.config.limits.close, link.sender.shutdown()).await;
+}
+
+struct End(Arc<Link>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end(None);
+    }
+}
+
+struct Reader<'a> {
+    link: &'a Arc<Link>,
+    shared: &'a Arc<Shared>,
+    /// Questions of the server that are being answered. They end with the connection.
+    answering: JoinSet<RequestId>,
+    questions: HashMap<RequestId, AbortHandle>,
+}
+
+impl Reader<'_> {
+    async fn run(&mut self, transport: &mut dyn Transport) -> Option<TransportError> {
+        loop {
+            let frame = tokio::select! {
+                biased;
+                Some(answered) = self.answering.join_next(), if !self.answering.is_empty() => {
+                    match answered {
+                        Ok(id) => drop(self.questions.remove(&id)),
+                        Err(_) => self.questions.retain(|_, task| !task.is_finished()),
+                    }
+                    continue;
+                }
+                frame = recv(transport) => frame,
+            };
+            match frame {
+                None => return None,
+                Some(Ok(frame)) => self.frame(&frame),
+                Some(Err(fault)) => {
+                    if let Some(fault) = self.fault(fault) {
+                        return Some(fault);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the fault when the connection cannot go on.
+    fn fault(&self, fault: TransportError) -> Option<TransportError> {
+        if let Some(id) = fault.request() {
+            let is_session_lost = fault.is_session_lost();
+            self.link.pending.complete(id, Err(Failure::Transport(fault.clone())));
+            return is_session_lost.then_some(fault);
+        }
+        if fault.is_too_large() {
+            tracing::warn!(error = %fault, "a message of the server was skipped");
+            self.link.pending.complete_only(Err(Failure::Transport(fault)));
+            return None;
+        }
+        Some(fault)
+    }
+
+    fn frame(&mut self, frame: &Frame) {
+        let mut limits = jsonrpc::Limits::default();
+        limits.depth = self.shared.config.limits.json_depth;
+        match Message::parse_with(&frame.message, &limits) {
+            Ok(message) => self.message(frame, message),
+            Err(EnvelopeError { is_batch: true, .. }) if self.link.version().is_none_or(|v| v.has_batches()) => {
+                match jsonrpc::split_batch(&frame.message, &limits) {
+                    Ok(messages) => {
+                        for message in messages {
+                            match Message::parse_with(message.get().as_bytes(), &limits) {
+                                Ok(message) => self.message(frame, message),
+                                Err(error) => self.garbage(frame, &error),
+                            }
+                        }
+                    }
+                    Err(error) => self.garbage(frame, &error),
+                }
+            }
+            Err(error) => self.garbage(frame, &error),
+        }
+    }
+
+    fn message(&mut self, frame: &Frame, message: Message<'_>) {
+        match message {
+            Message::Response(response) => self.response(frame, response),
+            Message::Notification(notification) => self.notification(&notification),
+            Message::Request(request) => self.request(frame, &request),
+        }
+    }
+
+    /// What is no message ends the request that it came for, if that is known. Servers also print things.
+    fn garbage(&self, frame: &Frame, error: &EnvelopeError) {
+        tracing::debug!(%error, "what the server sent is no message");
+        let failure = || Err(Failure::Invalid(error.to_string().into()));
+        if let Some(id) = &error.id {
+            self.link.pending.complete(id, failure());
+        } else if let Route::Request(id) = &frame.route {
+            self.link.pending.complete(id, failure());
+        }
+    }
+
+    fn response(&self, frame: &Frame, response: Response<'_>) {
+        let outcome = match response.outcome {
+            Ok(result) => Ok(frame.message.slice_ref(result.get().as_bytes())),
+            Err(error) => Err(Failure::Rpc(error)),
+        };
+        let pending = &self.link.pending;
+        let is_known = match (&response.id, &frame.route) {
+            (Some(id), _) => pending.complete(id, outcome),
+            (None, Route::Request(id)) => pending.complete(id, outcome),
+            (None, Route::Connection) => pending.complete_only(outcome),
+        };
+        if !is_known {
+            // Late answers to requests that nobody waits for any more are ordinary.
+            tracing::debug!(id = ?response.id, "an answer to no request that waits");
+        }
+    }
+
+    fn notification(&mut self, raw: &RawNotification<'_>) {
+        match &*raw.method {
+            notification::Progress::NAME => match jsonrpc::decode_params::<ProgressParams>(&raw.method, raw.params) {
+                Ok(progress) => {
+                    let id = match progress.progress_token.clone() {
+                        ProgressToken::Integer(id) => RequestId::Integer(id),
+                        ProgressToken::String(id) => RequestId::String(id),
+                    };
+                    if let Some(slot) = self.link.pending.find(&id) {
+                        slot.progress(progress);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "a notice of progress is not valid"),
+            },
+            notification::Cancelled::NAME => {
+                if let Ok(CancelledParams { request_id: Some(id), .. }) =
+                    jsonrpc::decode_params(&raw.method, raw.params)
+                    && let Some(question) = self.questions.remove(&id)
+                {
+                    question.abort();
+                }
+            }
+            _ => {}
+        }
+        self.shared.heard(&Notification::new(raw));
+    }
+
+    fn request(&mut self, frame: &Frame, request: &Request<'_>) {
+        if self.link.version().is_some_and(|version| version.is_stateless()) {
+            tracing::debug!(method = %request.method, "a server of this revision asks nothing by itself");
+            return;
+        }
+        let id = request.id.clone();
+        let route = frame.route.clone();
+        let answer = if self.questions.len() >= self.shared.config.limits.questions {
+            Err(RpcError::internal("the client is busy"))
+        } else if self.questions.contains_key(&id) {
+            Err(RpcError::invalid_request("a request with this id is being answered"))
+        } else {
+            Ok(self.shared.question(self.link, request).with_progress(self.link))
+        };
+        let question = match answer {
+            Ok(question) => question,
+            Err(error) => {
+                let mut frame = Frame::new(jsonrpc::error_response(Some(&id), &error)).with_route(route);
+                frame.hints.version = self.link.version();
+                // A server that asks without end and does not read is owed nothing.
+                let _ = self.link.sender.try_send(frame);
+                return;
+            }
+        };
+        let link = Arc::clone(self.link);
+        let key = id.clone();
+        let task = self.answering.spawn(async move {
+            answer_question(&link, route, &id, question).await;
+            id
+        });
+        self.questions.insert(key, task);
+    }
+}
+
+async fn answer_question(link: &Arc<Link>, route: Route, id: &RequestId, question: Question) {
+    let answered = {
+        let _pause = link.clock.pause();
+        question.answer().await
+    };
+    let message = match answered {
+        Ok(result) => jsonrpc::response(id, &result).unwrap_or_else(|error| {
+            tracing::error!(%error, "an answer has no JSON form");
+            jsonrpc::error_response(Some(id), &RpcError::internal("the answer cannot be written"))
+        }),
+        Err(error) => jsonrpc::error_response(Some(id), &error),
+    };
+    say(link, route, message).await;
+}
+
+async fn say(link: &Link, route: Route, message: Vec<u8>) {
+    let mut frame = Frame::new(message).with_route(route);
+    frame.hints.version = link.version();
+    // Who asked may be gone; the read loop notices that.
+    let _ = link.sender.send(frame).await;
+}

@@ -1,0 +1,280 @@
+//! Lists: one page, all of them, or entry by entry.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures_core::Stream;
+use mcp_protocol::{CacheScope, Meta, PaginatedParams, Prompt, Resource, ResourceTemplate, Tool};
+use mcp_transport::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::{Call, Client, Error, drive::Reply, error::Kind, wire::Request};
+
+/// What servers list: tools, resources, resource templates, prompts.
+pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Sealed + 'static {
+    /// The method that lists it.
+    const METHOD: &'static str;
+    /// The member of the result that holds it.
+    const MEMBER: &'static str;
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "nobody else implements it")]
+    pub trait Sealed {}
+}
+
+macro_rules! listed {
+    ($($item:ty: $method:literal, $member:literal;)*) => {$(
+        impl sealed::Sealed for $item {}
+        impl Listed for $item {
+            const METHOD: &'static str = $method;
+            const MEMBER: &'static str = $member;
+        }
+    )*};
+}
+
+listed! {
+    Tool: "tools/list", "tools";
+    Resource: "resources/list", "resources";
+    ResourceTemplate: "resources/templates/list", "resourceTemplates";
+    Prompt: "prompts/list", "prompts";
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// The entries, without those that make no sense: one bad entry does not spoil a list.
+    pub items: Vec<T>,
+    /// Where the next page starts; `None` on the last one.
+    pub next_cursor: Option<String>,
+    /// For how long the page is fresh (2026-07-28).
+    pub ttl: Option<Duration>,
+    /// Who may share it (2026-07-28).
+    pub cache_scope: Option<CacheScope>,
+    /// Metadata of the page.
+    pub meta: Option<Meta>,
+}
+
+/// A list that is still to be read. Awaited, it is all entries of all pages, up to the cap of pages.
+///
+/// # Errors
+/// As for every [`Call`]; also when the list has more pages than [`Limits::pages`](crate::Limits).
+#[must_use = "a list is not read until it is awaited"]
+pub struct List<T> {
+    client: Client,
+    cursor: Option<String>,
+    timeout: Option<Duration>,
+    item: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Listed> List<T> {
+    pub(crate) fn new(client: &Client) -> Self {
+        Self { client: client.clone(), cursor: None, timeout: None, item: std::marker::PhantomData }
+    }
+
+    /// Starts at a page that an earlier one named.
+    pub fn cursor(mut self, cursor: impl Into<String>) -> Self {
+        self.cursor = Some(cursor.into());
+        self
+    }
+
+    /// How long the server may be silent for each page.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// One page: the first, or that of the cursor.
+    pub fn page(self) -> Call<Page<T>> {
+        let mut params = PaginatedParams::new();
+        params.cursor = self.cursor;
+        let call = Call::with(&self.client, Request::new(T::METHOD, &params), read_page::<T>);
+        match self.timeout {
+            Some(limit) => call.timeout(limit),
+            None => call,
+        }
+    }
+
+    /// Entry by entry; each page is read when the one before is used up. Ends after the first error.
+    pub fn stream(self) -> Items<T> {
+        let pages = self.client.shared().config.limits.pages;
+        Items { read: VecDeque::new(), state: Paging::Next(self), pages_left: pages, pages }
+    }
+}
+
+impl<T: Listed> IntoFuture for List<T> {
+    type Output = Result<Vec<T>, Error>;
+    type IntoFuture = BoxFuture<'static, Result<Vec<T>, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let mut stream = self.stream();
+        Box::pin(async move {
+            let mut all = Vec::new();
+            while let Some(item) = stream.next().await {
+                all.push(item?);
+            }
+            Ok(all)
+        })
+    }
+}
+
+impl<T> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}
+
+/// The entries of a list, as a stream.
+#[must_use = "a stream is not read until it is polled"]
+pub struct Items<T> {
+    read: VecDeque<T>,
+    state: Paging<T>,
+    pages_left: usize,
+    pages: usize,
+}
+
+enum Paging<T> {
+    Next(List<T>),
+    Reading(Client, Option<String>, Option<Duration>, BoxFuture<'static, Result<Page<T>, Error>>),
+    Done,
+}
+
+impl<T: Listed> Items<T> {
+    /// The next entry; `None` after the last one. Cancel safe.
+    pub async fn next(&mut self) -> Option<Result<T, Error>> {
+        std::future::poll_fn(|cx| self.poll_item(cx)).await
+    }
+
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
+        loop {
+            if let Some(item) = self.read.pop_front() {
+                return Poll::Ready(Some(Ok(item)));
+            }
+            match std::mem::replace(&mut self.state, Paging::Done) {
+                Paging::Done => return Poll::Ready(None),
+                Paging::Next(list) => {
+                    if self.pages_left == 0 {
+                        return Poll::Ready(Some(Err(Kind::Pages(self.pages).into())));
+                    }
+                    self.pages_left -= 1;
+                    let (client, cursor, timeout) = (list.client.clone(), list.cursor.clone(), list.timeout);
+                    self.state = Paging::Reading(client, cursor, timeout, list.page().into_future());
+                }
+                Paging::Reading(client, cursor, timeout, mut page) => {
+                    let Poll::Ready(page) = page.as_mut().poll(cx) else {
+                        self.state = Paging::Reading(client, cursor, timeout, page);
+                        return Poll::Pending;
+                    };
+                    let page = match page {
+                        Ok(page) => page,
+                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    };
+                    self.read = page.items.into();
+                    if let Some(next) = page.next_cursor {
+                        if cursor.as_ref() == Some(&next) {
+                            let problem = format!("{} names the same page again", T::METHOD);
+                            return Poll::Ready(Some(Err(Error::invalid(problem))));
+                        }
+                        self.state =
+                            Paging::Next(List { client, cursor: Some(next), timeout, item: std::marker::PhantomData });
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Listed> Stream for Items<T> {
+    type Item = Result<T, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(ready!(self.poll_item(cx)))
+    }
+}
+
+impl<T> fmt::Debug for Items<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Items").field("read", &self.read.len()).finish_non_exhaustive()
+    }
+}
+
+fn read_page<T: Listed>(reply: &Reply) -> Result<Page<T>, Error> {
+    let mut members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(&reply.bytes)
+        .map_err(|error| Error::invalid(format!("the result of {}: {error}", T::METHOD)))?;
+    let missing = || Error::invalid(format!("the result of {} has no {:?}", T::METHOD, T::MEMBER));
+    let raw = members.remove(T::MEMBER).ok_or_else(missing)?;
+    let entries: Option<Vec<&RawValue>> = serde_json::from_str(raw.get())
+        .map_err(|error| Error::invalid(format!("{:?} of {}: {error}", T::MEMBER, T::METHOD)))?;
+    let entries = entries.unwrap_or_default();
+    let mut items = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match serde_json::from_str(entry.get()) {
+            Ok(item) => items.push(item),
+            Err(error) => {
+                tracing::warn!(%error, method = T::METHOD, "an entry of a list makes no sense, and is left out")
+            }
+        }
+    }
+    let next_cursor: Option<String> = optional(&members, "nextCursor")?;
+    let ttl: Option<f64> = optional(&members, "ttlMs")?;
+    Ok(Page {
+        items,
+        // Before it was said that an empty cursor is one like any other, servers sent it on the last page.
+        next_cursor: next_cursor.filter(|cursor| !cursor.is_empty() || reply.version.has_empty_cursors()),
+        ttl: ttl.map(|millis| Duration::from_millis(millis.max(0.0) as u64)),
+        cache_scope: optional(&members, "cacheScope")?,
+        meta: optional(&members, "_meta")?,
+    })
+}
+
+fn optional<T: DeserializeOwned>(members: &HashMap<Cow<'_, str>, &RawValue>, name: &str) -> Result<Option<T>, Error> {
+    let Some(raw) = members.get(name) else { return Ok(None) };
+    serde_json::from_str(raw.get()).map_err(|error| Error::invalid(format!("{name:?}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::ProtocolVersion;
+
+    use super::*;
+
+    fn page(version: ProtocolVersion, wire: &'static str) -> Result<Page<Tool>, Error> {
+        read_page(&Reply { bytes: wire.as_bytes().into(), method: "tools/list".into(), version })
+    }
+
+    #[test]
+    fn one_bad_entry_does_not_spoil_a_page() {
+        let read = page(
+            ProtocolVersion::LATEST,
+            r#"{"tools":[{"name":"a","inputSchema":{}},{"name":7},{"name":"b","inputSchema":{}}],"ttlMs":5.5,"cacheScope":"public"}"#,
+        )
+        .unwrap();
+        let names: Vec<&str> = read.items.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!((read.ttl, read.cache_scope), (Some(Duration::from_millis(5)), Some(CacheScope::Public)));
+        assert!(page(ProtocolVersion::LATEST, r#"{"tools":null}"#).unwrap().items.is_empty());
+        for bad in ["{}", "[]", r#"{"tools":{}}"#, r#"{"tools":[],"nextCursor":7}"#] {
+            assert!(page(ProtocolVersion::LATEST, bad).unwrap_err().is_invalid_response(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_empty_cursor_ends_older_lists() {
+        for (version, wire, expected) in [
+            (ProtocolVersion::V2025_11_25, r#"{"tools":[],"nextCursor":""}"#, None),
+            (ProtocolVersion::V2026_07_28, r#"{"tools":[],"nextCursor":""}"#, Some("")),
+            (ProtocolVersion::V2026_07_28, r#"{"tools":[],"nextCursor":null}"#, None),
+            (ProtocolVersion::V2024_11_05, r#"{"tools":[],"nextCursor":"x"}"#, Some("x")),
+        ] {
+            assert_eq!(page(version, wire).unwrap().next_cursor.as_deref(), expected, "{version} {wire}");
+        }
+    }
+}

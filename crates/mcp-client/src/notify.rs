@@ -1,0 +1,248 @@
+//! Notifications of the server: to every stream that listens, each at its own pace.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use futures_core::Stream;
+use mcp_protocol::{NotificationMethod, jsonrpc};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::Error;
+
+/// A notification of the server. Cheap to clone.
+#[derive(Clone)]
+pub struct Notification {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    method: Box<str>,
+    params: Option<Box<RawValue>>,
+}
+
+impl Notification {
+    pub(crate) fn new(raw: &jsonrpc::Notification<'_>) -> Self {
+        Self { inner: Arc::new(Inner { method: (*raw.method).into(), params: raw.params.map(ToOwned::to_owned) }) }
+    }
+
+    /// Its name on the wire.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.inner.method
+    }
+
+    /// Its parameters as they came; `None` when there are none.
+    #[must_use]
+    pub fn raw_params(&self) -> Option<&RawValue> {
+        self.inner.params.as_deref()
+    }
+
+    /// Its parameters, when it is this notification; `None` when it is another one.
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_response`] when the parameters are not those of this notification.
+    pub fn params<N: NotificationMethod>(&self) -> Option<Result<N::Params, Error>> {
+        (self.method() == N::NAME).then(|| self.decode())
+    }
+
+    /// Its parameters as whatever they are expected to be.
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_response`] when they are something else.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let raw = self.inner.params.as_ref().map_or("{}", |params| params.get());
+        serde_json::from_str(raw).map_err(|error| Error::invalid(format!("{}: {error}", self.method())))
+    }
+}
+
+impl fmt::Debug for Notification {
+    /// Leaves out the parameters, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notification").field("method", &self.inner.method).finish_non_exhaustive()
+    }
+}
+
+/// The notifications of a server as a stream: every one that came after it was made, in their order. It ends when the client is
+/// closed, and goes on over reconnections.
+///
+/// Whoever does not read loses the oldest ones beyond a cap ([`Limits::notifications`](crate::Limits)), and can ask how many.
+pub struct Notifications {
+    mailbox: Arc<Mailbox>,
+}
+
+impl Notifications {
+    /// The next notification; `None` after the client was closed. Cancel safe.
+    pub async fn next(&mut self) -> Option<Notification> {
+        std::future::poll_fn(|cx| self.mailbox.poll(cx)).await
+    }
+
+    /// How many notifications were lost because nobody read them.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.mailbox.state().missed
+    }
+}
+
+impl Stream for Notifications {
+    type Item = Notification;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
+        self.mailbox.poll(cx)
+    }
+}
+
+impl fmt::Debug for Notifications {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifications").field("missed", &self.missed()).finish_non_exhaustive()
+    }
+}
+
+/// Gives each notification to everybody who listens.
+pub(crate) struct Hub {
+    cap: usize,
+    readers: Mutex<Readers>,
+}
+
+#[derive(Default)]
+struct Readers {
+    mailboxes: Vec<Weak<Mailbox>>,
+    is_closed: bool,
+}
+
+impl Hub {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self { cap: cap.max(1), readers: Mutex::default() }
+    }
+
+    pub(crate) fn listen(&self) -> Notifications {
+        let mut readers = self.readers();
+        let mailbox = Arc::new(Mailbox { state: Mutex::default() });
+        if readers.is_closed {
+            mailbox.close();
+        } else {
+            readers.mailboxes.retain(|mailbox| mailbox.strong_count() > 0);
+            readers.mailboxes.push(Arc::downgrade(&mailbox));
+        }
+        Notifications { mailbox }
+    }
+
+    pub(crate) fn publish(&self, notification: &Notification) {
+        for mailbox in self.readers().mailboxes.iter().filter_map(Weak::upgrade) {
+            mailbox.push(notification.clone(), self.cap);
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut readers = self.readers();
+        readers.is_closed = true;
+        for mailbox in readers.mailboxes.drain(..).filter_map(|mailbox| mailbox.upgrade()) {
+            mailbox.close();
+        }
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Mailbox {
+    state: Mutex<MailboxState>,
+}
+
+#[derive(Default)]
+struct MailboxState {
+    queue: VecDeque<Notification>,
+    missed: u64,
+    is_closed: bool,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    fn push(&self, notification: Notification, cap: usize) {
+        let mut state = self.state();
+        if state.queue.len() >= cap {
+            state.queue.pop_front();
+            state.missed += 1;
+        }
+        state.queue.push_back(notification);
+        wake(state);
+    }
+
+    fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        wake(state);
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<Option<Notification>> {
+        let mut state = self.state();
+        if let Some(notification) = state.queue.pop_front() {
+            return Poll::Ready(Some(notification));
+        }
+        if state.is_closed {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn state(&self) -> MutexGuard<'_, MailboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes without the lock.
+fn wake(mut state: MutexGuard<'_, MailboxState>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::{Message, notification::ToolListChanged};
+
+    use super::*;
+
+    fn notification(method: &str) -> Notification {
+        let wire = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"a":1}}}}"#);
+        let Message::Notification(raw) = Message::parse(wire.as_bytes()).unwrap() else { panic!("a notification") };
+        Notification::new(&raw)
+    }
+
+    #[tokio::test]
+    async fn everybody_hears_everything_in_order_and_the_slow_lose_the_oldest() {
+        let hub = Hub::new(2);
+        let (mut first, mut second) = (hub.listen(), hub.listen());
+        hub.publish(&notification("a"));
+        assert_eq!(first.next().await.unwrap().method(), "a");
+        hub.publish(&notification("b"));
+        hub.publish(&notification("c"));
+        hub.close();
+        hub.publish(&notification("d"));
+        for method in ["b", "c"] {
+            assert_eq!(first.next().await.unwrap().method(), method);
+            assert_eq!(second.next().await.unwrap().method(), method);
+        }
+        assert!(first.next().await.is_none() && second.next().await.is_none());
+        assert_eq!((first.missed(), second.missed()), (0, 1));
+        assert!(hub.listen().next().await.is_none());
+    }
+
+    #[test]
+    fn parameters_are_typed_by_the_name() {
+        let changed = notification("notifications/tools/list_changed");
+        assert!(changed.params::<ToolListChanged>().unwrap().is_ok());
+        assert!(notification("x").params::<ToolListChanged>().is_none());
+        assert!(changed.decode::<Vec<u8>>().unwrap_err().is_invalid_response());
+        assert!(!format!("{changed:?}").contains("\"a\""));
+    }
+}

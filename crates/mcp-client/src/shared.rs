@@ -1,0 +1,170 @@
+//! What all handles of a client, its calls and its tasks share.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use mcp_protocol::{LoggingLevel, jsonrpc::Request};
+use mcp_transport::Connect;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error, State,
+    config::Config,
+    error::Kind,
+    handlers::{Asker, Question},
+    link::Link,
+    negotiated::Negotiated,
+    notify::{Hub, Notification},
+};
+
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) connector: Arc<dyn Connect>,
+    pub(crate) closing: CancellationToken,
+    /// A call needs a connection that the supervisor has given up on.
+    pub(crate) wake: Notify,
+    pub(crate) hub: Hub,
+    ids: AtomicI64,
+    standing: watch::Sender<Standing>,
+    state: watch::Sender<State>,
+    failures: AtomicU64,
+    log_level: Mutex<Option<LoggingLevel>>,
+    negotiated: Mutex<Option<Arc<Negotiated>>>,
+}
+
+/// How the connection stands.
+#[derive(Clone)]
+pub(crate) enum Standing {
+    Ready(Arc<Link>),
+    Opening {
+        attempt: u32,
+    },
+    /// Every attempt failed, the last one with this; how many have failed since the client was built.
+    Down {
+        error: Error,
+        failures: u64,
+    },
+    Closed(Error),
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, connector: Arc<dyn Connect>) -> Arc<Self> {
+        Arc::new(Self {
+            log_level: Mutex::new(config.log_level),
+            hub: Hub::new(config.limits.notifications),
+            config,
+            connector,
+            negotiated: Mutex::default(),
+            closing: CancellationToken::new(),
+            wake: Notify::new(),
+            ids: AtomicI64::new(1),
+            standing: watch::Sender::new(Standing::Opening { attempt: 1 }),
+            state: watch::Sender::new(State::Connecting { attempt: 1 }),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    /// Ids are used once in the life of a client, so that no late answer is taken for another one's.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The connection, as soon as there is one.
+    ///
+    /// When the last attempt has failed, another one is made first.
+    pub(crate) async fn link(&self) -> Result<Arc<Link>, Error> {
+        if let Standing::Ready(link) = &*self.standing.borrow()
+            && !link.is_ended()
+        {
+            return Ok(Arc::clone(link));
+        }
+        let mut standing = self.standing.subscribe();
+        let mut failed_before = None;
+        loop {
+            let now = standing.borrow_and_update().clone();
+            match now {
+                Standing::Ready(link) if !link.is_ended() => return Ok(link),
+                Standing::Closed(error) => return Err(error),
+                Standing::Down { error, failures } => match failed_before {
+                    None => {
+                        failed_before = Some(failures);
+                        self.wake.notify_one();
+                    }
+                    Some(before) if failures > before => return Err(error),
+                    Some(_) => {}
+                },
+                Standing::Ready(_) | Standing::Opening { .. } => {}
+            }
+            if standing.changed().await.is_err() {
+                return Err(Error::closed());
+            }
+        }
+    }
+
+    /// The connection that is there now, or was there last.
+    pub(crate) fn current(&self) -> Option<Arc<Link>> {
+        match &*self.standing.borrow() {
+            Standing::Ready(link) => Some(Arc::clone(link)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn stand(&self, standing: Standing) {
+        self.state.send_replace(match &standing {
+            Standing::Ready(_) => State::Ready,
+            Standing::Opening { attempt } => State::Connecting { attempt: *attempt },
+            Standing::Down { .. } => State::Down,
+            Standing::Closed(_) => State::Closed,
+        });
+        match &standing {
+            Standing::Ready(link) => {
+                if let Some(agreed) = link.agreed() {
+                    *self.negotiated.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed.negotiated.clone());
+                }
+            }
+            Standing::Closed(_) => self.hub.close(),
+            Standing::Opening { .. } | Standing::Down { .. } => {}
+        }
+        self.standing.send_replace(standing);
+    }
+
+    /// What was agreed on the newest connection.
+    pub(crate) fn negotiated(&self) -> Option<Arc<Negotiated>> {
+        self.negotiated.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn states(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Counts one more attempt that failed.
+    pub(crate) fn count_failure(&self) -> u64 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn lost(link: &Link) -> Error {
+        Kind::Lost(link.fault().cloned()).into()
+    }
+
+    pub(crate) fn log_level(&self) -> Option<LoggingLevel> {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_log_level(&self, level: LoggingLevel) {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+
+    /// A notification came.
+    pub(crate) fn heard(&self, notification: &Notification) {
+        self.hub.publish(notification);
+    }
+
+    /// A question of the server, ready to be answered.
+    pub(crate) fn question(&self, link: &Arc<Link>, request: &Request<'_>) -> Question {
+        let asker = Asker::on(link);
+        self.config.handlers.question(&request.method, request.params, asker, self.config.limits.question)
+    }
+}

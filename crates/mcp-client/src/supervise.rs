@@ -1,0 +1,188 @@
+//! Opens the connection, watches over it, and opens another one when it is lost.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::{EmptyParams, Method, method};
+use mcp_transport::Hints;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    Error,
+    era::{self, Stop, back_off},
+    error::Kind,
+    link::{self, Link, OnDrop},
+    negotiated::Negotiated,
+    shared::{Shared, Standing},
+    wire::{self, Extra, Request},
+};
+
+/// Opens a connection and agrees on a revision, within the time for it.
+///
+/// `known` is what was agreed with this server before. `trust` says whether that is enough where nothing has to be opened.
+pub(crate) async fn open(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) -> Result<Arc<Link>, Error> {
+    let limit = shared.config.connect;
+    let opened = timeout(limit, agree(shared, known, trust)).await;
+    opened.unwrap_or_else(|_| Err(Error::timeout("opening the connection", limit)))
+}
+
+/// Watches over a connection until the client is closed.
+pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
+    loop {
+        let since = Instant::now();
+        tokio::select! {
+            () = link.ended() => {}
+            () = shared.closing.cancelled() => {
+                shared.stand(Standing::Closed(Error::closed()));
+                link.close(shared.config.limits.close).await;
+                return;
+            }
+            () = keep_asking(&shared, &link) => {
+                tracing::warn!("the server does not answer pings: the connection is given up");
+                link.end(None);
+            }
+        }
+        let policy = &shared.config.reconnect;
+        if policy.attempts == 0 {
+            shared.stand(Standing::Closed(Shared::lost(&link)));
+            return;
+        }
+        let was_stable = since.elapsed() >= policy.longest;
+        tokio::select! {
+            opened = reopen(&shared, &link, was_stable) => link = opened,
+            () = shared.closing.cancelled() => {
+                shared.stand(Standing::Closed(Error::closed()));
+                return;
+            }
+        }
+    }
+}
+
+async fn reopen(shared: &Arc<Shared>, lost: &Link, was_stable: bool) -> Arc<Link> {
+    let policy = &shared.config.reconnect;
+    let known = lost.agreed().map(|agreed| agreed.negotiated.clone());
+    let mut attempt = 1;
+    let mut wait = if was_stable { Duration::ZERO } else { back_off(policy.first, policy.longest, 1) };
+    loop {
+        shared.stand(Standing::Opening { attempt });
+        sleep(wait).await;
+        let error = match open(shared, known.as_deref(), false).await {
+            Ok(link) => {
+                shared.stand(Standing::Ready(link.clone()));
+                return link;
+            }
+            Err(error) => error,
+        };
+        tracing::debug!(%error, attempt, "the connection could not be opened again");
+        let failures = shared.count_failure();
+        let is_gone = error.is_unreachable() && error.is_closed();
+        let is_hopeless = error.is_version_mismatch() || error.is_unauthorized() || is_gone;
+        if attempt >= policy.attempts || is_hopeless {
+            shared.stand(Standing::Down { error, failures });
+            // Nobody is bothered until somebody needs the server.
+            shared.wake.notified().await;
+            attempt = attempt.max(policy.attempts);
+            wait = Duration::ZERO;
+        } else {
+            attempt += 1;
+            wait = back_off(policy.first, policy.longest, attempt).max(error.retry_after().unwrap_or_default());
+            wait = wait.min(policy.longest);
+        }
+    }
+}
+
+async fn agree(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) -> Result<Arc<Link>, Error> {
+    let config = &shared.config;
+    let mut dialed = dial(shared).await?;
+    let known = known.filter(|known| config.versions.contains(&known.version));
+    if let Some(known) = known
+        && known.version.is_stateless()
+        && trust
+    {
+        era::agree(config, &dialed.link, known.clone());
+        return Ok(dialed.keep());
+    }
+    let first = known.map(|known| known.version).or(config.preferred).filter(|version| version.has_handshake());
+    if let Some(version) = first {
+        match era::initialize(shared, &dialed.link, version).await {
+            Ok(_) => return Ok(dialed.keep()),
+            Err(Stop::Refused(error)) => {
+                tracing::debug!(%error, "the server does not open as it did or as was preferred");
+            }
+            Err(stop) => return Err(stop.into_error()),
+        }
+    }
+    match era::detect(shared, &dialed.link).await {
+        Ok(negotiated) => {
+            era::agree(config, &dialed.link, negotiated);
+            Ok(dialed.keep())
+        }
+        // Some servers of the revisions with a handshake end when the first message is not `initialize`.
+        Err(Stop::Died(error)) if !known.is_some_and(|known| known.version.is_stateless()) => {
+            let Some(version) = config.newest_legacy() else { return Err(error) };
+            tracing::debug!(%error, "the server ended when it was asked what it speaks");
+            dialed = dial(shared).await.map_err(|_| error)?;
+            era::initialize(shared, &dialed.link, version).await.map_err(Stop::into_error)?;
+            Ok(dialed.keep())
+        }
+        Err(stop) => Err(stop.into_error()),
+    }
+}
+
+/// A connection that ends unless it is kept.
+struct Dialed {
+    link: Arc<Link>,
+    is_kept: bool,
+}
+
+impl Dialed {
+    fn keep(mut self) -> Arc<Link> {
+        self.is_kept = true;
+        Arc::clone(&self.link)
+    }
+}
+
+impl Drop for Dialed {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.link.end(None);
+        }
+    }
+}
+
+async fn dial(shared: &Arc<Shared>) -> Result<Dialed, Error> {
+    let connector = &shared.connector;
+    let transport =
+        connector.connect().await.map_err(|source| Kind::Unreachable { peer: connector.describe().into(), source })?;
+    let link = Link::new(transport.sender(), shared.config.limits.pending);
+    tokio::spawn(link::read(Arc::clone(&link), Arc::clone(shared), transport));
+    Ok(Dialed { link, is_kept: false })
+}
+
+/// Asks for a sign of life at intervals; returns when too many in a row did not come. Never returns when nobody wants it.
+async fn keep_asking(shared: &Shared, link: &Arc<Link>) {
+    let config = &shared.config;
+    let Some(interval) = config.ping else { return std::future::pending().await };
+    let mut missed = 0;
+    while missed < config.ping_threshold.max(1) {
+        sleep(interval).await;
+        let answered = timeout(config.ping_timeout, ping(shared, link)).await.unwrap_or(false);
+        missed = if answered { 0 } else { missed + 1 };
+    }
+}
+
+/// Whether the server gives a sign of life: any answer is one.
+async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
+    let Some(agreed) = link.agreed() else { return false };
+    let version = agreed.negotiated.version;
+    let name = if version.has_session_methods() { method::Ping::NAME } else { method::Discover::NAME };
+    let Ok(request) = Request::new(name, &EmptyParams::new()) else { return false };
+    let id = shared.next_id();
+    let mut hints = Hints::default();
+    hints.version = Some(version);
+    hints.method = Some(name.into());
+    let message = wire::request(id, &request, &agreed.stamp, &Extra::default());
+    match link.begin(id, message, hints, OnDrop::Cancel).await {
+        Ok(mut ticket) => matches!(ticket.outcome().await, Ok(_) | Err(link::Failure::Rpc(_))),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,303 @@
+//! Writes requests: parameters as they were given, with the metadata of the revision, the call and its answers put in.
+
+use std::borrow::Cow;
+
+use mcp_protocol::{
+    ClientCapabilities, Implementation, JsonObject, LoggingLevel, Meta, ProtocolVersion, Shape,
+    meta::keys,
+    method::{self, Method},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Error;
+
+/// A request before it has an id and a revision.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Cow<'static, str>,
+    pub(crate) body: Body,
+    /// What HTTP mirrors: the name of the tool or prompt, the URI of the resource, the task.
+    pub(crate) name: Option<Box<str>>,
+    /// Mirrored arguments.
+    pub(crate) params: Vec<(Box<str>, Box<str>)>,
+    /// Whether it may be sent again when nobody knows whether it was done.
+    pub(crate) is_safe: bool,
+}
+
+impl Request {
+    pub(crate) fn new(method: impl Into<Cow<'static, str>>, params: &impl Serialize) -> Result<Self, Error> {
+        let method = method.into();
+        let body = Body::new(params).map_err(|problem| Error::request(format!("{method}: {problem}")))?;
+        Ok(Self { is_safe: is_safe(&method), method, body, name: None, params: Vec::new() })
+    }
+
+    pub(crate) fn of<M: Method>(params: &M::Params) -> Result<Self, Error> {
+        Self::new(M::NAME, params)
+    }
+
+    /// The same request about something with a name.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Finds what HTTP mirrors in the parameters of a request that was given raw.
+    pub(crate) fn find_name(mut self) -> Self {
+        if let Some(param) = method::mirrored_name_param(&self.method)
+            && let Ok(members) = serde_json::from_str::<JsonObject>(&self.body.text)
+        {
+            self.name = members.get(param).and_then(Value::as_str).map(Into::into);
+        }
+        self
+    }
+}
+
+/// Requests that change nothing, or nothing more when they are done twice. A tool says so by itself.
+fn is_safe(method: &str) -> bool {
+    method != method::CallTool::NAME && !method.starts_with("tasks/") && method::is_known(method)
+        || matches!(method, "tasks/get" | "tasks/result" | "tasks/list")
+}
+
+/// Parameters as JSON, without their metadata.
+#[derive(Debug, Clone)]
+pub(crate) struct Body {
+    text: String,
+    meta: Option<Meta>,
+}
+
+impl Body {
+    fn new(params: &impl Serialize) -> Result<Self, String> {
+        let text = serde_json::to_string(params).map_err(|error| error.to_string())?;
+        if text == "null" {
+            return Ok(Self { text: "{}".into(), meta: None });
+        }
+        if !text.starts_with('{') {
+            return Err("the parameters of a request are a JSON object".into());
+        }
+        // Whoever has no metadata, which is nearly everybody, pays for this search alone.
+        if !text.contains("\"_meta\"") {
+            return Ok(Self { text, meta: None });
+        }
+        let mut members: JsonObject = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let meta = match members.shift_remove("_meta") {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(meta)) => Some(Meta(meta.into())),
+            Some(_) => return Err("`_meta` is a JSON object".into()),
+        };
+        Ok(Self { text: serde_json::to_string(&members).map_err(|error| error.to_string())?, meta })
+    }
+}
+
+/// What the metadata of every request of a connection says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stamp {
+    /// Members, each with a comma behind it.
+    members: String,
+    is_stateless: bool,
+}
+
+impl Stamp {
+    /// The metadata of a revision without a handshake; nothing for those with one.
+    pub(crate) fn new(version: ProtocolVersion, capabilities: &ClientCapabilities, info: &Implementation) -> Self {
+        if !version.is_stateless() {
+            return Self::default();
+        }
+        let (mut capabilities, mut info) = (capabilities.clone(), info.clone());
+        capabilities.shape(version);
+        info.shape(version);
+        let mut members = String::new();
+        push_member(&mut members, keys::PROTOCOL_VERSION, &version);
+        push_member(&mut members, keys::CLIENT_CAPABILITIES, &capabilities);
+        push_member(&mut members, keys::CLIENT_INFO, &info);
+        Self { members, is_stateless: true }
+    }
+}
+
+/// What one sending of a request adds to it.
+#[derive(Debug, Default)]
+pub(crate) struct Extra<'a> {
+    pub(crate) wants_progress: bool,
+    pub(crate) log_level: Option<LoggingLevel>,
+    pub(crate) meta: Option<&'a Meta>,
+    /// Answers, and the state that they belong to.
+    pub(crate) inputs: Option<&'a Inputs>,
+}
+
+/// What a retry carries: the answers to the questions of the last result, and its state as it came.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inputs {
+    pub(crate) responses: Option<JsonObject>,
+    pub(crate) state: Option<String>,
+}
+
+/// The message of a request.
+pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'_>) -> Vec<u8> {
+    let mut out = String::with_capacity(request.body.text.len() + stamp.members.len() + 128);
+    out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
+    out.push_str(&id.to_string());
+    out.push_str(",\"method\":");
+    push_json(&mut out, &request.method);
+    out.push_str(",\"params\":{");
+    out.push_str(&request.body.text[1..request.body.text.len() - 1]);
+    if let Some(inputs) = extra.inputs {
+        separate(&mut out);
+        if let Some(responses) = &inputs.responses {
+            push_member(&mut out, "inputResponses", responses);
+        }
+        if let Some(state) = &inputs.state {
+            push_member(&mut out, "requestState", state);
+        }
+        trim(&mut out);
+    }
+    let mut meta = stamp.members.clone();
+    if extra.wants_progress {
+        push_member(&mut meta, keys::PROGRESS_TOKEN, &id);
+    }
+    if let Some(level) = extra.log_level.filter(|_| stamp.is_stateless) {
+        push_member(&mut meta, keys::LOG_LEVEL, &level);
+    }
+    let given = request.body.meta.iter().chain(extra.meta).flat_map(|meta| meta.iter());
+    // The later of two equal keys counts, and what the client writes by itself cannot be overwritten.
+    let given: JsonObject = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+    for (key, value) in &given {
+        let is_ours = match key.as_str() {
+            keys::PROTOCOL_VERSION | keys::CLIENT_CAPABILITIES | keys::CLIENT_INFO => stamp.is_stateless,
+            keys::PROGRESS_TOKEN => true,
+            keys::LOG_LEVEL => extra.log_level.is_some() && stamp.is_stateless,
+            _ => false,
+        };
+        if !is_ours {
+            push_member(&mut meta, key, value);
+        }
+    }
+    if !meta.is_empty() {
+        separate(&mut out);
+        out.push_str("\"_meta\":{");
+        out.push_str(&meta[..meta.len() - 1]);
+        out.push('}');
+    }
+    out.push_str("}}");
+    out.into_bytes()
+}
+
+/// A comma, unless nothing was written into the object yet.
+fn separate(out: &mut String) {
+    if !out.ends_with('{') {
+        out.push(',');
+    }
+}
+
+/// Takes the last comma away.
+fn trim(out: &mut String) {
+    if out.ends_with(',') {
+        out.pop();
+    }
+}
+
+fn push_member(out: &mut String, key: &str, value: &impl Serialize) {
+    push_json(out, key);
+    out.push(':');
+    push_json(out, value);
+    out.push(',');
+}
+
+fn push_json(out: &mut String, value: &(impl Serialize + ?Sized)) {
+    match serde_json::to_string(value) {
+        Ok(text) => out.push_str(&text),
+        // Wire types and JSON values always have a JSON form; a message that says `null` is still a message.
+        Err(_) => out.push_str("null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "it is called with literals")]
+    fn check(params: Value, stamp: &Stamp, extra: &Extra<'_>, expected: Value) {
+        let made = Request::new("m", &params).unwrap();
+        let bytes = request(7, &made, stamp, extra);
+        let read: Value =
+            serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&bytes)));
+        assert_eq!(read, json!({"jsonrpc": "2.0", "id": 7, "method": "m", "params": expected}));
+    }
+
+    #[test]
+    fn metadata_is_put_in_beside_what_was_given() {
+        let legacy = Stamp::default();
+        let capabilities = ClientCapabilities::new();
+        let modern = Stamp::new(ProtocolVersion::V2026_07_28, &capabilities, &Implementation::new("c", "1"));
+        let stamped = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}
+        });
+        let with = |key: &str, value: Value| {
+            let mut meta = stamped.clone();
+            meta[key] = value;
+            meta
+        };
+        let none = Extra::default();
+        check(Value::Null, &legacy, &none, json!({}));
+        check(json!({"a": 1}), &legacy, &none, json!({"a": 1}));
+        check(json!({}), &modern, &none, json!({"_meta": stamped}));
+        let progress = Extra { wants_progress: true, ..Extra::default() };
+        check(json!({}), &legacy, &progress, json!({"_meta": {"progressToken": 7}}));
+        check(
+            json!({"a": {"_meta": 1}}),
+            &modern,
+            &progress,
+            json!({"a": {"_meta": 1}, "_meta": with("progressToken", 7.into())}),
+        );
+        // What the client writes by itself stays.
+        let given = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "x", "k": 1, "progressToken": "mine"}});
+        check(given, &modern, &progress, {
+            let mut meta = with("progressToken", 7.into());
+            meta["k"] = 1.into();
+            json!({ "_meta": meta })
+        });
+        let meta = Meta::new().with("k", 2);
+        let both = Extra { meta: Some(&meta), log_level: Some(LoggingLevel::Info), ..Extra::default() };
+        check(json!({"_meta": {"k": 1}}), &legacy, &both, json!({"_meta": {"k": 2}}));
+        let inputs = Inputs { responses: Some(JsonObject::new().with("q", 1)), state: Some("s".into()) };
+        let retry = Extra { inputs: Some(&inputs), ..Extra::default() };
+        check(json!({"a": 1}), &legacy, &retry, json!({"a": 1, "inputResponses": {"q": 1}, "requestState": "s"}));
+        check(json!({}), &legacy, &retry, json!({"inputResponses": {"q": 1}, "requestState": "s"}));
+        let nothing = Inputs::default();
+        let retry = Extra { inputs: Some(&nothing), ..Extra::default() };
+        check(json!({"a": 1}), &legacy, &retry, json!({"a": 1}));
+    }
+
+    #[test]
+    fn parameters_are_an_object() {
+        assert!(Request::new("m", &json!([1])).is_err());
+        assert!(Request::new("m", &json!({"_meta": 1})).is_err());
+        assert!(Request::new("m", &json!({"_meta": null})).unwrap().body.meta.is_none());
+    }
+
+    #[test]
+    fn what_may_be_sent_twice() {
+        for (method, expected) in [
+            ("tools/list", true),
+            ("resources/read", true),
+            ("tools/call", false),
+            ("tasks/cancel", false),
+            ("tasks/get", true),
+            ("tasks/update", false),
+            ("x/y", false),
+        ] {
+            assert_eq!(is_safe(method), expected, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_raw_request_is_mirrored_as_a_typed_one() {
+        let request = Request::new("resources/read", &json!({"uri": "a:b"})).unwrap().find_name();
+        assert_eq!(request.name.as_deref(), Some("a:b"));
+        assert!(Request::new("tools/list", &json!({"name": "x"})).unwrap().find_name().name.is_none());
+    }
+}

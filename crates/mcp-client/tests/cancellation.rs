@@ -1,0 +1,170 @@
+//! Calls that nobody waits for any more: the server is told in the way of the revision, and nothing is left behind.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_client::{Client, protocol::ProtocolVersion};
+use mcp_server::prelude::*;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::common::{builder, connected, said, start, until};
+
+const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_is_cancelled() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        call.abort();
+        let cancelled = peer.recv().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], id, "{version}");
+        assert!(cancelled.get("id").is_none());
+        assert_eq!(client.pending(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_cancelled_by_its_token() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let token = CancellationToken::new();
+        let call = start(client.call_tool("t", ()).cancelled_by(token.clone()));
+        peer.expect("tools/call").await;
+        token.cancel();
+        assert!(call.await.unwrap().unwrap_err().is_cancelled());
+        peer.expect("notifications/cancelled").await;
+        let never = client.call_tool("t", ()).cancelled_by(token).await;
+        assert!(never.unwrap_err().is_cancelled());
+        let call = start(client.list_tools());
+        peer.expect("tools/list").await;
+        drop(call);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_done_is_not_cancelled() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("done")).await;
+        call.await.unwrap().unwrap();
+        client.close().await;
+        assert!(peer.next().await.is_none(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn notices_that_find_no_room_are_sent_later() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let calls: Vec<_> = (0..64).map(|_| start(client.call_tool("t", ()))).collect();
+        // The transport is full, and the server does not read.
+        until(|| client.pending() == 64).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for call in calls {
+            call.abort();
+        }
+        until(|| client.pending() == 0).await;
+        let mut methods = Vec::new();
+        for _ in 0..128 {
+            methods.push(peer.recv().await["method"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(methods.iter().filter(|method| *method == "notifications/cancelled").count(), 64, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_calls_of_which_a_third_is_dropped_leave_nothing_behind() {
+    const CALLS: usize = 10_000;
+    for version in ERAS {
+        let running = Arc::new(AtomicUsize::new(0));
+        let counter = running.clone();
+        let server = Server::builder("real", "1")
+            .limits(|limits| {
+                limits.handlers = CALLS;
+                limits.handlers_per_session = CALLS;
+            })
+            .tool(tool("work", move || {
+                let guard = Running::new(&counter);
+                async move {
+                    for _ in 0..8 {
+                        tokio::task::yield_now().await;
+                    }
+                    drop(guard);
+                    "done"
+                }
+            }))
+            .build();
+        let client = builder().versions([version]).connect(&server).await.unwrap();
+        let (mut done, mut dropped) = (0, 0);
+        let mut random = 42_u64;
+        let mut calls = Vec::new();
+        for _ in 0..CALLS {
+            // A linear congruence is random enough, and the same every time.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let call = start(client.call_tool("work", json!({})));
+            if random >> 33 & 0xffff < 0xffff / 3 {
+                for _ in 0..(random >> 61) {
+                    tokio::task::yield_now().await;
+                }
+                call.abort();
+            }
+            calls.push(call);
+        }
+        for call in calls {
+            match call.await {
+                Ok(result) => {
+                    assert_eq!(result.unwrap().text(), "done");
+                    done += 1;
+                }
+                Err(_) => dropped += 1,
+            }
+        }
+        assert!(done > CALLS / 2 && dropped > CALLS / 10, "{done} {dropped}");
+        assert_eq!(client.pending(), 0, "{version}");
+        // Whatever was cancelled has ended when a later call is through.
+        client.call_tool("work", ()).await.unwrap();
+        until(|| running.load(Ordering::SeqCst) == 0).await;
+    }
+}
+
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn new(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Self(counter.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_closes_the_connection() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let clone: Client = client.clone();
+        drop(client);
+        let call = start(clone.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        // A call keeps its connection.
+        drop(clone);
+        peer.answer(id, said("done")).await;
+        call.await.unwrap().unwrap();
+        assert!(peer.next().await.is_none(), "{version}");
+    }
+}

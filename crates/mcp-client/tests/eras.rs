@@ -1,0 +1,226 @@
+//! How a client finds out what a server speaks, whatever the server makes of the question.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::time::Duration;
+
+use mcp_client::{Client, Error, protocol::ProtocolVersion};
+use serde_json::{Value, json};
+
+use crate::common::{Peer, builder, discovery, initialized, said, scripted, start};
+
+/// What a server does when it is asked `server/discover`.
+enum First {
+    Result(Value),
+    Error(Value),
+    Raw(&'static str),
+    Silence,
+    Death,
+}
+
+/// Serves the first message by `first` and then opens with `initialize`; gives the methods that were asked for.
+async fn open(first: First) -> (Result<Client, Error>, Vec<String>) {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().connect(connector));
+    let mut peer = peers.next().await;
+    let probe = peer.recv().await;
+    assert_eq!(probe["method"], "server/discover");
+    let meta = &probe["params"]["_meta"];
+    assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "test");
+    let id = probe["id"].clone();
+    match first {
+        First::Result(result) => peer.answer(id, result).await,
+        First::Error(error) => peer.refuse(id, error).await,
+        First::Raw(text) => peer.raw(text.replace("ID", &id.to_string())).await,
+        First::Silence => {}
+        First::Death => {
+            peer.close();
+            peer = peers.next().await;
+        }
+    }
+    let serving = start(serve(peer));
+    let client = connecting.await.unwrap();
+    if let Ok(client) = &client {
+        client.call_tool("t", ()).await.unwrap();
+        client.close().await;
+    }
+    (client, serving.await.unwrap())
+}
+
+/// Opens sessions of 2025-06-18 and answers every call; what it was asked.
+async fn serve(mut peer: Peer) -> Vec<String> {
+    let mut asked = Vec::new();
+    while let Some(message) = peer.next().await {
+        let id = message["id"].clone();
+        match message["method"].as_str().unwrap() {
+            "initialize" => {
+                assert!(message["params"]["_meta"].is_null());
+                peer.answer(id, initialized("2025-06-18")).await;
+            }
+            "server/discover" => peer.answer(id, discovery(&["2026-07-28"])).await,
+            "tools/call" => peer.answer(id, said("done")).await,
+            _ => {}
+        }
+        asked.push(message["method"].as_str().unwrap().to_owned());
+    }
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_the_first_question_tells_the_era() {
+    let legacy = ["initialize", "notifications/initialized", "tools/call"];
+    let error = |code: i64| First::Error(json!({ "code": code, "message": "no" }));
+    let unsupported = |versions: Value| {
+        First::Error(json!({ "code": -32022, "message": "no", "data": { "supported": versions, "requested": "x" } }))
+    };
+    for (name, first, expected) in [
+        ("a list of revisions", First::Result(discovery(&["2026-07-28", "2025-11-25"])), vec!["tools/call"]),
+        ("a list of older revisions", First::Result(discovery(&["2025-06-18"])), legacy.to_vec()),
+        ("a result without a list", First::Result(json!({})), legacy.to_vec()),
+        ("an unknown method", error(-32601), legacy.to_vec()),
+        ("bad parameters", error(-32602), legacy.to_vec()),
+        ("not initialized", error(-32000), legacy.to_vec()),
+        (
+            "another revision without a handshake",
+            unsupported(json!(["2026-07-28"])),
+            vec!["server/discover", "tools/call"],
+        ),
+        ("older revisions only", unsupported(json!(["2025-11-25", "2025-06-18"])), legacy.to_vec()),
+        (
+            "an error without an id",
+            First::Raw(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"?"}}"#),
+            legacy.to_vec(),
+        ),
+        ("no message", First::Raw(r#"{"jsonrpc":"1.0","id":ID,"result":{}}"#), legacy.to_vec()),
+        ("silence", First::Silence, legacy.to_vec()),
+        ("an end", First::Death, legacy.to_vec()),
+    ] {
+        let (client, asked) = open(first).await;
+        let version = client.unwrap_or_else(|error| panic!("{name}: {error}")).version();
+        assert_eq!(asked, expected, "{name}");
+        assert_eq!(version.has_handshake(), asked.len() == 3, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_answers_mean_that_there_is_nothing_to_agree_on() {
+    for (name, error, is_version_mismatch) in [
+        (
+            "no common revision",
+            json!({ "code": -32022, "message": "no", "data": { "supported": ["2030-01-01"] } }),
+            true,
+        ),
+        ("no list", json!({ "code": -32022, "message": "no" }), true),
+        ("a capability", json!({ "code": -32021, "message": "no" }), false),
+        ("a header", json!({ "code": -32020, "message": "no" }), false),
+    ] {
+        let (client, asked) = open(First::Error(error)).await;
+        let error = client.unwrap_err();
+        assert_eq!(error.is_version_mismatch(), is_version_mismatch, "{name}: {error}");
+        assert!(asked.is_empty(), "{name}: {asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_still_counts() {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().connect(connector));
+    let mut peer = peers.next().await;
+    let id = peer.expect("server/discover").await;
+    // The client stops waiting, and the server wakes up.
+    peer.expect("initialize").await;
+    peer.answer(id, discovery(&["2026-07-28"])).await;
+    assert_eq!(connecting.await.unwrap().unwrap().version(), ProtocolVersion::V2026_07_28);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up_in_time() {
+    let (connector, mut peers) = scripted();
+    let started = tokio::time::Instant::now();
+    let connecting = start(builder().connect_timeout(Duration::from_secs(20)).connect(connector));
+    let mut peer = peers.next().await;
+    assert!(connecting.await.unwrap().unwrap_err().is_timeout());
+    assert_eq!(started.elapsed(), Duration::from_secs(20));
+    peer.expect("server/discover").await;
+    peer.expect("initialize").await;
+    assert!(peer.next().await.is_none(), "the connection is closed, and nothing was cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn revisions_are_negotiated_downwards() {
+    for (answered, expected) in [
+        ("2024-11-05", Some(ProtocolVersion::V2024_11_05)),
+        ("2025-11-25", Some(ProtocolVersion::V2025_11_25)),
+        ("2026-07-28", None),
+        ("2024-10-07", None),
+        ("", None),
+    ] {
+        let (connector, mut peers) = scripted();
+        let versions = ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake());
+        let connecting = start(builder().versions(versions).connect(connector));
+        let mut peer = peers.next().await;
+        let opening = peer.recv().await;
+        assert_eq!(
+            (&opening["method"], &opening["params"]["protocolVersion"]),
+            (&json!("initialize"), &json!("2025-11-25"))
+        );
+        peer.answer(opening["id"].clone(), initialized(answered)).await;
+        match (connecting.await.unwrap(), expected) {
+            (Ok(client), Some(expected)) => assert_eq!(client.version(), expected),
+            (Err(error), None) => {
+                assert!(error.is_version_mismatch(), "{error}");
+                assert!(error.to_string().contains("2025-11-25") && error.to_string().contains(answered), "{error}");
+            }
+            (other, _) => panic!("{answered}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_that_is_refused_with_a_list_is_made_again() {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().prefer(ProtocolVersion::V2025_11_25).connect(connector));
+    let mut peer = peers.next().await;
+    let id = peer.expect("initialize").await;
+    let data = json!({ "supported": ["2024-11-05"], "requested": "2025-11-25" });
+    peer.refuse(id, json!({ "code": -32602, "message": "Unsupported protocol version", "data": data })).await;
+    let opening = peer.recv().await;
+    assert_eq!(opening["params"]["protocolVersion"], "2024-11-05");
+    peer.answer(opening["id"].clone(), initialized("2024-11-05")).await;
+    assert_eq!(connecting.await.unwrap().unwrap().version(), ProtocolVersion::V2024_11_05);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_the_newest_revision_alone_does_not_fall_back() {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().versions([ProtocolVersion::LATEST]).connect(connector));
+    let mut peer = peers.next().await;
+    let id = peer.expect("server/discover").await;
+    peer.refuse(id, json!({ "code": -32601, "message": "no" })).await;
+    assert!(connecting.await.unwrap().unwrap_err().is_unsupported());
+    assert!(peer.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_is_not_asked_again() {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().connect(connector));
+    let mut peer = peers.next().await;
+    peer.discovered().await;
+    let known = connecting.await.unwrap().unwrap().negotiated();
+    assert_eq!(known.server_info.name, "script");
+
+    let (connector, mut peers) = scripted();
+    let client = builder().known((*known).clone()).connect(connector).await.unwrap();
+    let call = start(client.call_tool("t", ()));
+    let mut peer = peers.next().await;
+    let id = peer.expect("tools/call").await;
+    // It was wrong: the server was exchanged for an older one.
+    peer.refuse(id, json!({ "code": -32022, "message": "no", "data": { "supported": ["2025-11-25"] } })).await;
+    let mut peer = peers.next().await;
+    peer.open("2025-11-25").await;
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, said("done")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
+    assert_eq!(client.version(), ProtocolVersion::V2025_11_25);
+}

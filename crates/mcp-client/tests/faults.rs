@@ -1,0 +1,189 @@
+//! What servers do wrong, and what becomes of the calls: a typed error within its time, or a result.
+
+use std::time::Duration;
+
+use mcp_client::protocol::ProtocolVersion;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::common::{builder, connected, connected_as, said, start};
+
+/// One revision of each era.
+const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_costs_the_time_of_the_call_and_is_told() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let started = Instant::now();
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        let cancelled = peer.recv().await;
+        assert_eq!((&cancelled["method"], &cancelled["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
+        assert!(call.await.unwrap().unwrap_err().is_timeout());
+        assert_eq!(started.elapsed(), Duration::from_secs(60), "{version}");
+        assert_eq!(client.pending(), 0);
+        // A late answer harms nothing.
+        peer.answer(id, said("late")).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("in time")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "in time");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_keeps_a_call_alive_up_to_its_end() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let started = Instant::now();
+        let call =
+            start(client.call_tool("t", ()).timeout(Duration::from_secs(10)).total_timeout(Duration::from_secs(35)));
+        let asked = peer.recv().await;
+        let token = asked["params"]["_meta"]["progressToken"].clone();
+        assert_eq!(token, asked["id"]);
+        for n in 1..10 {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            if call.is_finished() {
+                break;
+            }
+            peer.notify("notifications/progress", json!({ "progressToken": token, "progress": n })).await;
+        }
+        assert!(call.await.unwrap().unwrap_err().is_timeout());
+        assert_eq!(started.elapsed().as_secs(), 40, "looked at every eight seconds, it ended at 35: {version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_for_nobody_are_ignored() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(json!(4711), said("wrong number")).await;
+        peer.answer(json!("no-number"), said("wrong kind")).await;
+        peer.answer(id.clone(), said("right")).await;
+        peer.answer(id.clone(), said("twice")).await;
+        peer.refuse(id, json!({ "code": -32603, "message": "thrice" })).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "right", "{version}");
+        let call = start(client.call_tool("t", ()));
+        // Some servers answer numbers as strings.
+        let id = peer.expect("tools/call").await.to_string();
+        peer.answer(json!(id), said("as text")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "as text", "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_between_messages_is_skipped() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        for garbage in ["", "listening on port 8080", "{", "[]", "null", "{\"jsonrpc\":\"2.0\"}", "\u{0}"] {
+            peer.raw(garbage).await;
+        }
+        peer.raw("[".repeat(100_000)).await;
+        peer.answer(id, said("fine")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "fine", "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_make_no_sense_are_told_apart() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let mut check = async |result: Value, is_invalid: bool| {
+            let call = start(client.call_tool("t", ()));
+            let id = peer.expect("tools/call").await;
+            peer.answer(id, result.clone()).await;
+            let outcome = call.await.unwrap();
+            assert_eq!(
+                outcome.as_ref().is_err_and(|error| error.is_invalid_response()),
+                is_invalid,
+                "{version}: {result}"
+            );
+        };
+        check(json!({ "content": [] }), false).await;
+        check(json!({ "content": null }), false).await;
+        check(json!({ "content": 7 }), true).await;
+        check(json!([]), true).await;
+        check(json!("text"), true).await;
+        // Only one of the eras has kinds of results.
+        let has_kinds = version.has_result_type();
+        check(json!({ "content": [], "resultType": "later" }), has_kinds).await;
+        check(json!({ "content": [], "resultType": "input_required" }), has_kinds).await;
+        check(json!({ "content": [], "resultType": 7 }), has_kinds).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_envelope_that_is_wrong_ends_the_call_that_it_names() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        let both = json!({ "jsonrpc": "2.0", "id": id, "result": {}, "error": { "code": 1, "message": "x" } });
+        peer.send(both).await;
+        assert!(call.await.unwrap().unwrap_err().is_invalid_response(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_connection_ends_the_calls_that_may_have_run() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let calls: Vec<_> = (0..3).map(|_| start(client.call_tool("t", ()))).collect();
+        for _ in &calls {
+            peer.expect("tools/call").await;
+        }
+        assert_eq!(client.pending(), 3);
+        peer.close();
+        for call in calls {
+            let error = call.await.unwrap().unwrap_err();
+            assert!(error.is_closed() && error.is_retryable(), "{version}: {error}");
+        }
+        assert_eq!(client.pending(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_of_calls_is_bounded() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.pending = 2), version).await;
+        let calls: Vec<_> = (0..4).map(|_| start(client.call_tool("t", ()))).collect();
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            ids.push(peer.expect("tools/call").await);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(client.pending(), 2, "{version}");
+        for id in ids {
+            peer.answer(id, said("done")).await;
+            let next = peer.expect("tools/call").await;
+            peer.answer(next, said("done")).await;
+        }
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_never_end_do() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.pages = 3), version).await;
+        let list = start(client.list_tools());
+        for n in 0..3 {
+            let id = peer.expect("tools/list").await;
+            peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": n.to_string() })).await;
+        }
+        assert!(list.await.unwrap().unwrap_err().to_string().contains("more than 3 pages"), "{version}");
+        let list = start(client.list_tools());
+        for _ in 0..2 {
+            let id = peer.expect("tools/list").await;
+            peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": "same" })).await;
+        }
+        assert!(list.await.unwrap().unwrap_err().is_invalid_response(), "{version}");
+    }
+}

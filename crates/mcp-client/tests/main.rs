@@ -1,0 +1,9 @@
+//! The tests of this crate from the outside, in one program: one topic a module.
+
+mod cancellation;
+mod common;
+mod eras;
+mod faults;
+mod questions;
+mod reconnecting;
+mod revisions;

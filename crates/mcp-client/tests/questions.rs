@@ -1,0 +1,245 @@
+//! What servers ask: pings, forms, pages to visit, models, roots, and what no client knows.
+
+use std::{future::pending, time::Duration};
+
+use mcp_client::{
+    Asked, ClientBuilder, Handler,
+    protocol::{ClientCapabilities, ElicitResult, JsonObject, ProtocolVersion, Root, RpcError},
+    transport::BoxFuture,
+};
+use serde_json::{Value, json};
+
+use crate::common::{builder, connected, connected_as, said, start};
+
+const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
+const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
+
+fn form() -> Value {
+    let properties = json!({ "name": { "type": "string" }, "shout": { "type": "boolean", "default": true } });
+    json!({ "message": "Who?", "requestedSchema": { "type": "object", "properties": properties } })
+}
+
+fn forms() -> ClientBuilder {
+    builder().on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_get_the_answers_that_are_due() {
+    let (_client, mut peer, _peers) = connected(LEGACY).await;
+    assert_eq!(peer.ask(json!("a"), "ping", json!({})).await["result"], json!({}));
+    for method in ["roots/list", "sampling/createMessage", "elicitation/create", "x/y"] {
+        assert_eq!(peer.ask(json!(1), method, form()).await["error"]["code"], -32601, "{method}");
+    }
+
+    let (_client, mut peer, _peers) = connected_as(forms(), LEGACY).await;
+    let answer = peer.ask(json!(1), "elicitation/create", form()).await;
+    assert_eq!(answer["result"], json!({ "action": "accept", "content": { "name": "Ada", "shout": true } }));
+    let url = json!({ "mode": "url", "message": "Go", "url": "https://example.com", "elicitationId": "e" });
+    assert_eq!(peer.ask(json!(2), "elicitation/create", url).await["error"]["code"], -32602);
+    assert_eq!(peer.ask(json!(3), "elicitation/create", json!({ "mode": "form" })).await["error"]["code"], -32602);
+
+    let asking = builder()
+        .on_request(async |asked| Ok(json!({ "method": asked.method() })))
+        .on_sample(async |_| Err(RpcError::new(mcp_client::protocol::ErrorCode(-1), "the user said no")));
+    let (_client, mut peer, _peers) = connected_as(asking, LEGACY).await;
+    assert_eq!(peer.ask(json!(1), "x/y", json!({})).await["result"]["method"], "x/y");
+    let prompt = json!({ "messages": [], "maxTokens": 5 });
+    assert_eq!(peer.ask(json!(2), "sampling/createMessage", prompt).await["error"]["code"], -1);
+    let tools = json!({ "messages": [], "maxTokens": 5, "tools": [] });
+    assert_eq!(peer.ask(json!(3), "sampling/createMessage", tools).await["error"]["code"], -32602);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_is_what_is_declared() {
+    for (builder, expected) in [
+        (builder(), json!({})),
+        (forms(), json!({ "elicitation": {} })),
+        (
+            forms().on_elicit_url(async |_| Ok(ElicitResult::decline())),
+            json!({ "elicitation": { "form": {}, "url": {} } }),
+        ),
+        (builder().roots([]), json!({ "roots": { "listChanged": true } })),
+        (builder().handler(Lister), json!({ "roots": {} })),
+        (builder().experimental("x", JsonObject::new()), json!({ "experimental": { "x": {} } })),
+    ] {
+        let (connector, mut peers) = crate::common::scripted();
+        let _connecting = start(builder.prefer(LEGACY).connect(connector));
+        let params = peers.next().await.open("2025-11-25").await;
+        assert_eq!(params["capabilities"], expected);
+    }
+}
+
+/// Lists one root.
+struct Lister;
+
+impl Handler for Lister {
+    fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::new();
+        capabilities.roots = Some(mcp_client::protocol::RootsCapability::new());
+        capabilities
+    }
+
+    fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
+        Box::pin(async { Ok(vec![Root::new("file:///listed")]) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_answers_what_no_closure_does() {
+    let (_client, mut peer, _peers) = connected_as(forms().handler(Lister), LEGACY).await;
+    assert_eq!(peer.ask(json!(1), "roots/list", json!({})).await["result"]["roots"][0]["uri"], "file:///listed");
+    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["result"]["action"], "accept");
+    assert_eq!(peer.ask(json!(3), "x/y", json!({})).await["error"]["code"], -32601);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_panic_or_never_end_are_answered_for() {
+    let stuck = builder()
+        .limits(|limits| limits.question = Duration::from_secs(30))
+        .on_elicit(async |_| pending().await)
+        .on_request(async |_| panic!("a handler that fails on purpose"));
+    let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
+    let answer = peer.ask(json!(1), "x/y", json!({})).await;
+    assert_eq!(answer["error"]["code"], -32603);
+    assert!(!answer.to_string().contains("purpose"));
+    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_taken_back_has_no_answer_and_too_many_are_refused() {
+    let stuck = builder().limits(|limits| limits.questions = 2).on_elicit(async |_| pending().await);
+    let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
+    let ask = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form() });
+    peer.send(ask(1)).await;
+    peer.send(ask(2)).await;
+    peer.send(ask(2)).await;
+    assert_eq!(peer.recv().await["error"]["code"], -32603, "there is no room");
+    peer.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
+    // The next thing that is heard is the answer to this.
+    assert_eq!(peer.ask(json!("fence"), "ping", json!({})).await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_thinks_is_no_silent_server() {
+    let slow = builder().on_elicit(async |_| {
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        Ok(ElicitResult::decline())
+    });
+    let (client, mut peer, _peers) = connected_as(slow, LEGACY).await;
+    let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(90)));
+    let id = peer.expect("tools/call").await;
+    assert_eq!(peer.ask(json!("q"), "elicitation/create", form()).await["result"]["action"], "decline");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    peer.answer(id, said("patient")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "patient");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_tells_how_its_answer_comes_along() {
+    let telling = builder().on_elicit(async |asked: Asked<_>| {
+        asked.progress(1.0, Some(2.0), Some("thinking"));
+        Ok(ElicitResult::cancel())
+    });
+    let (_client, mut peer, _peers) = connected_as(telling, LEGACY).await;
+    let mut params = form();
+    params["_meta"] = json!({ "progressToken": "p" });
+    let told = {
+        peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params })).await;
+        peer.recv().await
+    };
+    let expected = json!({ "progressToken": "p", "progress": 1, "total": 2, "message": "thinking" });
+    assert_eq!((&told["method"], &told["params"]), (&json!("notifications/progress"), &expected));
+    assert_eq!(peer.recv().await["result"]["action"], "cancel");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_the_newest_revision_asks_nothing_by_itself() {
+    let (client, mut peer, _peers) = connected_as(forms(), MODERN).await;
+    peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
+    let call = start(client.call_tool("t", ()));
+    // No answer comes before this.
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, said("done")).await;
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn inputs_are_gathered_and_the_state_goes_back_as_it_came() {
+    let (client, mut peer, _peers) = connected_as(forms().roots([Root::new("file:///r")]), MODERN).await;
+    let call = start(client.call_tool("t", json!({ "a": 1 })));
+    let first = peer.recv().await;
+    let questions = json!({
+        "who": { "method": "elicitation/create", "params": form() },
+        "where": { "method": "roots/list" },
+    });
+    let state = "s\u{e9}cret \"state\"";
+    let required = json!({ "resultType": "input_required", "inputRequests": questions, "requestState": state });
+    peer.answer(first["id"].clone(), required).await;
+    let second = peer.recv().await;
+    assert_ne!(first["id"], second["id"]);
+    assert_eq!(second["params"]["name"], "t");
+    assert_eq!(second["params"]["arguments"], json!({ "a": 1 }));
+    assert_eq!(second["params"]["requestState"], state);
+    assert_eq!(
+        second["params"]["inputResponses"],
+        json!({
+            "who": { "action": "accept", "content": { "name": "Ada", "shout": true } },
+            "where": { "roots": [{ "uri": "file:///r" }] },
+        })
+    );
+    // Only a state: asked again at once, without answers.
+    peer.answer(second["id"].clone(), json!({ "resultType": "input_required", "requestState": "2" })).await;
+    let third = peer.recv().await;
+    assert_eq!((third["params"].get("inputResponses"), &third["params"]["requestState"]), (None, &json!("2")));
+    // Only a question: nothing to give back.
+    let questions = json!({ "where": { "method": "roots/list" } });
+    peer.answer(third["id"].clone(), json!({ "resultType": "input_required", "inputRequests": questions })).await;
+    let fourth = peer.recv().await;
+    assert!(fourth["params"].get("requestState").is_none());
+    peer.answer(fourth["id"].clone(), said("done")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_without_end_or_what_nobody_knows_is_left() {
+    let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.rounds = 2), MODERN).await;
+    let call = start(client.call_tool("t", ()));
+    for _ in 0..3 {
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, json!({ "resultType": "input_required", "requestState": "again" })).await;
+    }
+    assert!(call.await.unwrap().unwrap_err().is_unanswered_input());
+    for questions in
+        [json!({ "k": { "method": "elicitation/create", "params": form() } }), json!({ "k": { "method": "x/y" } })]
+    {
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, json!({ "resultType": "input_required", "inputRequests": questions })).await;
+        assert!(call.await.unwrap().unwrap_err().is_unanswered_input());
+    }
+    // Lists do not ask.
+    let call = start(client.list_tools());
+    let id = peer.expect("tools/list").await;
+    peer.answer(id, json!({ "resultType": "input_required", "requestState": "s" })).await;
+    assert!(call.await.unwrap().unwrap_err().is_invalid_response());
+}
+
+#[tokio::test(start_paused = true)]
+async fn roots_that_change_are_told() {
+    let (client, mut peer, _peers) = connected_as(builder().roots([Root::new("file:///a")]), LEGACY).await;
+    let roots = client.roots().unwrap();
+    assert!(roots.add(Root::new("file:///b")).unwrap());
+    peer.expect("notifications/roots/list_changed").await;
+    let listed = peer.ask(json!(1), "roots/list", json!({})).await;
+    assert_eq!(listed["result"]["roots"].as_array().unwrap().len(), 2);
+    assert!(!roots.add(Root::new("file:///b")).unwrap());
+    assert!(roots.remove("file:///a"));
+    peer.expect("notifications/roots/list_changed").await;
+
+    let (client, mut peer, _peers) = connected_as(builder().roots([]), MODERN).await;
+    client.roots().unwrap().add(Root::new("file:///a")).unwrap();
+    let _call = start(client.call_tool("t", ()));
+    peer.expect("tools/call").await;
+
+    assert!(builder().roots([Root::new("https://example.com")]).connect(crate::common::scripted().0).await.is_err());
+}

@@ -1,0 +1,166 @@
+//! Connections that are lost, and what the client does about it.
+
+use std::time::Duration;
+
+use mcp_client::{Once, Reconnect, State, protocol::ProtocolVersion};
+use mcp_server::prelude::*;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::common::{Peer, builder, connected, connected_as, said, start, until};
+
+const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+
+/// Opens again as the client remembers it: a session without asking first.
+async fn reopen(peer: &mut Peer, version: ProtocolVersion) {
+    if version.has_handshake() {
+        let id = peer.expect("initialize").await;
+        peer.answer(id, crate::common::initialized(version.as_str())).await;
+        peer.expect("notifications/initialized").await;
+    } else {
+        peer.discovered().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_is_opened_again_and_calls_wait_for_it() {
+    for version in ERAS {
+        let (client, peer, mut peers) = connected(version).await;
+        let mut states = client.states();
+        peer.close();
+        states.wait_for(|state| matches!(state, State::Connecting { attempt: 1 })).await.unwrap();
+        let call = start(client.call_tool("t", ()));
+        let mut peer = peers.next().await;
+        reopen(&mut peer, version).await;
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("again")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "again", "{version}");
+        assert_eq!(client.state(), State::Ready);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_nothing_is_sent_again_and_what_may_have_run_is_not() {
+    for version in ERAS {
+        let (client, mut peer, mut peers) = connected(version).await;
+        let list = start(client.list_prompts());
+        let first = peer.expect("prompts/list").await;
+        let tool = start(client.call_tool("t", ()));
+        peer.expect("tools/call").await;
+        peer.close();
+        assert!(tool.await.unwrap().unwrap_err().is_closed(), "{version}");
+        let mut peer = peers.next().await;
+        reopen(&mut peer, version).await;
+        let id = peer.expect("prompts/list").await;
+        assert_ne!(id, first, "ids are never used twice");
+        peer.answer(id, json!({ "resultType": "complete", "prompts": [{ "name": "p" }] })).await;
+        assert_eq!(list.await.unwrap().unwrap()[0].name, "p");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_again_and_again_is_an_error_in_the_end() {
+    for version in ERAS {
+        let (client, mut peer, mut peers) = connected(version).await;
+        let list = start(client.list_prompts());
+        peer.expect("prompts/list").await;
+        for _ in 0..2 {
+            peer.close();
+            peer = peers.next().await;
+            reopen(&mut peer, version).await;
+            peer.expect("prompts/list").await;
+        }
+        peer.close();
+        assert!(list.await.unwrap().unwrap_err().is_closed(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_few_and_the_next_call_makes_one_more() {
+    for version in ERAS {
+        let mut policy = Reconnect::default();
+        policy.attempts = 3;
+        let (client, peer, mut peers) = connected_as(builder().reconnect(policy), version).await;
+        let mut states = client.states();
+        peer.close();
+        for _ in 0..3 {
+            peers.next().await.close();
+        }
+        states.wait_for(|state| *state == State::Down).await.unwrap();
+        let call = start(client.call_tool("t", ()));
+        peers.next().await.close();
+        let error = call.await.unwrap().unwrap_err();
+        assert!(error.is_closed() && error.is_retryable(), "{version}: {error}");
+        states.wait_for(|state| *state == State::Down).await.unwrap();
+        let call = start(client.call_tool("t", ()));
+        let mut peer = peers.next().await;
+        reopen(&mut peer, version).await;
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("back")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_reconnects_is_closed() {
+    for version in ERAS {
+        let (client, peer, _peers) = connected_as(builder().reconnect(Reconnect::never()), version).await;
+        let mut states = client.states();
+        peer.close();
+        states.wait_for(|state| *state == State::Closed).await.unwrap();
+        assert!(client.call_tool("t", ()).await.unwrap_err().is_closed(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_transport_that_is_open_serves_once() {
+    let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
+    let (ours, theirs) = mcp_client::transport::memory::duplex(8);
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(theirs).await }
+    });
+    let client = builder().connect(Once::new(ours)).await.unwrap();
+    assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
+    server.shutdown();
+    serving.await.unwrap().unwrap();
+    until(|| client.state() == State::Down).await;
+    assert!(client.call_tool("quick", ()).await.unwrap_err().is_unreachable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_misses_its_pings_is_given_up() {
+    for version in ERAS {
+        let pinging = builder().ping_interval(Duration::from_secs(10)).ping_threshold(2);
+        let (client, mut peer, mut peers) = connected_as(pinging, version).await;
+        let started = Instant::now();
+        let method = if version.has_session_methods() { "ping" } else { "server/discover" };
+        let id = peer.expect(method).await;
+        // Any answer is a sign of life.
+        peer.refuse(id, json!({ "code": -32601, "message": "what?" })).await;
+        for _ in 0..2 {
+            peer.expect(method).await;
+            peer.expect("notifications/cancelled").await;
+        }
+        let mut again = peers.next().await;
+        reopen(&mut again, version).await;
+        assert_eq!(started.elapsed().as_secs(), 40, "{version}");
+        assert!(peer.next().await.is_none());
+        drop(client);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_can_be_exchanged() {
+    for version in ERAS {
+        let (client, mut peer, mut peers) = connected(version).await;
+        client.reconnect();
+        assert!(peer.next().await.is_none());
+        let mut peer = peers.next().await;
+        reopen(&mut peer, version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("new")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "new", "{version}");
+    }
+}
