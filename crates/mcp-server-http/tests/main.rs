@@ -3,6 +3,7 @@
 mod accept;
 mod batches;
 mod bind;
+mod broken_streams;
 mod common;
 mod disconnect;
 mod headers;

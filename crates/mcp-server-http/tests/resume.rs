@@ -1,7 +1,7 @@
 //! Streams of a session that are resumed: nothing is lost, nothing comes twice, and nobody sees what is not theirs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, StatusCode};
@@ -10,28 +10,24 @@ use mcp_server_core::{Context, Progress, Server, tool};
 use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
 use serde_json::{Value, json};
 
-use crate::common::{
-    self, initialize, initialized, legacy, legacy_as, open, request, send,
-    socket::{Site, Wire, serve},
-    within,
-};
+use crate::common::{self, initialize, initialized, legacy, legacy_as, open, request, send, within};
 
 /// One event as a client reads it.
 #[derive(Debug, Clone)]
-struct Event {
-    id: String,
+pub(crate) struct Event {
+    pub(crate) id: String,
     retry: bool,
-    message: Option<Value>,
+    pub(crate) message: Option<Value>,
 }
 
 impl Event {
-    fn method(&self) -> &str {
+    pub(crate) fn method(&self) -> &str {
         self.message.as_ref().map_or("", |message| message["method"].as_str().unwrap_or("response"))
     }
 }
 
 /// Takes the whole events off what was read.
-fn take_events(read: &mut BytesMut) -> Vec<Event> {
+pub(crate) fn take_events(read: &mut BytesMut) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(end) = read.windows(2).position(|window| window == b"\n\n") {
         let text = String::from_utf8(read.split_to(end + 2).to_vec()).unwrap();
@@ -43,7 +39,7 @@ fn take_events(read: &mut BytesMut) -> Vec<Event> {
     events
 }
 
-fn resume(session: &str, last: &str) -> Request<Full<Bytes>> {
+pub(crate) fn resume(session: &str, last: &str) -> Request<Full<Bytes>> {
     let headers = [("accept", "text/event-stream"), ("mcp-session-id", session), ("last-event-id", last)];
     request(Method::GET, &headers, "")
 }
@@ -74,11 +70,11 @@ fn talker() -> Server {
     Server::builder("test", "1.0").tool(tool("talk", talk)).tool(tool("polled", polled)).build()
 }
 
-fn talk(id: u64, session: &str) -> Request<Full<Bytes>> {
+pub(crate) fn talk(id: u64, session: &str) -> Request<Full<Bytes>> {
     legacy_as(id, Some(session), "tools/call", json!({ "name": "talk", "_meta": { "progressToken": id } }))
 }
 
-fn steps(events: &[Event]) -> Vec<u64> {
+pub(crate) fn steps(events: &[Event]) -> Vec<u64> {
     let progress = events.iter().filter_map(|event| event.message.as_ref()?["params"]["progress"].as_f64());
     progress.map(|step| step as u64).collect()
 }
@@ -244,113 +240,41 @@ async fn a_hundred_thousand_abandoned_sessions_leave_nothing_behind() {
     assert_eq!(service.open_sessions(), 0);
 }
 
-/// A small generator, so that every run breaks the same connections.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
-/// A client that reads one stream, and whose connection breaks again and again.
-async fn read_whole(
-    site: &Site,
-    session: &str,
-    first: Request<Full<Bytes>>,
-    seed: u64,
-    saw: impl Fn(),
-    mut is_over: impl FnMut(&Event) -> bool,
-) -> Vec<Event> {
-    let (mut dice, mut events, mut last) = (Dice(seed), Vec::new(), String::new());
-    let mut asked = first;
-    loop {
-        let mut wire: Wire = site.connect().await;
-        wire.send(asked).await;
-        assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
-        let mut read = BytesMut::new();
-        let patience = 1 + dice.roll(40);
-        for _ in 0..patience {
-            let Some(chunk) = wire.chunk().await else { break };
-            read.extend_from_slice(&chunk);
-            for event in take_events(&mut read) {
-                last.clone_from(&event.id);
-                if event.message.is_some() {
-                    let over = is_over(&event);
-                    events.push(event);
-                    saw();
-                    if over {
-                        return events;
-                    }
-                }
-            }
-        }
-        drop(wire);
-        asked = resume(session, &last);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_break_at_random_bring_every_event_once_and_in_order() {
-    const STEPS: usize = 1500;
-    // All are paced by the reader that has seen least, since they share one window: no gap is wider than that.
-    let (seen, watched) = tokio::sync::watch::channel([0_usize; 3]);
-    let pace = watched.clone();
-    let paced = move |progress: Progress| {
-        let mut seen = pace.clone();
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_is_waited_for_five_seconds_and_told_what_it_missed() {
+    let (ended, mut end) = tokio::sync::watch::channel(None);
+    let talk_on = move |progress: Progress| {
+        let ended = ended.clone();
         async move {
-            for step in 0..STEPS {
-                seen.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
-                progress.report(step as f64, None, None).await;
+            let mut pauses = Vec::new();
+            for step in 0..600_u32 {
+                let start = tokio::time::Instant::now();
+                progress.report(f64::from(step), None, None).await;
+                pauses.extend(Some(start.elapsed()).filter(|pause| !pause.is_zero()));
             }
+            ended.send_replace(Some(pauses));
             "done"
         }
     };
-    let server = Server::builder("test", "1.0").tool(tool("talk", paced)).build();
-    let site = serve(&server, HttpConfig::new()).await;
-    let session = site.open().await;
-    let ready = common::notification(&session, "notifications/initialized", json!({}));
-    assert_eq!(site.ask(ready).await.status, StatusCode::ACCEPTED);
-
-    let saw = |which: usize| {
-        let seen = seen.clone();
-        move || seen.send_modify(|seen| seen[which] += 1)
-    };
-    let mut count = 0;
-    let listening = read_whole(&site, &session, common::listen(&session), 0x5eed, saw(0), move |_| {
-        count += 1;
-        count == STEPS
-    });
-    let over = |event: &Event| event.method() == "response";
-    let calls = [
-        read_whole(&site, &session, talk(1, &session), 0xfeed, saw(1), over),
-        read_whole(&site, &session, talk(2, &session), 0xbeef, saw(2), over),
-    ];
-    let [one, other] = calls;
-    let mut heard = watched;
-    let changing = async {
-        for step in 0..STEPS {
-            heard.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
-            if !server.tools().remove("later") {
-                server.tools().add(tool("later", async || "later")).unwrap();
-            }
-        }
-    };
-    let all = async { tokio::join!(listening, one, other, changing) };
-    let (unasked, one, other, ()) = tokio::time::timeout(Duration::from_secs(120), all).await.unwrap();
-    let ids: BTreeMap<_, _> = unasked.iter().map(|event| (&event.id, event.method())).collect();
-    assert_eq!((unasked.len(), ids.len()), (STEPS, STEPS));
-    assert!(ids.values().all(|method| *method == "notifications/tools/list_changed"));
-    for (call, events) in [(1, one), (2, other)] {
-        let steps = steps(&events);
-        let odd = (0..).zip(&steps).find(|(at, step)| at != *step);
-        assert_eq!((odd, steps.len()), (None, STEPS), "call {call}");
-        assert_eq!(events.len(), STEPS + 1);
-        let ours = |event: &Event| event.message.as_ref().is_some_and(|m| m["params"]["progressToken"] == call);
-        assert!(events[..STEPS].iter().all(ours));
-        assert_eq!(events[STEPS].message.as_ref().unwrap()["id"], call);
-    }
+    let service = Server::builder("test", "1.0").tool(tool("talk", talk_on)).build().into_service(HttpConfig::new());
+    let session = open(&service).await;
+    let mut stream = service.handle(talk(1, &session)).await.into_body();
+    let first = next(&mut stream).await;
+    assert!(first[0].message.is_none() && first[0].retry);
+    // The reader stays, and takes nothing more until the handler is through.
+    let pauses = within("the end of the call", end.wait_for(Option::is_some)).await.unwrap().clone().unwrap();
+    assert_eq!(pauses, [Duration::from_secs(5)]);
+    let events = rest(stream).await;
+    let told: Vec<_> =
+        (0..events.len()).filter(|at| events[*at].method() == "notifications/replay_truncated").collect();
+    assert_eq!(told, [0], "once, before all that is left");
+    assert_eq!(events[0].message.as_ref().unwrap()["params"], json!({}));
+    let steps = steps(&events);
+    assert_eq!((steps.len() + 2, steps.last()), (events.len(), Some(&599)));
+    assert!(steps.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{steps:?}");
+    assert_eq!(events.last().unwrap().method(), "response");
+    // The notice has a place of its own: who resumes behind it gets what came after, and is not told again.
+    let again = rest(service.handle(resume(&session, &events[0].id)).await.into_body()).await;
+    let ids = |events: &[Event]| events.iter().map(|event| event.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&again[1..]), ids(&events[1..]));
 }

@@ -1,0 +1,138 @@
+//! Streams whose connections break at random, over real sockets: every event of every stream comes once, in its order.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use mcp_protocol::LoggingLevel;
+use mcp_server_core::{Progress, Server, tool};
+use mcp_server_http::HttpConfig;
+use serde_json::json;
+
+use crate::{
+    common::{
+        self,
+        socket::{Site, Wire, serve},
+    },
+    resume::{Event, resume, steps, take_events, talk},
+};
+
+/// A small generator, so that every run breaks the same connections.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// A client that reads one stream, and whose connection breaks again and again, also inside of an event: what it saw, and
+/// how often it broke.
+async fn read_whole(
+    site: &Site,
+    session: &str,
+    first: Request<Full<Bytes>>,
+    seed: u64,
+    saw: impl Fn(),
+    mut is_over: impl FnMut(&Event) -> bool,
+) -> (Vec<Event>, usize) {
+    let (mut dice, mut events, mut last) = (Dice(seed), Vec::new(), String::new());
+    let (mut asked, mut breaks) = (first, 0);
+    loop {
+        let mut wire: Wire = site.connect().await;
+        wire.send(asked).await;
+        assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
+        let mut read = BytesMut::new();
+        let patience = 1 + dice.roll(8);
+        for chunks in 1..=patience {
+            let Some(mut chunk) = wire.chunk().await else { break };
+            // A client without the id that opens a stream could not come back to it.
+            if chunks == patience && !last.is_empty() {
+                chunk.truncate(dice.roll(chunk.len() as u64) as usize);
+            }
+            read.extend_from_slice(&chunk);
+            for event in take_events(&mut read) {
+                last.clone_from(&event.id);
+                if event.message.is_some() {
+                    let over = is_over(&event);
+                    events.push(event);
+                    saw();
+                    if over {
+                        return (events, breaks);
+                    }
+                }
+            }
+        }
+        drop(wire);
+        breaks += 1;
+        asked = resume(session, &last);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_events_on_streams_that_break_come_once_and_in_order() {
+    const STEPS: usize = 3_334;
+    // All are paced by the reader that has seen least, since they share one window: no gap is wider than that.
+    let (seen, watched) = tokio::sync::watch::channel([0_usize; 3]);
+    let pace = watched.clone();
+    let paced = move |progress: Progress| {
+        let mut seen = pace.clone();
+        async move {
+            for step in 0..STEPS {
+                seen.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
+                progress.report(step as f64, None, None).await;
+            }
+            "done"
+        }
+    };
+    let server = Server::builder("test", "1.0").tool(tool("talk", paced)).build();
+    let site = serve(&server, HttpConfig::new()).await;
+    let session = site.open().await;
+    let ready = common::notification(&session, "notifications/initialized", json!({}));
+    assert_eq!(site.ask(ready).await.status, StatusCode::ACCEPTED);
+
+    let saw = |which: usize| {
+        let seen = seen.clone();
+        move || seen.send_modify(|seen| seen[which] += 1)
+    };
+    let mut count = 0;
+    let listening = read_whole(&site, &session, common::listen(&session), 0x5eed, saw(0), move |_| {
+        count += 1;
+        count == STEPS
+    });
+    let over = |event: &Event| event.method() == "response";
+    let calls = [
+        read_whole(&site, &session, talk(1, &session), 0xfeed, saw(1), over),
+        read_whole(&site, &session, talk(2, &session), 0xbeef, saw(2), over),
+    ];
+    let [one, other] = calls;
+    let mut heard = watched;
+    let changing = async {
+        for step in 0..STEPS {
+            heard.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
+            server.notify().log(LoggingLevel::Info, step);
+        }
+    };
+    let all = async { tokio::join!(listening, one, other, changing) };
+    let (unasked, one, other, ()) = tokio::time::timeout(Duration::from_secs(120), all).await.unwrap();
+    for ((_, breaks), stream) in [&unasked, &one, &other].into_iter().zip(["unasked", "one", "other"]) {
+        assert!(*breaks > 20, "{stream} broke {breaks} times");
+    }
+    let ((unasked, _), (one, _), (other, _)) = (unasked, one, other);
+    let said = |event: &Event| event.message.as_ref().unwrap()["params"]["data"].as_u64();
+    assert!(unasked.iter().map(said).eq((0..STEPS as u64).map(Some)), "{} records", unasked.len());
+    for (call, events) in [(1, one), (2, other)] {
+        let steps = steps(&events);
+        let odd = (0..).zip(&steps).find(|(at, step)| at != *step);
+        assert_eq!((odd, steps.len()), (None, STEPS), "call {call}");
+        assert_eq!(events.len(), STEPS + 1);
+        let ours = |event: &Event| event.message.as_ref().is_some_and(|m| m["params"]["progressToken"] == call);
+        assert!(events[..STEPS].iter().all(ours));
+        assert_eq!(events[STEPS].message.as_ref().unwrap()["id"], call);
+    }
+}
