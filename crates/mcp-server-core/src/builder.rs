@@ -50,6 +50,10 @@ pub(crate) struct Config {
     /// Whether there are tasks apart from calls.
     pub(crate) other_tasks: bool,
     pub(crate) bridge: Option<Bridge>,
+    /// Lists that may be empty at first.
+    pub(crate) tools_later: bool,
+    pub(crate) resources_later: bool,
+    pub(crate) prompts_later: bool,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -70,6 +74,9 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 task_policy: TaskPolicy::default(),
                 other_tasks: false,
                 bridge: None,
+                tools_later: false,
+                resources_later: false,
+                prompts_later: false,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -208,6 +215,28 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// `tracing`: target `mcp_server`, level `INFO`, with the attributes of the OpenTelemetry conventions for MCP.
     pub fn propagate(mut self, bridge: impl Propagate) -> Self {
         self.config.bridge = Some(Bridge(Arc::new(bridge)));
+        self
+    }
+
+    /// Tools are added while the server runs ([`Server::tools`]), so that clients are told of tools even while there are
+    /// none. Without this, who connects before the first one hears nothing of tools.
+    pub fn tools_later(mut self) -> Self {
+        self.config.tools_later = true;
+        self
+    }
+
+    /// Resources or templates are added while the server runs ([`Server::resources`], [`Server::resource_templates`]), so
+    /// that clients are told of resources even while there are none. Without this, who connects before the first one
+    /// hears nothing of resources.
+    pub fn resources_later(mut self) -> Self {
+        self.config.resources_later = true;
+        self
+    }
+
+    /// Prompts are added while the server runs ([`Server::prompts`]), so that clients are told of prompts even while there
+    /// are none. Without this, who connects before the first one hears nothing of prompts.
+    pub fn prompts_later(mut self) -> Self {
+        self.config.prompts_later = true;
         self
     }
 

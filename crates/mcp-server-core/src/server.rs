@@ -243,15 +243,17 @@ impl Server {
     }
 
     pub(crate) fn has_tools(&self) -> bool {
-        self.inner.tools.load().is_in_use()
+        self.inner.config.tools_later || self.inner.tools.load().is_in_use()
     }
 
     pub(crate) fn has_resources(&self) -> bool {
-        self.inner.resources.load().is_in_use() || self.inner.templates.load().is_in_use()
+        self.inner.config.resources_later
+            || self.inner.resources.load().is_in_use()
+            || self.inner.templates.load().is_in_use()
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        self.inner.prompts.load().is_in_use()
+        self.inner.config.prompts_later || self.inner.prompts.load().is_in_use()
     }
 
     pub(crate) fn has_completions(&self) -> bool {

@@ -13,7 +13,8 @@ use std::{
 };
 
 use mcp_protocol::{
-    ClientCapabilities, Implementation, InputRequest, LoggingLevel, ProtocolVersion, RequestId, RpcError, jsonrpc,
+    ClientCapabilities, Implementation, InputRequest, LoggingLevel, ProtocolVersion, RequestId, RpcError,
+    ServerCapabilities, jsonrpc,
 };
 use mcp_transport::FrameSender;
 use serde_json::Value;
@@ -37,11 +38,13 @@ pub struct Session {
 }
 
 impl Session {
+    /// A session whose client was told of these capabilities.
     pub(crate) fn new(
         id: Option<Box<str>>,
         version: ProtocolVersion,
         client_info: Implementation,
         client_capabilities: ClientCapabilities,
+        promised: &ServerCapabilities,
         peer: &Peer,
     ) -> Self {
         Self {
@@ -54,7 +57,7 @@ impl Session {
             outbox: peer.outbox.clone(),
             in_flight: peer.in_flight.clone(),
             asked: Asked::default(),
-            told: Told::new(),
+            told: Told::new(promised),
         }
     }
 
@@ -140,9 +143,9 @@ impl Session {
         }
     }
 
-    /// Cancels everything that still runs: the session is over.
+    /// Cancels everything that still runs, and lets nothing more begin: the session is over.
     pub fn close(&self) {
-        self.in_flight.cancel_all();
+        self.in_flight.close();
         self.asked.close();
         self.told.close();
     }
@@ -188,8 +191,24 @@ impl fmt::Debug for Peer {
 /// The requests of a peer that are being served, so that a cancellation finds them.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    requests: Mutex<HashMap<RequestId, Running>>,
+    table: Mutex<Table>,
     next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    requests: HashMap<RequestId, Running>,
+    /// All were cancelled, and no more come.
+    is_closed: bool,
+}
+
+/// Why a request is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotEntered {
+    /// One with the same id is still being served.
+    InUse,
+    /// The session ended while the request was on its way.
+    Over,
 }
 
 /// A request that runs: the number tells it from a later one with the same id.
@@ -200,35 +219,51 @@ struct Running {
 }
 
 impl InFlight {
-    /// Enters a request; `None` when one with the same id is still being served.
-    pub(crate) fn enter(self: &Arc<Self>, id: &RequestId, token: &CancellationToken) -> Option<InFlightGuard> {
-        match self.lock().entry(id.clone()) {
-            Entry::Occupied(_) => None,
+    /// Enters a request, so that a cancellation or the end of its session finds it.
+    ///
+    /// # Errors
+    /// See [`NotEntered`].
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        id: &RequestId,
+        token: &CancellationToken,
+    ) -> Result<InFlightGuard, NotEntered> {
+        let mut table = self.lock();
+        if table.is_closed {
+            return Err(NotEntered::Over);
+        }
+        match table.requests.entry(id.clone()) {
+            Entry::Occupied(_) => Err(NotEntered::InUse),
             Entry::Vacant(slot) => {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
                 slot.insert(Running { number, token: token.clone() });
-                Some(InFlightGuard { table: self.clone(), id: id.clone(), number })
+                Ok(InFlightGuard { table: self.clone(), id: id.clone(), number })
             }
         }
     }
 
     /// Fires the token of a request, whose id is free then; an unknown id is a race that the peer lost, and nothing else.
     pub(crate) fn cancel(&self, id: &RequestId) {
-        let running = self.lock().remove(id);
+        let running = self.lock().requests.remove(id);
         if let Some(running) = running {
             running.token.cancel();
         }
     }
 
-    pub(crate) fn cancel_all(&self) {
-        let requests = std::mem::take(&mut *self.lock());
+    /// Cancels all, and takes no more.
+    pub(crate) fn close(&self) {
+        let requests = {
+            let mut table = self.lock();
+            table.is_closed = true;
+            std::mem::take(&mut table.requests)
+        };
         for running in requests.values() {
             running.token.cancel();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, Running>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -243,8 +278,8 @@ pub(crate) struct InFlightGuard {
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        if table.get(&self.id).is_some_and(|running| running.number == self.number) {
-            table.remove(&self.id);
+        if table.requests.get(&self.id).is_some_and(|running| running.number == self.number) {
+            table.requests.remove(&self.id);
         }
     }
 }
@@ -305,7 +340,7 @@ mod tests {
         let table = Arc::new(InFlight::default());
         let (a, b) = (CancellationToken::new(), CancellationToken::new());
         let guard = table.enter(&RequestId::from(1), &a).unwrap();
-        assert!(table.enter(&RequestId::from(1), &b).is_none());
+        assert_eq!(table.enter(&RequestId::from(1), &b).unwrap_err(), NotEntered::InUse);
         let other = table.enter(&RequestId::from("1"), &b).unwrap();
         table.cancel(&RequestId::from("1"));
         table.cancel(&RequestId::from("2"));
@@ -313,8 +348,19 @@ mod tests {
         // The id of a cancelled request is free, and the old guard leaves its new owner alone.
         let again = table.enter(&RequestId::from("1"), &a).unwrap();
         drop(other);
-        assert!(table.enter(&RequestId::from("1"), &a).is_none());
+        assert_eq!(table.enter(&RequestId::from("1"), &a).unwrap_err(), NotEntered::InUse);
         drop((guard, again));
-        assert!(table.lock().is_empty());
+        assert!(table.lock().requests.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_comes_after_the_end_does_not_begin() {
+        let table = Arc::new(InFlight::default());
+        let (before, after) = (CancellationToken::new(), CancellationToken::new());
+        let _guard = table.enter(&RequestId::from(1), &before).unwrap();
+        table.close();
+        assert!(before.is_cancelled());
+        assert_eq!(table.enter(&RequestId::from(2), &after).unwrap_err(), NotEntered::Over);
+        assert!(table.lock().requests.is_empty());
     }
 }

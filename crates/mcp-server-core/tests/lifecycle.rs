@@ -94,6 +94,8 @@ async fn capabilities_are_what_is_registered_and_the_rest_has_no_methods() {
         (server().resource(resource("x://r", text)), &["resources"]),
         (server().resource_template(template("x://{+t}", text)), &["resources"]),
         (server().prompt(prompt("p", text)), &["prompts"]),
+        (server().tools_later(), &["tools"]),
+        (server().resources_later().prompts_later(), &["resources", "prompts"]),
         (
             server().resource_template(template("x://{+t}", text).complete_from("t", ["a"])),
             &["resources", "completions"],

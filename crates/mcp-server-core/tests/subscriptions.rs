@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mcp_protocol::{LoggingLevel, Principal};
-use mcp_server_core::{Server, engine::Refusal, prompt, resource, tool};
+use mcp_server_core::{Server, engine::Refusal, prompt, resource, template, tool};
 use mcp_store::MemoryStore;
 use mcp_transport::memory::duplex;
 use serde_json::{Value, json};
@@ -81,6 +81,42 @@ async fn a_stream_is_acknowledged_with_what_is_honoured() {
     let nothing = Server::builder("test", "1").build();
     let response = Wire::connect(&nothing).ask(listen(1, json!({}))).await;
     assert_eq!(code(&response), Some(-32601), "a server without lists and resources has nothing to tell");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_told_of_the_lists_that_it_was_promised() {
+    let empty = || Server::builder::<()>("test", "1");
+    for (server, promised) in [
+        (empty().build(), &[] as &[&str]),
+        (empty().tool(tool("first", async || "")).build(), &["tools"]),
+        (empty().resource_template(template("x:{a}", async || "")).prompts_later().build(), &["prompts", "resources"]),
+        (empty().tools_later().build(), &["tools"]),
+        (empty().tools_later().resources_later().prompts_later().build(), &["tools", "prompts", "resources"]),
+    ] {
+        for version in LEGACY {
+            let mut wire = Wire::connect(&server);
+            wire.open(version).await;
+            wire.quiet().await;
+            server.notify().tools_changed();
+            server.notify().prompts_changed();
+            server.notify().resources_changed();
+            for list in promised {
+                assert_eq!(wire.recv().await["method"], format!("notifications/{list}/list_changed"), "{version}");
+            }
+            wire.quiet().await;
+        }
+    }
+    // A list that comes to be is promised to who comes after it.
+    let server = empty().build();
+    let (mut before, mut after) = (Wire::connect(&server), Wire::connect(&server));
+    before.open("2025-11-25").await;
+    before.quiet().await;
+    server.tools().add(tool("t", async || "")).unwrap();
+    assert_eq!(after.open("2025-11-25").await["capabilities"]["tools"], json!({ "listChanged": true }));
+    after.quiet().await;
+    server.tools().remove("t");
+    assert_eq!(after.recv().await["method"], "notifications/tools/list_changed");
+    before.quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -443,7 +479,8 @@ async fn nodes_of_a_fleet_tell_each_other() {
         }
         assert!(!near.has_more() && !far.has_more() && !apart.has_more(), "once each, and to no other fleet");
     }
-    for list in ["tools", "prompts", "resources"] {
+    // There are no prompts to tell of.
+    for list in ["tools", "resources"] {
         assert_eq!(said(&session.recv().await).0, format!("notifications/{list}/list_changed"));
     }
     drop((near, far, apart, session));

@@ -378,6 +378,12 @@ impl EventLog {
         Some(out.into())
     }
 
+    /// Whether nobody reads the stream for what nobody asked for.
+    fn is_unread(&self) -> bool {
+        let state = self.lock();
+        !state.closed && state.streams.get(&STANDALONE).is_none_or(|of| of.reader.is_none())
+    }
+
     /// Whether a stream is still known.
     pub(crate) fn knows(&self, stream: u32) -> bool {
         stream == STANDALONE || self.lock().streams.contains_key(&stream)
@@ -411,6 +417,22 @@ impl FrameSender for EventLog {
     }
 
     fn close(&self, _id: &RequestId) {}
+
+    fn unread(&self) -> Option<BoxFuture<'_, ()>> {
+        self.is_unread().then(|| -> BoxFuture<'_, ()> {
+            Box::pin(async {
+                loop {
+                    // Registered before looking, so that a reader that comes in between is noticed.
+                    let mut changed = std::pin::pin!(self.room.notified());
+                    changed.as_mut().enable();
+                    if !self.is_unread() {
+                        return;
+                    }
+                    changed.await;
+                }
+            })
+        })
+    }
 
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
         Self::close(self);

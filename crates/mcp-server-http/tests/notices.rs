@@ -8,13 +8,14 @@ use crate::common::{initialized, open, opened, send};
 use http_body_util::BodyExt;
 use mcp_server_core::{Server, prompt, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What a session was told until it ended.
 async fn told(service: &McpService, session: &str) -> Vec<String> {
     let stream = opened(service, session).await;
     let mut text = Vec::new();
-    // What waits is there at once; the end of the session is the end of the stream.
+    // What waited for a reader comes now; the end of the session is the end of the stream.
+    common::settle().await;
     let reading = stream.collect();
     let ending = send(service, common::request(http::Method::DELETE, &[("mcp-session-id", session)], ""));
     let (read, _) = tokio::join!(reading, ending);
@@ -60,8 +61,8 @@ async fn every_list_has_its_own_notice() {
     server.prompts().add(prompt("second", async || "")).unwrap();
     assert!(server.prompts().remove("second"));
     assert!(!server.prompts().remove("second"));
-    let expected =
-        ["tools", "resources", "prompts", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
+    // Nobody listened, so that what changed twice is told once.
+    let expected = ["tools", "resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
     assert_eq!(told(&service, &id).await, expected);
 }
 
@@ -85,35 +86,57 @@ async fn with_two_streams_of_one_session_a_notice_comes_on_one() {
 }
 
 #[tokio::test]
-async fn a_session_that_never_listens_keeps_a_bounded_number_of_notices_and_gets_the_last() {
-    let server = common::server();
+async fn what_nobody_reads_waits_as_a_set_and_comes_when_somebody_does() {
+    let server = Server::builder("test", "1.0")
+        .tool(tool("first", async || ""))
+        .prompt(prompt("first", async || ""))
+        .resource(resource("test://a", async || ""))
+        .build();
     let service = server.clone().into_service(HttpConfig::new());
     let id = open(&service).await;
     initialized(&service, &id).await;
-    for _ in 0..300 {
-        server.tools().add(tool("later", async || "later")).unwrap();
-        server.tools().remove("later");
+    subscribe(&service, &id, "test://a").await;
+    // Twice: before the first reader, and between two.
+    for _ in 0..2 {
+        for _ in 0..300 {
+            server.tools().add(tool("later", async || "later")).unwrap();
+            server.tools().remove("later");
+            server.notify().resource_updated("test://a");
+        }
+        server.notify().prompts_changed();
+        let mut stream = opened(&service, &id).await;
+        let mut read = String::new();
+        while !read.contains("prompts/list_changed") {
+            let data = common::within("what waits", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
+            read.push_str(std::str::from_utf8(&data).unwrap());
+        }
+        for notice in ["tools/list_changed", "resources/updated", "prompts/list_changed"] {
+            assert_eq!(read.matches(notice).count(), 1, "{read}");
+        }
     }
-    server.notify().prompts_changed();
-    let mut stream = opened(&service, &id).await;
-    let first = common::within("what had room", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
-    assert_eq!(std::str::from_utf8(&first).unwrap().matches("tools/list_changed").count(), 256);
-    // What found no room became one of its kind, and comes now that there is room.
-    let rest = common::within("the rest", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
-    let rest = std::str::from_utf8(&rest).unwrap();
-    assert_eq!(["tools", "prompts"].map(|list| rest.matches(&format!("{list}/list_changed")).count()), [1, 1]);
-    assert_eq!(told(&service, &id).await, [""; 0]);
+}
+
+async fn subscribe(service: &McpService, session: &str, uri: &str) {
+    let answer = send(service, common::legacy(Some(session), "resources/subscribe", json!({ "uri": uri }))).await;
+    assert_eq!(answer.json()["result"], json!({}));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
-    let server = common::server();
+    // Each change is of a resource of its own, so that no two are one.
+    let server = Server::builder("test", "1.0")
+        .resource(resource("x:0", async || ""))
+        .limits(|limits| limits.subscribed_uris = CHANGES)
+        .build();
     // A comment would wake a stream that was forgotten, so there is none.
     let service = server.clone().into_service(HttpConfig::new().keep_alive(Duration::from_secs(3600)));
     let id = open(&service).await;
     initialized(&service, &id).await;
+    for at in 0..CHANGES {
+        subscribe(&service, &id, &format!("x:{at}")).await;
+    }
     let (mut sent, mut received) = (0, 0);
-    for _ in 0..1000 {
+    for _ in 0..CHANGES / 2 {
         // Both open the stream in the same moment: one of them takes the other's place.
         let read = || {
             let (service, id) = (service.clone(), id.clone());
@@ -138,15 +161,16 @@ async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
     assert_eq!(received, sent);
 }
 
+/// The most changes that a test makes.
+const CHANGES: usize = 2000;
+
 fn change(server: &Server, sent: &mut usize) {
-    if !server.tools().remove("later") {
-        server.tools().add(tool("later", async || "later")).unwrap();
-    }
+    server.notify().resource_updated(&format!("x:{sent}"));
     *sent += 1;
 }
 
 /// How many notices a frame brought; none at the end of a stream.
 fn notices<E: std::fmt::Debug>(frame: Option<Result<http_body::Frame<bytes::Bytes>, E>>) -> usize {
     let data = frame.map(|frame| frame.unwrap().into_data().unwrap()).unwrap_or_default();
-    std::str::from_utf8(&data).unwrap().matches("list_changed").count()
+    std::str::from_utf8(&data).unwrap().matches("resources/updated").count()
 }

@@ -164,6 +164,7 @@ async fn a_session_is_told_of_its_resources_on_its_stream() {
     ];
     for (id, methods) in expected {
         let body = opened(&service, id).await;
+        crate::common::settle().await;
         let ending = send(&service, request(http::Method::DELETE, &[("mcp-session-id", id)], ""));
         let (read, _) = tokio::join!(body.collect(), ending);
         let text = String::from_utf8(read.unwrap().to_bytes().to_vec()).unwrap();

@@ -61,6 +61,12 @@ pub trait FrameSender: Send + Sync + 'static {
         false
     }
 
+    /// Where nobody reads what is sent for now, a future that resolves once somebody does: the stream of an HTTP session
+    /// that its client has not opened. `None` while there is a reader, and always where one is part of the connection.
+    fn unread(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
     /// Takes no more frames, hands what is queued to the system, and closes. The caller sets the bound: dropping the
     /// future leaves the transport to finish or to give up by itself.
     ///

@@ -146,9 +146,10 @@ impl Server {
             return Err(RpcError::invalid_params(text));
         }
         let (params, version) = self.negotiate(request)?;
-        let session = Arc::new(Session::new(session_id, version, params.client_info, params.capabilities, peer));
+        let capabilities = self.capabilities(version, session_id.is_none());
+        let InitializeParams { client_info, capabilities: of_client, .. } = params;
+        let session = Arc::new(Session::new(session_id, version, client_info, of_client, &capabilities, peer));
         self.join(&session);
-        let capabilities = self.capabilities(version, session.id().is_none());
         Ok((session, self.welcome(request, version, capabilities)))
     }
 

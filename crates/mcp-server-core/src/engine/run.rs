@@ -29,6 +29,7 @@ use crate::{
     },
     hints::CacheHint,
     registry::{PromptEntry, ToolEntry, ToolSpec},
+    session::NotEntered,
     tasks::{Candidate, Plan, TaskWork},
     trace,
 };
@@ -147,8 +148,11 @@ impl Prepared {
             }
         };
         let listed = peer.map(|peer| {
-            peer.in_flight().enter(&self.id, &self.scope.cancel).ok_or_else(|| {
-                let error = RpcError::invalid_request("a request with this id is still being served");
+            peer.in_flight().enter(&self.id, &self.scope.cancel).map_err(|why| {
+                let error = RpcError::invalid_request(match why {
+                    NotEntered::InUse => "a request with this id is still being served",
+                    NotEntered::Over => "the session is over",
+                });
                 Reply::error(Some(&self.id), &error)
             })
         });

@@ -1,4 +1,5 @@
-//! What a session is told of unasked: notices go into its outbox while there is room, and wait as a set while there is none.
+//! What a session is told of unasked: notices go into its outbox while somebody reads it and there is room, and
+//! wait as a set otherwise.
 
 use std::{
     collections::HashSet,
@@ -6,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_protocol::{LoggingLevel, RpcError};
+use mcp_protocol::{LoggingLevel, RpcError, ServerCapabilities};
 use mcp_transport::{Frame, TrySendError};
 use tokio::{runtime::Handle, task::AbortHandle};
 
@@ -20,6 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Told {
     state: Mutex<State>,
+    /// The lists whose changes the client was promised to hear of.
+    lists: Vec<Notice>,
     /// Where the session was opened: there its notices wait for room.
     runtime: Option<Handle>,
 }
@@ -28,13 +31,27 @@ pub(super) struct Told {
 struct State {
     uris: HashSet<Arc<str>>,
     pending: Pending,
-    /// Waits for room in the outbox.
+    /// Waits for a reader of the outbox, or for room in it.
     pump: Option<AbortHandle>,
 }
 
+/// What a notice waits for.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    Reader,
+    /// Room for so many bytes.
+    Room(usize),
+}
+
 impl Told {
-    pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), runtime: Handle::try_current().ok() }
+    pub(super) fn new(promised: &ServerCapabilities) -> Self {
+        let lists = [
+            (Notice::Tools, promised.tools.as_ref().and_then(|tools| tools.list_changed)),
+            (Notice::Prompts, promised.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
+            (Notice::Resources, promised.resources.as_ref().and_then(|resources| resources.list_changed)),
+        ];
+        let lists = lists.into_iter().filter(|(_, changes)| *changes == Some(true)).map(|(list, _)| list).collect();
+        Self { state: Mutex::default(), lists, runtime: Handle::try_current().ok() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -79,19 +96,18 @@ impl Session {
     pub(crate) fn tell(self: &Arc<Self>, notice: &Notice) {
         let _quiet = quiet();
         let mut told = self.told.state();
-        if let Notice::Updated(uri) = notice
-            && !told.uris.contains(uri)
-        {
-            return;
-        }
-        if !self.is_initialized() {
+        let is_wanted = match notice {
+            Notice::Updated(uri) => told.uris.contains(uri),
+            list => self.told.lists.contains(list),
+        };
+        if !is_wanted || !self.is_initialized() {
             return;
         }
         told.pending.insert(notice.clone());
         if told.pump.is_none()
-            && let Some(len) = self.flush(&mut told)
+            && let Some(wait) = self.flush(&mut told)
         {
-            told.pump = self.pump(len);
+            told.pump = self.pump(wait);
         }
     }
 
@@ -122,18 +138,22 @@ impl Session {
         }
     }
 
-    /// Hands what waits to the outbox; the length of the first that found no room.
-    fn flush(&self, told: &mut State) -> Option<usize> {
+    /// Hands what waits to the outbox, until something has to be waited for.
+    fn flush(&self, told: &mut State) -> Option<Wait> {
         while let Some(notice) = told.pending.first() {
             // Another session may have taken its place meanwhile.
             if !self.is_initialized() {
                 told.pending.clear();
                 return None;
             }
+            // What nobody reads stays in the set, where equal notices are one.
+            if self.outbox.unread().is_some() {
+                return Some(Wait::Reader);
+            }
             let message = notice.message(None);
             let len = message.len();
             match self.outbox.try_send(Frame::new(message)) {
-                Err(TrySendError::Full(_)) => return Some(len),
+                Err(TrySendError::Full(_)) => return Some(Wait::Room(len)),
                 Err(TrySendError::Closed(_)) => {
                     told.pending.clear();
                     return None;
@@ -146,20 +166,28 @@ impl Session {
         None
     }
 
-    /// Flushes whenever there is room, until nothing waits any more or the session is gone.
-    fn pump(self: &Arc<Self>, len: usize) -> Option<AbortHandle> {
+    /// Flushes whenever it can, until nothing waits any more or the session is gone.
+    fn pump(self: &Arc<Self>, first: Wait) -> Option<AbortHandle> {
         let (session, outbox) = (Arc::downgrade(self), self.outbox.clone());
         let pumping = async move {
-            let mut len = len;
+            let mut wait = first;
             loop {
-                let has_room = outbox.ready(len).await.is_ok();
+                let has_room = match wait {
+                    Wait::Room(len) => outbox.ready(len).await.is_ok(),
+                    Wait::Reader => {
+                        if let Some(read) = outbox.unread() {
+                            read.await;
+                        }
+                        true
+                    }
+                };
                 let Some(session) = session.upgrade() else { return };
                 let mut told = session.told.state();
                 if !has_room {
                     told.pending.clear();
                 }
                 match session.flush(&mut told) {
-                    Some(next) => len = next,
+                    Some(next) => wait = next,
                     None => {
                         told.pump = None;
                         return;

@@ -190,6 +190,13 @@ pub(crate) async fn opened(service: &McpService, session: &str) -> mcp_server_ht
     stream
 }
 
+/// Lets every other task of a runtime of one thread have its turn.
+pub(crate) async fn settle() {
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// The longest that a test waits for something that has to happen.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(Duration::from_secs(20), future).await;
