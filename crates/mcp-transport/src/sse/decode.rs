@@ -55,6 +55,8 @@ pub struct Decoder {
     data: Data,
     /// The event is over the limit: it is skipped to its end.
     is_skipped: bool,
+    /// Nobody was told yet.
+    is_untold: bool,
     id: Option<Box<str>>,
     last_event_id: Option<Box<str>>,
     retry: Option<Duration>,
@@ -89,10 +91,18 @@ impl Decoder {
             event: None,
             data: Data::None,
             is_skipped: false,
+            is_untold: false,
             id: None,
             last_event_id: None,
             retry: None,
         }
+    }
+
+    /// The same decoder, for a stream that goes on behind the event with this id.
+    #[must_use]
+    pub fn with_last_event_id(mut self, id: impl Into<Box<str>>) -> Self {
+        self.last_event_id = Some(id.into());
+        self
     }
 
     /// Takes the next bytes of the stream. Everything before them must have been asked for with [`Decoder::next_event`].
@@ -109,7 +119,8 @@ impl Decoder {
     /// The next event; `None` when more bytes are needed. What is left at the end of the stream is no event.
     ///
     /// # Errors
-    /// [`TransportError::is_too_large`] in the place of an event over the limit. The decoder goes on behind it.
+    /// [`TransportError::is_too_large`] in the place of an event over the limit, as soon as it is. The decoder goes on
+    /// behind it.
     pub fn next_event(&mut self) -> Option<Result<Received, TransportError>> {
         loop {
             if self.after_return && !self.input.is_empty() {
@@ -120,7 +131,7 @@ impl Decoder {
             }
             let Some(end) = memchr2(b'\r', b'\n', &self.input) else {
                 self.hold();
-                return None;
+                return self.too_large();
             };
             let mut line = self.input.split_to(end);
             self.after_return = self.input.get_u8() == b'\r';
@@ -142,6 +153,9 @@ impl Decoder {
                 }
             } else {
                 self.field(&line);
+                if let Some(error) = self.too_large() {
+                    return Some(error);
+                }
             }
         }
     }
@@ -219,8 +233,13 @@ impl Decoder {
     }
 
     fn skip(&mut self) {
+        self.is_untold |= !self.is_skipped;
         self.is_skipped = true;
         self.data = Data::None;
+    }
+
+    fn too_large(&mut self) -> Option<Result<Received, TransportError>> {
+        mem::take(&mut self.is_untold).then(|| Err(TransportError::too_large(self.limit)))
     }
 
     /// The end of an event, which may have been none.
@@ -234,9 +253,7 @@ impl Decoder {
             Data::Line(line) => Some(line),
             Data::Lines(lines) => Some(lines.freeze()),
         };
-        if mem::take(&mut self.is_skipped) {
-            return Some(Err(TransportError::too_large(self.limit)));
-        }
+        self.is_skipped = false;
         data.map(|data| Ok(Received { event, data }))
     }
 }
@@ -366,12 +383,23 @@ mod tests {
     #[test]
     fn a_line_without_end_is_not_kept() {
         let mut decoder = Decoder::new(64);
+        let mut errors = 0;
         for _ in 0..1000 {
-            decoder.feed(Bytes::from_static(&[b'x'; 1000]));
-            assert!(decoder.next_event().is_none());
+            errors += decode(&mut decoder, [Bytes::from_static(&[b'x'; 1000])]).len();
             assert!(decoder.line.len() <= MAX_ID + FIELD);
         }
-        assert_eq!(decode(&mut decoder, [Bytes::from_static(b"\ndata: b\n\ndata: c\n\n")]), ["too large", "|c"]);
+        // Told once, and long before the end of the event.
+        assert_eq!(errors, 1);
+        assert_eq!(decode(&mut decoder, [Bytes::from_static(b"\ndata: b\n\ndata: c\n\n")]), ["|c"]);
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_knows_where() {
+        let mut decoder = Decoder::new(64).with_last_event_id("7");
+        assert_eq!(decode(&mut decoder, [Bytes::from_static(b"data: a\n\n")]), ["|a"]);
+        assert_eq!(decoder.last_event_id(), Some("7"));
+        assert!(decode(&mut decoder, [Bytes::from_static(b"id\n\n")]).is_empty());
+        assert_eq!(decoder.last_event_id(), None);
     }
 
     #[test]

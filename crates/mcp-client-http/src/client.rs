@@ -1,0 +1,92 @@
+//! The HTTP client: whom it trusts, where it goes, what it follows.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use reqwest::{
+    Client, Url,
+    redirect::{Action, Attempt, Policy},
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::{CryptoProvider, ring},
+};
+use rustls_platform_verifier::Verifier;
+
+use crate::{
+    config::{self, Config},
+    fault::Fault,
+};
+
+/// A client for this endpoint alone.
+pub(crate) fn build(url: &Url, config: &Config) -> Result<Client, Fault> {
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls(url, config).map_err(Fault::Roots)?)
+        .redirect(Policy::custom(follow))
+        .referer(false)
+        .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(config.connect_timeout)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .http2_keep_alive_timeout(KEEP_ALIVE);
+    if let Some(proxy) = &config.proxy {
+        builder = builder.proxy(proxy.clone());
+    } else if config::is_loopback(url) {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(Fault::Client)
+}
+
+/// How often a peer of HTTP/2 is asked whether it is there, and how long it may take to say so. TCP's own question, which
+/// the client also asks, is answered by the machine even when the process hangs.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// More redirects than a proxy and a trailing slash need.
+const MAX_REDIRECTS: usize = 3;
+
+/// What is not followed comes back as the answer, and is a fault then.
+fn follow(attempt: Attempt<'_>) -> Action {
+    let keeps_request = matches!(attempt.status().as_u16(), 307 | 308);
+    let is_same_origin = attempt.previous().iter().all(|url| url.origin() == attempt.url().origin());
+    if keeps_request && is_same_origin && attempt.previous().len() <= MAX_REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+fn tls(url: &Url, config: &Config) -> Result<ClientConfig, rustls::Error> {
+    /// Reading the system's certificates takes time, so it is done once.
+    static SYSTEM: OnceLock<ClientConfig> = OnceLock::new();
+    if url.scheme() == "http" && config.proxy.is_none() {
+        // No connection can need a certificate, and the system may have none.
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(config.roots.iter().cloned());
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+        return Ok(with_protocols(builder.with_root_certificates(roots).with_no_client_auth()));
+    }
+    if !config.roots.is_empty() {
+        return trusting(Verifier::new_with_extra_roots(config.roots.iter().cloned(), provider())?);
+    }
+    if let Some(system) = SYSTEM.get() {
+        return Ok(system.clone());
+    }
+    let system = trusting(Verifier::new(provider())?)?;
+    Ok(SYSTEM.get_or_init(|| system).clone())
+}
+
+fn trusting(verifier: Verifier) -> Result<ClientConfig, rustls::Error> {
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    // `dangerous` is how rustls names any verifier but its own; this one asks the system.
+    Ok(with_protocols(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()))
+}
+
+fn with_protocols(mut config: ClientConfig) -> ClientConfig {
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    ring::default_provider().into()
+}

@@ -1,0 +1,194 @@
+//! What can be set on an [`Http`](crate::Http), and why a setting is refused.
+
+use std::{borrow::Cow, error::Error, fmt, net::IpAddr, sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use reqwest::{Client, Proxy, Url};
+use rustls::pki_types::CertificateDer;
+
+use crate::Authorizer;
+
+/// A setting that cannot be. The text is for people; it shows no values.
+pub struct ConfigError {
+    text: Cow<'static, str>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ConfigError {
+    pub(crate) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        Self { text: text.into(), source: None }
+    }
+
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConfigError").field(&self.text).finish()
+    }
+}
+
+impl Error for ConfigError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Config {
+    /// Whether the server is known to speak HTTP+SSE.
+    pub(crate) is_sse: bool,
+    /// Sent with every request. Values that may be secret are marked.
+    pub(crate) headers: HeaderMap,
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) client: Option<Client>,
+    pub(crate) proxy: Option<Proxy>,
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+    pub(crate) cleartext: bool,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) max_message: usize,
+    pub(crate) max_requests: u32,
+}
+
+impl Config {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_sse: false,
+            headers: HeaderMap::new(),
+            authorizer: None,
+            client: None,
+            proxy: None,
+            roots: Vec::new(),
+            cleartext: false,
+            connect_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(30),
+            max_message: 4 << 20,
+            max_requests: 1024,
+        }
+    }
+
+    /// Whether something is sent that proves who sends it.
+    pub(crate) fn has_credentials(&self, url: &Url) -> bool {
+        let named = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE];
+        self.authorizer.is_some()
+            || url.password().is_some()
+            || !url.username().is_empty()
+            || self.headers.iter().any(|(name, value)| value.is_sensitive() || named.contains(name))
+    }
+}
+
+/// The URL of an endpoint.
+pub(crate) fn endpoint(text: &str) -> Result<Url, ConfigError> {
+    let url =
+        Url::parse(text).map_err(|error| ConfigError::new("the URL of the endpoint is not one").because(error))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(ConfigError::new(format!("an endpoint is reached by http or https, not by `{}`", url.scheme())));
+    }
+    Ok(url)
+}
+
+/// A header that the application may set.
+pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), ConfigError> {
+    let name = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|error| ConfigError::new("the name of a header holds what names cannot hold").because(error))?;
+    if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("mcp-") {
+        return Err(ConfigError::new(format!("the header `{name}` is set by the transport")));
+    }
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| ConfigError::new(format!("the value of the header `{name}` holds what values cannot hold")))?;
+    Ok((name, value))
+}
+
+const RESERVED: [&str; 7] =
+    ["accept", "connection", "content-length", "content-type", "last-event-id", "te", "transfer-encoding"];
+
+/// Whether nothing leaves the machine on the way to this URL.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Scheme, host and port: what may be shown of a URL.
+pub(crate) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// What may be shown of a URL: no user, no query, and no part of the path that is long enough to be a key.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut shown = origin(url);
+    for segment in url.path_segments().into_iter().flatten() {
+        shown.push('/');
+        shown.push_str(if segment.len() > LONGEST_SEGMENT { "…" } else { segment });
+    }
+    shown
+}
+
+/// Longer parts of a path are more likely keys than words.
+const LONGEST_SEGMENT: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_url_holds_no_secret() {
+        for (url, expected) in [
+            ("https://u:hunter2@a.example/mcp?key=hunter2#hunter2", "https://a.example/mcp"),
+            ("https://a.example/s/0123456789abcdef0123456789abcdef/mcp", "https://a.example/s/…/mcp"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/"),
+            ("http://[::1]:8080/a/", "http://[::1]:8080/a/"),
+        ] {
+            assert_eq!(shown(&endpoint(url).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn endpoints_are_urls_of_http() {
+        for (url, expected) in [
+            ("ftp://a.example/", "an endpoint is reached by http or https, not by `ftp`"),
+            ("localhost:8080", "an endpoint is reached by http or https, not by `localhost`"),
+            ("/mcp", "the URL of the endpoint is not one"),
+            ("", "the URL of the endpoint is not one"),
+        ] {
+            assert_eq!(endpoint(url).unwrap_err().to_string(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_told_from_others() {
+        for (url, expected) in [
+            ("http://localhost/", true),
+            ("http://a.localhost:80/", true),
+            ("http://127.8.9.1/", true),
+            ("http://[::1]:9/", true),
+            ("http://localhost.example/", false),
+            ("http://10.0.0.1/", false),
+            ("http://0.0.0.0/", false),
+            ("http://[::2]/", false),
+        ] {
+            assert_eq!(is_loopback(&endpoint(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_headers_of_the_transport_are_its_own() {
+        for name in ["Accept", "content-type", "Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"] {
+            assert!(header(name, "x").unwrap_err().to_string().ends_with("is set by the transport"), "{name}");
+        }
+        let error = header("x-a", "hunter2\n").unwrap_err();
+        assert!(error.to_string().contains("`x-a`") && !format!("{error:?} {error}").contains("hunter2"));
+        header("a b", "x").unwrap_err();
+        header("x-a", "x").unwrap();
+    }
+}

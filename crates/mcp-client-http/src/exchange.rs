@@ -1,0 +1,147 @@
+//! One request of HTTP and the head of its response: authorized, within its time, and not from elsewhere.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, header};
+use reqwest::{Request, Response, Url};
+use tokio::time::timeout;
+
+use crate::{
+    Authorizer, Refusal, Target, Verdict, config,
+    fault::Fault,
+    headers::{EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
+    link::Link,
+};
+
+/// A request that can be sent more than once.
+pub(crate) struct Exchange {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// How often a request is repeated because its authorizer has something better.
+const MAX_REFUSALS: usize = 2;
+
+impl Exchange {
+    /// A message, with the headers that belong to it.
+    pub(crate) fn post(link: &Link, mut headers: HeaderMap, message: Bytes) -> Self {
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers.insert(header::ACCEPT, JSON_OR_EVENTS);
+        Self { method: Method::POST, url: link.target().clone(), headers, body: message }
+    }
+
+    /// A stream of events, from its beginning or from behind an event.
+    pub(crate) fn stream(link: &Link, mut headers: HeaderMap, last_event_id: Option<http::HeaderValue>) -> Self {
+        headers.insert(header::ACCEPT, EVENT_STREAM);
+        if let Some(id) = last_event_id {
+            headers.insert(LAST_EVENT_ID, id);
+        }
+        Self { method: Method::GET, url: link.url.clone(), headers, body: Bytes::new() }
+    }
+
+    /// The end of a session.
+    pub(crate) fn delete(link: &Link, headers: HeaderMap) -> Self {
+        Self { method: Method::DELETE, url: link.url.clone(), headers, body: Bytes::new() }
+    }
+
+    /// Sends it, and again as often as its authorizer has something better. The head of each response may take `limit`.
+    pub(crate) async fn send(&self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
+        let authorizer = link.config.authorizer.as_ref();
+        let mut refusals = 0;
+        loop {
+            let authorization = match authorizer {
+                Some(authorizer) => authorizer.authorize(&self.target()).await.map_err(Fault::Authorizer)?,
+                None => HeaderMap::new(),
+            };
+            let response = self.send_once(link, &authorization, limit).await?;
+            let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            match authorizer {
+                Some(authorizer) if is_refused && refusals < MAX_REFUSALS => {
+                    refusals += 1;
+                    if self.ask(authorizer, &response, authorization).await? == Verdict::GiveUp {
+                        return Ok(response);
+                    }
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    async fn send_once(
+        &self,
+        link: &Link,
+        authorization: &HeaderMap,
+        limit: Option<Duration>,
+    ) -> Result<Response, Fault> {
+        let mut request = Request::new(self.method.clone(), self.url.clone());
+        let headers = request.headers_mut();
+        headers.clone_from(&link.config.headers);
+        for (name, value) in &self.headers {
+            // A name may come more than once among the mirrored arguments, and none of these is the application's.
+            headers.append(name, value.clone());
+        }
+        for (name, value) in authorization {
+            let mut value = value.clone();
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        if self.method == Method::POST {
+            *request.body_mut() = Some(self.body.clone().into());
+        }
+        let sending = link.client.execute(request);
+        let sent = match limit {
+            Some(after) => timeout(after, sending).await.map_err(|_| Fault::Silent { after })?,
+            None => sending.await,
+        };
+        let response = sent.map_err(|error| Fault::sending(error, &self.url))?;
+        if response.status().is_redirection() {
+            let to = response.headers().get(header::LOCATION).and_then(|to| self.url.join(to.to_str().ok()?).ok());
+            return Err(Fault::Redirect { status: response.status().as_u16(), to: to.as_ref().map(config::origin) });
+        }
+        Ok(response)
+    }
+
+    async fn ask(
+        &self,
+        authorizer: &Arc<dyn Authorizer>,
+        response: &Response,
+        sent: HeaderMap,
+    ) -> Result<Verdict, Fault> {
+        let challenges = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
+        let refusal = Refusal {
+            target: self.target(),
+            status: response.status(),
+            challenges: challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect(),
+            sent,
+        };
+        authorizer.refused(&refusal).await.map_err(Fault::Authorizer)
+    }
+
+    fn target(&self) -> Target {
+        Target { method: self.method.clone(), url: self.url.as_str().to_owned() }
+    }
+}
+
+/// The whole body of a response, when it is not longer than `limit` bytes.
+pub(crate) async fn body(response: &mut Response, limit: usize) -> Result<Bytes, Fault> {
+    if response.content_length().is_some_and(|length| length > limit as u64) {
+        return Err(Fault::TooLarge { limit });
+    }
+    let mut whole = Vec::new();
+    let mut first = Bytes::new();
+    while let Some(chunk) = response.chunk().await.map_err(Fault::Broken)? {
+        if whole.len() + first.len() + chunk.len() > limit {
+            return Err(Fault::TooLarge { limit });
+        }
+        if whole.is_empty() && first.is_empty() {
+            first = chunk;
+            continue;
+        }
+        whole.extend_from_slice(&std::mem::take(&mut first));
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(if whole.is_empty() { first } else { whole.into() })
+}

@@ -1,0 +1,152 @@
+//! What goes wrong between a request and its answer, in words that show no secrets.
+
+use std::{error::Error, fmt, io, time::Duration};
+
+use mcp_transport::TransportError;
+use reqwest::Url;
+
+use crate::{AuthorizerError, config};
+
+/// Why there is no answer, or none that can be used.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// Nothing was sent: no connection could be made.
+    Connect {
+        origin: String,
+        source: reqwest::Error,
+    },
+    /// Nothing was sent: the other side is not who it has to be.
+    Tls {
+        origin: String,
+        source: rustls::Error,
+    },
+    /// Nothing was sent: secrets would be read by everybody on the way.
+    Cleartext {
+        origin: String,
+    },
+    /// Nothing was sent: there is no client to send with.
+    Client(reqwest::Error),
+    /// Nothing was sent: the certificates of the system cannot be used.
+    Roots(rustls::Error),
+    /// Nothing was sent: the message has something that no header can carry.
+    Unsendable,
+    /// The connection broke after something was sent.
+    Broken(reqwest::Error),
+    Redirect {
+        status: u16,
+        to: Option<String>,
+    },
+    Silent {
+        after: Duration,
+    },
+    ContentType(String),
+    Status(u16),
+    TooLarge {
+        limit: usize,
+    },
+    Authorizer(AuthorizerError),
+    /// The stream of HTTP+SSE did not begin as it has to.
+    NoEndpoint,
+    ForeignEndpoint {
+        origin: String,
+    },
+    /// The stream of HTTP+SSE ended, and with it the session.
+    StreamEnded,
+}
+
+impl Fault {
+    /// What kept a request from being answered.
+    pub(crate) fn sending(error: reqwest::Error, url: &Url) -> Self {
+        let origin = config::origin(url);
+        match certificate_fault(&error) {
+            Some(source) if error.is_connect() => Self::Tls { origin, source },
+            _ if error.is_connect() => Self::Connect { origin, source: error.without_url() },
+            _ if error.is_builder() => Self::Client(error.without_url()),
+            _ => Self::Broken(error.without_url()),
+        }
+    }
+
+    /// Whether the server cannot have seen anything of the message.
+    pub(crate) fn is_before_sending(&self) -> bool {
+        matches!(self, Self::Connect { .. })
+    }
+
+    pub(crate) fn into_error(self) -> TransportError {
+        match self {
+            Self::Broken(error) => {
+                tracing::debug!(error = &error as &dyn Error, "a connection broke before the answer was whole");
+                TransportError::unanswered()
+            }
+            Self::TooLarge { limit } => TransportError::too_large(limit),
+            Self::Status(status) => TransportError::http(status, None, ""),
+            fault => TransportError::other(fault),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect { origin, .. } => write!(f, "cannot connect to `{origin}`"),
+            Self::Tls { origin, .. } => write!(f, "cannot connect to `{origin}` securely"),
+            Self::Cleartext { origin } => {
+                write!(f, "credentials are not sent to `{origin}`, because the connection is not encrypted")
+            }
+            Self::Client(_) => f.write_str("the HTTP client cannot be used as it is configured"),
+            Self::Roots(_) => f.write_str("the root certificates cannot be used"),
+            Self::Unsendable => f.write_str("the message mirrors something that no header can carry"),
+            Self::Broken(_) => f.write_str("the connection broke before the answer was whole"),
+            Self::Redirect { status, to: Some(to) } => {
+                write!(f, "the server redirects to `{to}` with HTTP status {status}, which is not followed")
+            }
+            Self::Redirect { status, to: None } => {
+                write!(f, "the server redirects nowhere with HTTP status {status}")
+            }
+            Self::Silent { after } => write!(f, "the server did not answer within {after:?}"),
+            Self::ContentType(kind) if kind.is_empty() => f.write_str("the server answered without a content type"),
+            Self::ContentType(kind) => {
+                write!(
+                    f,
+                    "the server answered with content of type `{kind}`, which is neither JSON nor an event stream"
+                )
+            }
+            Self::Status(status) => write!(f, "the server answered with HTTP status {status}"),
+            Self::TooLarge { limit } => write!(f, "the answer is longer than the limit of {limit} bytes"),
+            Self::Authorizer(_) => f.write_str("the request cannot be authorized"),
+            Self::NoEndpoint => f.write_str("the event stream does not begin with the event `endpoint`"),
+            Self::ForeignEndpoint { origin } => {
+                write!(f, "the event stream names an endpoint of another origin, `{origin}`")
+            }
+            Self::StreamEnded => f.write_str("the event stream that carried the answers has ended"),
+        }
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Connect { source, .. } | Self::Client(source) | Self::Broken(source) => Some(source),
+            Self::Tls { source, .. } | Self::Roots(source) => Some(source),
+            Self::Authorizer(source) => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// What TLS has against the other side, from wherever it is in the chain of causes.
+fn certificate_fault(error: &reqwest::Error) -> Option<rustls::Error> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        // An I/O error hides the error inside of it from the chain.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let tls = inner.and_then(|inner| inner.downcast_ref()).or_else(|| error.downcast_ref::<rustls::Error>());
+        if let Some(tls) = tls {
+            return Some(tls.clone());
+        }
+        cause = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}

@@ -1,0 +1,190 @@
+//! The headers that mirror a message (2025-06-18 and 2026-07-28, transports), and what is read from those of an answer.
+
+use std::time::{Duration, SystemTime};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use mcp_transport::Hints;
+
+use crate::fault::Fault;
+
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(crate) const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// Whether a message belongs to the stateless era. One that does not say belongs to a session.
+pub(crate) fn is_stateless(hints: &Hints) -> bool {
+    hints.version.is_some_and(|version| version.is_stateless())
+}
+
+/// What the hints of a message put into headers.
+pub(crate) fn mirror(hints: &Hints) -> Result<HeaderMap, Fault> {
+    let mut headers = HeaderMap::new();
+    let Some(version) = hints.version else { return Ok(headers) };
+    // `initialize` is what settles the version, and servers that check the header do not know every version.
+    if version.has_version_header() && hints.method.as_deref() != Some("initialize") {
+        headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
+    }
+    if version.has_mirrored_headers() {
+        if let Some(method) = &hints.method {
+            headers.insert(METHOD, HeaderValue::from_str(method).map_err(|_| Fault::Unsendable)?);
+        }
+        if let Some(name) = &hints.name {
+            headers.insert(NAME, encode(name)?);
+        }
+        for (name, value) in &hints.params {
+            let name = HeaderName::try_from(format!("mcp-param-{name}")).map_err(|_| Fault::Unsendable)?;
+            headers.append(name, encode(value)?);
+        }
+    }
+    Ok(headers)
+}
+
+/// A value as it travels: itself, or in base64 when it is not plain or looks as if it were encoded.
+fn encode(value: &str) -> Result<HeaderValue, Fault> {
+    let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_matches(' ') == value;
+    let looks_encoded = value.starts_with("=?base64?") && value.ends_with("?=");
+    if is_plain && !looks_encoded {
+        return HeaderValue::from_str(value).map_err(|_| Fault::Unsendable);
+    }
+    let encoded = format!("=?base64?{}?=", BASE64_STANDARD.encode(value));
+    HeaderValue::try_from(encoded).map_err(|_| Fault::Unsendable)
+}
+
+/// The session that an answer opened. An id that is not visible ASCII is none.
+pub(crate) fn session(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut id = headers.get(SESSION)?.clone();
+    if id.is_empty() || !id.as_bytes().iter().all(u8::is_ascii_graphic) {
+        tracing::warn!("the server opened a session with an id that is not visible ASCII; it is left out");
+        return None;
+    }
+    id.set_sensitive(true);
+    Some(id)
+}
+
+/// The type of the content, in lower case and without parameters.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// How long the server asks to wait: seconds, or until a date.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::ProtocolVersion;
+
+    use super::*;
+
+    fn hints(version: &str, method: &str) -> Hints {
+        let mut hints = Hints::default();
+        hints.version = ProtocolVersion::parse(version);
+        hints.method = Some(method.into());
+        hints.name = Some("ü".into());
+        hints.params = vec![("Region".into(), "eu".into())];
+        hints
+    }
+
+    #[track_caller]
+    fn check(version: &str, method: &str, expected: &[(&str, &str)]) {
+        let headers = mirror(&hints(version, method)).unwrap();
+        let got: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(got, expected, "{version} {method}");
+    }
+
+    #[test]
+    fn each_revision_mirrors_what_it_knows() {
+        check("", "tools/call", &[]);
+        check("2024-11-05", "tools/call", &[]);
+        check("2025-03-26", "tools/call", &[]);
+        check("2025-06-18", "tools/call", &[("mcp-protocol-version", "2025-06-18")]);
+        check("2025-11-25", "tools/call", &[("mcp-protocol-version", "2025-11-25")]);
+        check("2025-11-25", "initialize", &[]);
+        check(
+            "2026-07-28",
+            "tools/call",
+            &[
+                ("mcp-protocol-version", "2026-07-28"),
+                ("mcp-method", "tools/call"),
+                ("mcp-name", "=?base64?w7w=?="),
+                ("mcp-param-region", "eu"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_no_header_can_carry_is_refused() {
+        assert!(mirror(&hints("2026-07-28", "a\nb")).is_err());
+        let mut with_param = hints("2026-07-28", "tools/call");
+        with_param.params = vec![("a b".into(), "x".into())];
+        assert!(mirror(&with_param).is_err());
+    }
+
+    #[test]
+    fn values_are_encoded_when_they_are_not_plain() {
+        for (value, expected) in [
+            ("", ""),
+            ("a b", "a b"),
+            ("file:///a?b=c", "file:///a?b=c"),
+            ("ü", "=?base64?w7w=?="),
+            (" a", "=?base64?IGE=?="),
+            ("a ", "=?base64?YSA=?="),
+            ("a\tb", "=?base64?YQli?="),
+            ("a\r\nx: y", "=?base64?YQ0KeDogeQ==?="),
+            ("=?base64?w7w=?=", "=?base64?PT9iYXNlNjQ/dzd3PT89?="),
+            ("=?BASE64?w7w=?=", "=?BASE64?w7w=?="),
+            ("=?base64?w7w=", "=?base64?w7w="),
+        ] {
+            assert_eq!(encode(value).unwrap(), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn waits_are_seconds_or_dates() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (value, expected) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Sun, 06 Nov 1994 08:49:07 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(value));
+            assert_eq!(retry_after(&headers, now), expected.map(Duration::from_secs), "{value}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn ids_of_sessions_are_visible_ascii() {
+        for (value, is_taken) in [(&b"s-1"[..], true), (b"", false), (b"a b", false), (b"\xff", false), (b"!~", true)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(SESSION, HeaderValue::from_bytes(value).unwrap());
+            assert_eq!(session(&headers).is_some(), is_taken, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn types_of_content_are_compared_without_parameters() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(content_type(&headers), "");
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("Text/Event-Stream ; charset=utf-8"));
+        assert_eq!(content_type(&headers), "text/event-stream");
+    }
+}

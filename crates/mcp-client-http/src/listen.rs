@@ -1,0 +1,73 @@
+//! The stream of a session on which the server speaks unasked (2025-03-26 to 2025-11-25): opened, kept open, resumed.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_transport::{Frame, TransportError};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    link::Link,
+    stream::{self, Events, Place, Refused},
+};
+
+/// How often it is tried to open a stream that was never there.
+const MAX_FIRST_ATTEMPTS: u32 = 5;
+/// A connection that lasted this long did not fail.
+const LASTING: Duration = Duration::from_secs(30);
+
+/// Listens until the server says that there is nothing to listen to.
+pub(crate) async fn run(link: Arc<Link>) {
+    let mut place = Place::default();
+    let mut was_open = false;
+    loop {
+        let began = Instant::now();
+        let mut asked = Duration::ZERO;
+        match stream::open(&link, &place).await {
+            Ok(events) => {
+                was_open = true;
+                if read(&link, events, &mut place).await || began.elapsed() >= LASTING {
+                    place.succeeded();
+                } else {
+                    place.failed();
+                }
+            }
+            Err(Refused::ForNow(_)) if place.failed() >= MAX_FIRST_ATTEMPTS && !was_open => {
+                tracing::warn!("the server does not open a stream for what it says unasked");
+                return;
+            }
+            Err(Refused::ForNow(wait)) => asked = wait.unwrap_or_default(),
+            Err(Refused::ForGood(status)) => {
+                tracing::debug!(%status, "the server has no stream for what it says unasked");
+                return;
+            }
+            Err(Refused::SessionLost) => {
+                link.deliver(Err(TransportError::session_lost())).await;
+                return;
+            }
+            Err(Refused::Fault(fault)) => {
+                tracing::warn!(%fault, "the stream for what the server says unasked cannot be opened");
+                return;
+            }
+        }
+        sleep(place.wait().max(asked)).await;
+    }
+}
+
+/// Gives on what comes on one connection. Says whether anything did.
+pub(crate) async fn read(link: &Link, mut events: Events, place: &mut Place) -> bool {
+    let mut is_useful = false;
+    while let Some(event) = events.next().await {
+        is_useful = true;
+        let inbound = match event {
+            Ok(event) if event.is_message() => Ok(Frame::new(event.data)),
+            Ok(_) => continue,
+            // The next events are as good as any.
+            Err(error) => Err(error),
+        };
+        if !link.deliver(inbound).await {
+            break;
+        }
+        place.note(&events);
+    }
+    place.note(&events) || is_useful
+}

@@ -1,0 +1,47 @@
+//! What is posted without expecting an answer: notifications, and answers to what the server asked.
+
+use std::{sync::Arc, time::SystemTime};
+
+use http::{HeaderMap, StatusCode};
+use mcp_transport::{Frame, TransportError};
+use tokio::time::sleep;
+
+use crate::{exchange::Exchange, headers::retry_after, link::Link, stream::Place};
+
+/// How often it is tried to bring a message to a server that is not there or busy.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// Posts a message. Says whether the server took it.
+pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mirrored: HeaderMap) -> bool {
+    let mut named = mirrored;
+    let in_session = link.name_session(&mut named, &frame.hints) || link.endpoint.get().is_some();
+    let post = Exchange::post(link, named, frame.message.clone());
+    let mut attempts = Place::default();
+    loop {
+        let wait = match post.send(link, Some(link.config.response_timeout)).await {
+            Ok(response) if response.status().is_success() => return true,
+            Ok(response) if response.status() == StatusCode::NOT_FOUND && in_session => {
+                link.deliver(Err(TransportError::session_lost())).await;
+                return false;
+            }
+            Ok(response) if is_busy(response.status()) && attempts.failed() < MAX_ATTEMPTS => {
+                retry_after(response.headers(), SystemTime::now())
+            }
+            Ok(response) => {
+                tracing::warn!(status = %response.status(), method = frame.hints.method.as_deref(), "the server did not take a message");
+                return false;
+            }
+            Err(fault) if fault.is_before_sending() && attempts.failed() < MAX_ATTEMPTS => None,
+            Err(fault) => {
+                tracing::warn!(%fault, method = frame.hints.method.as_deref(), "a message did not reach the server");
+                return false;
+            }
+        };
+        sleep(attempts.wait().max(wait.unwrap_or_default()).min(link.config.response_timeout)).await;
+    }
+}
+
+/// Whether the server says that it did nothing with the message, and may later.
+fn is_busy(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}

@@ -1,0 +1,141 @@
+//! A response that is not a success: a message of the protocol all the same, or a status and what it says to people.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::StatusCode;
+use mcp_protocol::{ErrorCode, jsonrpc::Message};
+use mcp_transport::TransportError;
+use reqwest::Response;
+use tokio::time::timeout;
+
+use crate::{
+    exchange,
+    headers::{content_type, retry_after},
+    link::Link,
+};
+
+/// What a server answered with a status that is not a success.
+pub(crate) enum Refused {
+    /// A response of JSON-RPC.
+    Message { bytes: Bytes, code: Option<ErrorCode> },
+    /// Anything else, and whatever says more by its status than by its message.
+    Fault(TransportError),
+}
+
+impl Refused {
+    /// Whether the answer to `initialize` may be that of a server which speaks HTTP+SSE.
+    pub(crate) fn may_be_old(&self, status: StatusCode) -> bool {
+        let is_modern = match self {
+            Self::Message { code: Some(code), .. } => MODERN.contains(code),
+            _ => false,
+        };
+        matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) && !is_modern
+    }
+}
+
+/// The errors that only a server which knows 2026-07-28 answers by such a status.
+const MODERN: [ErrorCode; 4] = [
+    ErrorCode::HEADER_MISMATCH,
+    ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+    ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+    ErrorCode::METHOD_NOT_FOUND,
+];
+
+/// Reads a response that is not a success.
+pub(crate) async fn refusal(link: &Link, mut response: Response) -> Refused {
+    let status = response.status();
+    let wait = retry_after(response.headers(), SystemTime::now());
+    let kind = content_type(response.headers());
+    let reading = exchange::body(&mut response, link.config.max_message);
+    let body = match timeout(link.config.response_timeout, reading).await {
+        Ok(Ok(body)) => body,
+        // The status is answer enough.
+        Ok(Err(_)) | Err(_) => Bytes::new(),
+    };
+    let message = match Message::parse(&body) {
+        Ok(Message::Response(response)) => Some(response.outcome.err()),
+        _ => None,
+    };
+    // What has to be done about these, their message does not say.
+    let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let said = match message {
+        Some(error) if !is_about_status => {
+            return Refused::Message { code: error.map(|error| error.code), bytes: body };
+        }
+        Some(error) => error.map(|error| error.message).unwrap_or_default(),
+        None if matches!(kind.as_str(), "text/plain" | "application/json" | "application/problem+json") => {
+            String::from_utf8_lossy(&body[..body.len().min(MAX_READ)]).into_owned()
+        }
+        None => String::new(),
+    };
+    Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &link.secrets())))
+}
+
+/// More than is shown of a body, whatever it is written in.
+const MAX_READ: usize = 4096;
+/// How much is shown of it, in characters.
+const MAX_SHOWN: usize = 200;
+/// Words from this length on that hold a digit are more likely keys than words.
+const KEY_LEN: usize = 32;
+
+/// What a body says, on one line, shortened, without secrets.
+fn detail(said: &str, secrets: &[String]) -> String {
+    let mut text = said.to_owned();
+    for secret in secrets {
+        text = text.replace(secret.as_str(), "…");
+    }
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut shown = String::new();
+    for word in words {
+        if !shown.is_empty() {
+            shown.push(' ');
+        }
+        let is_key = word.len() >= KEY_LEN && word.bytes().any(|byte| byte.is_ascii_digit());
+        shown.push_str(if is_key { "…" } else { word });
+    }
+    if shown.chars().count() > MAX_SHOWN {
+        shown = shown.chars().take(MAX_SHOWN).collect();
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(said: &str, expected: &str) {
+        assert_eq!(detail(said, &["hunter2".to_owned()]), expected);
+    }
+
+    #[test]
+    fn details_are_one_short_line_without_secrets() {
+        check("", "");
+        check("  too many\r\n\trequests \u{0}", "too many requests");
+        check("token hunter2 is not valid", "token … is not valid");
+        check("token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0 expired", "token … expired");
+        check(&"é ".repeat(300), &format!("{}…", "é ".repeat(100)));
+    }
+
+    #[test]
+    fn only_three_statuses_without_a_modern_error_may_be_of_an_old_server() {
+        let message = |code| Refused::Message { bytes: Bytes::new(), code };
+        let fault = || Refused::Fault(TransportError::http(405, None, ""));
+        for (refused, status, expected) in [
+            (fault(), 405, true),
+            (fault(), 404, true),
+            (fault(), 400, true),
+            (fault(), 401, false),
+            (fault(), 500, false),
+            (message(Some(ErrorCode::INVALID_PARAMS)), 400, true),
+            (message(None), 400, true),
+            (message(Some(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION)), 400, false),
+            (message(Some(ErrorCode::HEADER_MISMATCH)), 400, false),
+            (message(Some(ErrorCode::METHOD_NOT_FOUND)), 404, false),
+        ] {
+            assert_eq!(refused.may_be_old(StatusCode::from_u16(status).unwrap()), expected, "{status}");
+        }
+    }
+}

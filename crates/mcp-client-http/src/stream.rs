@@ -1,0 +1,213 @@
+//! A stream of events, the place in it that was read, and how long to wait before it is opened again.
+
+use std::{
+    collections::hash_map::RandomState,
+    error::Error,
+    hash::{BuildHasher, Hasher},
+    time::{Duration, SystemTime},
+};
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+use mcp_transport::{
+    TransportError,
+    sse::{Decoder, Received},
+};
+use reqwest::Response;
+
+use crate::{
+    exchange::Exchange,
+    fault::Fault,
+    headers::{self, content_type},
+    link::Link,
+};
+
+/// Events as they come.
+pub(crate) struct Events {
+    response: Response,
+    decoder: Decoder,
+}
+
+impl Events {
+    pub(crate) fn new(response: Response, link: &Link, place: &Place) -> Self {
+        let decoder = Decoder::new(link.config.max_message);
+        let decoder = match &place.last_event_id {
+            Some(id) => decoder.with_last_event_id(id.as_str()),
+            None => decoder,
+        };
+        Self { response, decoder }
+    }
+
+    /// The next event that has data; `None` when the stream ended or broke.
+    pub(crate) async fn next(&mut self) -> Option<Result<Received, TransportError>> {
+        loop {
+            match self.decoder.next_event() {
+                Some(Ok(event)) if event.data.is_empty() => {}
+                Some(event) => return Some(event),
+                None => match self.response.chunk().await {
+                    Ok(Some(chunk)) => self.decoder.feed(chunk),
+                    Ok(None) => return None,
+                    Err(error) => {
+                        tracing::debug!(error = &error.without_url() as &dyn Error, "an event stream broke");
+                        return None;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Whether the server said on this connection when to come back.
+    pub(crate) fn is_polling(&self) -> bool {
+        self.decoder.retry().is_some()
+    }
+
+    /// The stream as bytes, for who wants no more events.
+    pub(crate) fn into_response(self) -> Response {
+        self.response
+    }
+}
+
+/// How far a stream was read, and when it may be opened again.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    last_event_id: Option<String>,
+    retry: Option<Duration>,
+    /// Connections since the last that brought something new.
+    failures: u32,
+}
+
+/// The first wait when the server named none.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait that the server did not name.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait that is kept to: beyond it the clock of the runtime has no meaning.
+const LONGEST_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most that chance adds to the wait that the server named.
+const JITTER: Duration = Duration::from_millis(50);
+
+impl Place {
+    /// Notes how far the stream was read. Says whether that is further than before.
+    pub(crate) fn note(&mut self, events: &Events) -> bool {
+        self.retry = events.decoder.retry().or(self.retry);
+        let id = events.decoder.last_event_id();
+        let is_further = id != self.last_event_id.as_deref();
+        if is_further {
+            self.failures = 0;
+            self.last_event_id = id.map(str::to_owned);
+        }
+        is_further
+    }
+
+    /// Where to go on; nowhere when the server gave no id, or one that no header can carry.
+    pub(crate) fn last_event_id(&self) -> Option<HeaderValue> {
+        self.last_event_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok())
+    }
+
+    /// Something came, whether it can be resumed from or not.
+    pub(crate) fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The connection brought nothing, or there was none. Says how many there were now.
+    pub(crate) fn failed(&mut self) -> u32 {
+        self.failures = self.failures.saturating_add(1);
+        self.failures
+    }
+
+    /// How long to wait before the next connection: as long as the server asked, longer the more have failed, and never
+    /// at the same moment as everybody else.
+    pub(crate) fn wait(&self) -> Duration {
+        self.wait_with(random())
+    }
+
+    fn wait_with(&self, random: f64) -> Duration {
+        let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(LONGEST_WAIT);
+        let own = doubled.mul_f64(0.5 + random / 2.0);
+        match self.retry {
+            Some(retry) if self.failures <= 1 => retry.min(LONGEST_RETRY) + JITTER.mul_f64(random),
+            Some(retry) => own.max(retry.min(LONGEST_RETRY) + JITTER.mul_f64(random)),
+            None => own,
+        }
+    }
+}
+
+/// Why a stream was not opened again.
+pub(crate) enum Refused {
+    /// Another attempt makes sense, after this wait if the server said so.
+    ForNow(Option<Duration>),
+    /// The server has no such stream, or not for us.
+    ForGood(StatusCode),
+    /// The server does not know the session any more.
+    SessionLost,
+    /// There is no use in asking.
+    Fault(Fault),
+}
+
+/// Opens the stream of the session, or goes on with one of its streams behind the last event.
+pub(crate) async fn open(link: &Link, place: &Place) -> Result<Events, Refused> {
+    let mut headers = HeaderMap::new();
+    let in_session = link.name_session_and_version(&mut headers);
+    let get = Exchange::stream(link, headers, place.last_event_id());
+    let response = match get.send(link, Some(link.config.response_timeout)).await {
+        Ok(response) => response,
+        Err(Fault::Connect { .. } | Fault::Broken(_) | Fault::Silent { .. }) => return Err(Refused::ForNow(None)),
+        Err(fault) => return Err(Refused::Fault(fault)),
+    };
+    let status = response.status();
+    let wait = headers::retry_after(response.headers(), SystemTime::now());
+    match status {
+        StatusCode::OK if content_type(response.headers()) == "text/event-stream" => {
+            Ok(Events::new(response, link, place))
+        }
+        StatusCode::NOT_FOUND if in_session => Err(Refused::SessionLost),
+        // The server may think that the connection before is still there.
+        StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            Err(Refused::ForNow(wait))
+        }
+        StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => Err(Refused::ForGood(status)),
+        _ if status.is_server_error() => Err(Refused::ForNow(wait)),
+        _ => Err(Refused::ForGood(status)),
+    }
+}
+
+/// At least 0, less than 1. The keys of a hash map are chance enough to keep clients apart.
+fn random() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 11;
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are what the mantissa holds")]
+    let number = bits as f64 / (1_u64 << 53) as f64;
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(retry: Option<u64>, failures: u32, least: u64, most: u64) {
+        let place = Place { last_event_id: None, retry: retry.map(Duration::from_millis), failures };
+        for (random, expected) in [(0.0, least), (1.0, most)] {
+            assert_eq!(place.wait_with(random), Duration::from_millis(expected), "{retry:?} {failures} {random}");
+        }
+    }
+
+    #[test]
+    fn waits_grow_and_are_never_shorter_than_was_asked_for() {
+        check(None, 0, 500, 1000);
+        check(None, 1, 500, 1000);
+        check(None, 2, 1000, 2000);
+        check(None, 5, 8000, 16_000);
+        check(None, 6, 15_000, 30_000);
+        check(None, u32::MAX, 15_000, 30_000);
+        check(Some(100), 0, 100, 150);
+        check(Some(100), 1, 100, 150);
+        check(Some(100), 2, 1000, 2000);
+        check(Some(60_000), 9, 60_000, 60_050);
+        check(Some(u64::MAX), 0, 86_400_000, 86_400_050);
+    }
+
+    #[test]
+    fn chance_stays_in_its_bounds() {
+        let drawn: Vec<f64> = (0..100).map(|_| random()).collect();
+        assert!(drawn.iter().all(|number| (0.0..1.0).contains(number)), "{drawn:?}");
+        assert!(drawn.iter().any(|number| (number - drawn[0]).abs() > 0.01), "{drawn:?}");
+    }
+}

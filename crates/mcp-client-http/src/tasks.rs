@@ -1,0 +1,189 @@
+//! The tasks of one transport: they end by themselves, by the id of their request, or all with the transport.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use mcp_protocol::RequestId;
+use tokio::{runtime::Handle, task::AbortHandle};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    runtime: Handle,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_closed: bool,
+    next: u64,
+    running: HashMap<u64, Running>,
+    /// The task of each request whose answer has not come.
+    requests: HashMap<RequestId, u64>,
+}
+
+#[derive(Debug)]
+enum Running {
+    /// Between its entry in the table and its start.
+    Starting,
+    Started(AbortHandle),
+}
+
+impl Tasks {
+    /// No tasks yet; they will run in the runtime that this is called in.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { runtime: Handle::current(), state: Mutex::default() })
+    }
+
+    /// Runs a task, for a request or for none. Does nothing when closed.
+    pub(crate) fn spawn(self: &Arc<Self>, request: Option<RequestId>, task: impl Future<Output = ()> + Send + 'static) {
+        let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
+        let number = state.next;
+        state.next += 1;
+        state.running.insert(number, Running::Starting);
+        if let Some(id) = &request {
+            state.requests.insert(id.clone(), number);
+        }
+        drop(state);
+        let entry = Entry { tasks: Arc::clone(self), number, request };
+        // Without the lock: where the runtime ends, the task is dropped here, and its entry takes the lock.
+        let handle = self.runtime.spawn(async move {
+            let _entry = entry;
+            task.await;
+        });
+        if let Some(running) = self.lock().running.get_mut(&number) {
+            *running = Running::Started(handle.abort_handle());
+            return;
+        }
+        // It has ended, or it was to end before there was a handle to end it by.
+        handle.abort();
+    }
+
+    /// Ends the task of a request, if it has one.
+    pub(crate) fn abort(&self, id: &RequestId) {
+        let mut state = self.lock();
+        let running = state.requests.remove(id).and_then(|number| state.running.remove(&number));
+        drop(state);
+        end(running);
+    }
+
+    /// The answer to the request has come: its task may finish by itself.
+    pub(crate) fn answered(&self, id: &RequestId) {
+        self.lock().requests.remove(id);
+    }
+
+    /// Ends the tasks of all requests.
+    pub(crate) fn abort_requests(&self) {
+        let mut state = self.lock();
+        let requests = mem::take(&mut state.requests);
+        let running: Vec<_> = requests.values().filter_map(|number| state.running.remove(number)).collect();
+        drop(state);
+        running.into_iter().for_each(|running| end(Some(running)));
+    }
+
+    /// Ends all tasks, and runs no more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.requests.clear();
+        let running = mem::take(&mut state.running);
+        drop(state);
+        running.into_values().for_each(|running| end(Some(running)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(running: Option<Running>) {
+    if let Some(Running::Started(handle)) = running {
+        handle.abort();
+    }
+}
+
+/// Takes a task out of the table when it ends, however it ends.
+struct Entry {
+    tasks: Arc<Tasks>,
+    number: u64,
+    request: Option<RequestId>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut state = self.tasks.lock();
+        state.running.remove(&self.number);
+        if let Some(id) = &self.request
+            && state.requests.get(id) == Some(&self.number)
+        {
+            state.requests.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A task that runs until it is ended, and what says that it was.
+    fn endless(tasks: &Arc<Tasks>, request: Option<i64>) -> oneshot::Receiver<()> {
+        let (alive, ended) = oneshot::channel();
+        tasks.spawn(request.map(RequestId::from), async move {
+            let _alive: oneshot::Sender<()> = alive;
+            pending::<()>().await;
+        });
+        ended
+    }
+
+    #[tokio::test]
+    async fn tasks_end_by_id_and_all_at_once() {
+        let tasks = Tasks::new();
+        let (first, second, other) = (endless(&tasks, Some(1)), endless(&tasks, Some(2)), endless(&tasks, None));
+        tasks.abort(&1.into());
+        first.await.unwrap_err();
+        assert_eq!(tasks.lock().running.len(), 2);
+        tasks.abort_requests();
+        second.await.unwrap_err();
+        assert_eq!(tasks.lock().running.len(), 1);
+        tasks.close();
+        other.await.unwrap_err();
+        endless(&tasks, Some(3)).await.unwrap_err();
+        let state = tasks.lock();
+        assert!(state.running.is_empty() && state.requests.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_id_belongs_to_the_last_that_took_it() {
+        let tasks = Tasks::new();
+        let (done, is_done) = oneshot::channel::<()>();
+        tasks.spawn(Some(1.into()), async move { drop(done) });
+        let second = endless(&tasks, Some(1));
+        is_done.await.unwrap_err();
+        tasks.abort(&1.into());
+        second.await.unwrap_err();
+        assert!(tasks.lock().running.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_is_not_ended_by_its_id() {
+        let tasks = Tasks::new();
+        let mut running = endless(&tasks, Some(1));
+        tasks.answered(&1.into());
+        tasks.abort(&1.into());
+        tokio::task::yield_now().await;
+        assert!(matches!(running.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        tasks.close();
+        running.await.unwrap_err();
+    }
+}

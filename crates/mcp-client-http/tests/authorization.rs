@@ -1,0 +1,129 @@
+//! The hook that authorizes requests: asked for each, told of refusals, and bounded.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use http::{HeaderMap, HeaderValue, header};
+use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
+use mcp_transport::{BoxFuture, Route};
+
+use crate::common::{
+    LEGACY, MODERN, Peer,
+    site::{Reply, Site},
+};
+
+/// Gives out `token-0`, `token-1`, …: a new one with every refusal.
+#[derive(Clone, Default)]
+struct Tokens {
+    number: Arc<AtomicUsize>,
+    refusals: Arc<Mutex<Vec<String>>>,
+    gives_up: bool,
+    fails: bool,
+}
+
+impl Authorizer for Tokens {
+    fn authorize<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        Box::pin(async {
+            let token = format!("Bearer token-{}", self.number.load(Ordering::Relaxed));
+            let token = HeaderValue::from_str(&token)?;
+            Ok(HeaderMap::from_iter([(header::AUTHORIZATION, token)]))
+        })
+    }
+
+    fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(async move {
+            let sent = refusal.sent[header::AUTHORIZATION].to_str()?;
+            let target = &refusal.target;
+            let said = format!("{} {} {:?} {sent}", refusal.status, target.method, refusal.challenges);
+            self.refusals.lock().unwrap().push(said);
+            if self.fails {
+                return Err("the authorization server is away".into());
+            }
+            self.number.fetch_add(1, Ordering::Relaxed);
+            Ok(if self.gives_up { Verdict::GiveUp } else { Verdict::Retry })
+        })
+    }
+}
+
+/// Refuses all tokens but one.
+async fn site(token: &'static str, status: u16) -> Site {
+    Site::serve(move |_, seen| {
+        if seen.header("authorization") != Some(token) {
+            let challenges = [("www-authenticate", "Bearer error=\"invalid_token\""), ("www-authenticate", "Basic")];
+            return Reply::full(status, &challenges, "");
+        }
+        match (seen.method.as_str(), seen.call().as_str()) {
+            ("POST", "initialize") => Reply::opening(seen, "s-1"),
+            ("POST", method) if method.starts_with("notifications/") => Reply::status(202),
+            ("POST", _) => Reply::result(seen),
+            ("GET", _) => Reply::events().hold(),
+            _ => Reply::status(200),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_refusal_brings_better_headers_and_every_request_has_them() {
+    let site = site("Bearer token-1", 401).await;
+    let tokens = Tokens::default();
+    let http = Http::new(site.url()).unwrap().authorizer(tokens.clone()).header("x-a", "b").unwrap();
+    let mut peer = Peer::open(&http).await;
+    peer.initialize().await;
+    site.saw(4).await;
+    peer.request(LEGACY, 1, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    peer.sender().shutdown().await.unwrap();
+    let refusals = tokens.refusals.lock().unwrap().clone();
+    let challenges = r#"["Bearer error=\"invalid_token\"", "Basic"]"#;
+    assert_eq!(refusals, [format!("401 Unauthorized POST {challenges} Bearer token-0")]);
+    let seen = site.seen();
+    assert_eq!((seen[0].call(), &seen[0].body), ("initialize".to_owned(), &seen[1].body));
+    let sent: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.headers("authorization"))).collect();
+    assert_eq!(sent[0], ("POST", vec!["Bearer token-0"]));
+    assert!(sent[1..].iter().all(|(_, tokens)| *tokens == ["Bearer token-1"]), "{sent:?}");
+    assert_eq!(
+        sent.iter().map(|(method, _)| *method).collect::<Vec<_>>(),
+        ["POST", "POST", "POST", "GET", "POST", "DELETE"]
+    );
+    assert!(seen.iter().all(|seen| seen.header("x-a") == Some("b")));
+}
+
+#[tokio::test]
+async fn repetitions_are_bounded() {
+    for status in [401, 403] {
+        let site = site("never", status).await;
+        let tokens = Tokens::default();
+        let mut peer = Peer::open(&Http::new(site.url()).unwrap().authorizer(tokens.clone())).await;
+        peer.request(MODERN, 1, "tools/list").await;
+        assert_eq!(peer.fault(1).await.http_status(), Some(status));
+        assert_eq!((site.seen().len(), tokens.refusals.lock().unwrap().len()), (3, 2));
+    }
+}
+
+#[tokio::test]
+async fn an_authorizer_may_give_up_or_fail() {
+    let gives_up = Tokens { gives_up: true, ..Tokens::default() };
+    let fails = Tokens { fails: true, ..Tokens::default() };
+    for (tokens, expected) in
+        [(gives_up, "the peer answered with HTTP status 401"), (fails, "the request cannot be authorized")]
+    {
+        let site = site("never", 401).await;
+        let mut peer = Peer::open(&Http::new(site.url()).unwrap().authorizer(tokens)).await;
+        peer.request(MODERN, 1, "tools/list").await;
+        assert_eq!(peer.fault(1).await.to_string(), expected);
+        assert_eq!(site.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn without_an_authorizer_a_refusal_is_final() {
+    let site = site("never", 401).await;
+    let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("x").unwrap()).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert_eq!(peer.fault(1).await.http_status(), Some(401));
+    assert_eq!(site.seen()[0].header("authorization"), Some("Bearer x"));
+    assert_eq!(site.seen().len(), 1);
+}

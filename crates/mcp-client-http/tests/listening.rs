@@ -1,0 +1,112 @@
+//! The stream on which a server speaks unasked: when it is opened, opened again, and left alone.
+
+use std::time::Duration;
+
+use mcp_client_http::Http;
+use mcp_transport::Route;
+use tokio::time::Instant;
+
+use crate::common::{
+    Peer, notice, pause,
+    site::{Reply, Seen, Site},
+};
+
+/// A server that answers these to the GETs of a session, the last of them for good.
+async fn site(replies: Vec<Reply>) -> Site {
+    let gets = std::sync::atomic::AtomicUsize::new(0);
+    Site::serve(move |_, seen: &Seen| match (seen.method.as_str(), seen.call().as_str()) {
+        ("GET", _) => {
+            let number = gets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            replies[number.min(replies.len() - 1)].clone()
+        }
+        (_, "initialize") => Reply::opening(seen, "s-1"),
+        (_, "tools/list") => Reply::result(seen),
+        _ => Reply::status(202),
+    })
+    .await
+}
+
+fn gets(site: &Site) -> Vec<Seen> {
+    site.seen().into_iter().filter(|seen| seen.method == "GET").collect()
+}
+
+#[tokio::test]
+async fn what_the_server_says_unasked_comes_on_the_connection_and_is_resumed() {
+    pause();
+    let first = Reply::events().chunk("id: p\nretry: 7000\ndata: \n\n").event_as("g-1", &notice(1)).cut();
+    let second = Reply::events().event_as("g-2", &notice(2)).hold();
+    let site = site(vec![first, second]).await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Connection);
+    let began = Instant::now();
+    let (route, message) = peer.next().await.unwrap();
+    assert_eq!((route, message["params"]["data"].as_i64()), (Route::Connection, Some(2)));
+    assert!(began.elapsed() >= Duration::from_secs(7), "{:?}", began.elapsed());
+    let gets = gets(&site);
+    assert_eq!((gets[0].header("last-event-id"), gets[1].header("last-event-id")), (None, Some("g-1")));
+    assert!(gets.iter().all(|get| get.header("mcp-session-id") == Some("s-1")));
+    drop(peer);
+    site.gone(1).await;
+}
+
+#[tokio::test]
+async fn a_refusal_for_good_is_believed() {
+    pause();
+    for status in [405, 400, 401, 403, 406, 501] {
+        let site = site(vec![Reply::status(status)]).await;
+        let mut peer = Peer::in_session(&site.url()).await;
+        site.saw(3).await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(gets(&site).len(), 1, "{status}");
+        peer.request(crate::common::LEGACY, 1, "tools/list").await;
+        assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_for_now_is_asked_again_but_not_for_ever() {
+    pause();
+    let site = site(vec![Reply::status(503)]).await;
+    let _peer = Peer::in_session(&site.url()).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(gets(&site).len(), 5);
+}
+
+#[tokio::test]
+async fn a_stream_that_was_there_is_waited_for_ever_longer() {
+    pause();
+    let mut replies = vec![Reply::events().event(&notice(1)).end()];
+    replies.extend(std::iter::repeat_n(Reply::status(502), 20));
+    replies.push(Reply::events().event(&notice(2)).hold());
+    let site = site(replies).await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    peer.next().await.unwrap();
+    let began = Instant::now();
+    peer.next().await.unwrap();
+    let waited = began.elapsed();
+    // Five waits grow from a second to half a minute; the rest are of half a minute at most.
+    assert!(waited > Duration::from_secs(15 * 15) && waited < Duration::from_secs(21 * 31), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_is_gone_is_told_once() {
+    pause();
+    let site = site(vec![Reply::status(404)]).await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    let error = peer.next().await.unwrap_err();
+    assert!(error.is_session_lost() && error.request().is_none());
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    peer.nothing().await;
+    assert_eq!(gets(&site).len(), 1);
+}
+
+#[tokio::test]
+async fn an_event_over_the_limit_costs_itself() {
+    let events = Reply::events().event(&"x".repeat(2000)).event(&notice(1)).hold();
+    let site = site(vec![events]).await;
+    let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
+    peer.initialize().await;
+    let error = peer.next().await.unwrap_err();
+    assert!(error.is_too_large() && error.request().is_none());
+    assert_eq!(peer.next().await.unwrap().1["params"]["data"], 1);
+}

@@ -1,0 +1,14 @@
+//! The tests of this crate from the outside, in one program: one topic a module.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+mod authorization;
+mod common;
+mod faults;
+mod listening;
+mod messages;
+mod old;
+mod real;
+mod resuming;
+mod secrets;
+mod sessions;
+mod tls;

@@ -1,0 +1,175 @@
+//! HTTP+SSE: found out by the refusal of `initialize`, or known from the beginning.
+
+use std::sync::Arc;
+
+use mcp_client_http::Http;
+use mcp_transport::{Connect, Route};
+use tokio::sync::Notify;
+
+use crate::common::{
+    Peer, answer, notice, pause,
+    site::{Reply, Seen, Site, Step},
+    within,
+};
+
+/// The revision whose transport this is.
+const OLD: &str = "2024-11-05";
+
+/// A server whose stream names an endpoint, and answers two requests on it once they were posted.
+async fn site(endpoint: &'static str) -> Site {
+    let posted = Arc::new(Notify::new());
+    Site::serve(move |_, seen: &Seen| match (seen.method.as_str(), seen.path.as_str()) {
+        ("GET", "/mcp") => Reply::events()
+            .chunk(&format!("event: endpoint\ndata: {endpoint}\n\n"))
+            .step(Step::Wait(Arc::clone(&posted)))
+            .event(&answer(0))
+            .step(Step::Wait(Arc::clone(&posted)))
+            .chunk(&format!(": beat\n\nevent: message\ndata: {}\n\n", notice(1)))
+            .event(&answer(1))
+            .hold(),
+        ("POST", "/messages?session=7") => {
+            if seen.call() != "notifications/initialized" {
+                posted.notify_one();
+            }
+            Reply::full(202, &[("content-type", "text/plain")], "Accepted")
+        }
+        ("POST", _) => Reply::status(405),
+        _ => Reply::status(404),
+    })
+    .await
+}
+
+/// A whole session: everything comes on one stream.
+async fn talk(peer: &mut Peer) {
+    peer.request(OLD, 0, "initialize").await;
+    let (route, message) = peer.next().await.unwrap();
+    assert_eq!((route, message["id"].as_i64()), (Route::Connection, Some(0)));
+    peer.notify(OLD, "notifications/initialized").await;
+    peer.request(OLD, 1, "tools/list").await;
+    let (route, message) = peer.next().await.unwrap();
+    assert_eq!((route, message["params"]["data"].as_i64()), (Route::Connection, Some(1)));
+    let (route, message) = peer.next().await.unwrap();
+    assert_eq!((route, message["id"].as_i64()), (Route::Connection, Some(1)));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_initialize_is_asked_for_its_stream() {
+    for endpoint in ["/messages?session=7", "messages?session=7"] {
+        let site = site(endpoint).await;
+        let mut peer = Peer::connect(&site.url()).await;
+        talk(&mut peer).await;
+        let seen = site.seen();
+        let order: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.path.as_str())).collect();
+        let posted = ("POST", "/messages?session=7");
+        assert_eq!(order, [("POST", "/mcp"), ("GET", "/mcp"), posted, posted, posted]);
+        assert_eq!(seen[0].body, seen[2].body);
+        assert!(seen.iter().all(|seen| seen.header("mcp-session-id").is_none()));
+        within("the end", peer.sender().shutdown()).await.unwrap();
+        peer.ended().await;
+        site.gone(1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_known_is_asked_for_its_stream_at_once() {
+    let site = site("/messages?session=7").await;
+    let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
+    talk(&mut peer).await;
+    let order: Vec<_> = site.seen().iter().map(|seen| seen.method.clone()).collect();
+    assert_eq!(order, ["GET", "POST", "POST", "POST"]);
+    drop(peer);
+    site.gone(1).await;
+}
+
+#[tokio::test]
+async fn the_session_ends_with_its_stream() {
+    let site = Site::serve(|_, seen| match seen.method.as_str() {
+        "GET" => Reply::events().chunk("event: endpoint\ndata: /m\n\n").event(&notice(1)).end(),
+        _ => Reply::status(202),
+    })
+    .await;
+    let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
+    peer.next().await.unwrap();
+    let error = peer.next().await.unwrap_err();
+    assert!(error.request().is_none() && error.to_string().contains("has ended"), "{error}");
+    peer.ended().await;
+    assert!(peer.sender().send(crate::common::request(OLD, 1, "ping")).await.unwrap_err().is_closed());
+}
+
+#[tokio::test]
+async fn a_post_that_fails_is_the_fault_of_its_request() {
+    let site = Site::serve(|_, seen| match (seen.method.as_str(), seen.id()) {
+        ("GET", _) => Reply::events().chunk("event: endpoint\ndata: /m\n\n").hold(),
+        (_, 1) => Reply::full(500, &[("content-type", "text/plain")], "out of order"),
+        _ => Reply::status(404),
+    })
+    .await;
+    let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
+    peer.request(OLD, 1, "tools/list").await;
+    let error = peer.fault(1).await;
+    assert_eq!((error.http_status(), error.to_string().ends_with("500: out of order")), (Some(500), true), "{error}");
+    peer.request(OLD, 2, "tools/list").await;
+    assert!(peer.fault(2).await.is_session_lost());
+}
+
+#[track_caller]
+fn check(error: &mcp_transport::TransportError, expected: &str) {
+    assert!(error.to_string().contains(expected), "{error}: not {expected:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_otherwise_is_none() {
+    let endpoint = |url: &str| Reply::events().chunk(&format!("event: endpoint\ndata: {url}\n\n")).hold();
+    for (reply, expected) in [
+        (Reply::status(405), "status 405"),
+        (Reply::json("{}"), "`application/json`"),
+        (Reply::events().event(&notice(1)).hold(), "does not begin with the event `endpoint`"),
+        (Reply::events().end(), "does not begin with the event `endpoint`"),
+        (endpoint("http://"), "does not begin with the event `endpoint`"),
+        (endpoint("https://evil.example/x?key=hunter2"), "another origin, `https://evil.example`"),
+        (endpoint("//evil.example/x"), "another origin, `http://evil.example`"),
+        (endpoint("http://127.0.0.1:1/x"), "another origin, `http://127.0.0.1:1`"),
+    ] {
+        let site = Site::serve(move |_, _| reply.clone()).await;
+        let opened = within("an answer", Http::sse(site.url()).unwrap().connect()).await;
+        check(&opened.err().unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_wait_for_the_first_event_is_bounded() {
+    pause();
+    let site = Site::serve(|_, _| Reply::events().chunk(": nothing yet\n\n").hold()).await;
+    let opened = Http::sse(site.url()).unwrap().connect().await;
+    check(&opened.err().unwrap(), "did not answer within 10s");
+    site.gone(1).await;
+}
+
+#[tokio::test]
+async fn the_first_refusal_stands_when_there_is_no_stream() {
+    let message = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#;
+    let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no"}}"#;
+    for (status, body, is_asked) in [
+        (400, "", true),
+        (404, "", true),
+        (405, "", true),
+        (400, message, true),
+        (400, modern, false),
+        (401, "", false),
+        (500, "", false),
+        (500, message, false),
+    ] {
+        let site = Site::serve(move |_, seen| match seen.method.as_str() {
+            "POST" => Reply::full(status, &[], body),
+            _ => Reply::status(404),
+        })
+        .await;
+        let mut peer = Peer::connect(&site.url()).await;
+        peer.request(OLD, 1, "initialize").await;
+        match peer.next().await {
+            Ok((route, got)) => assert_eq!((route, got.to_string().as_str()), (Route::Request(1.into()), body)),
+            Err(error) => assert_eq!((error.http_status(), body), (Some(status), "")),
+        }
+        assert_eq!(site.seen().iter().any(|seen| seen.method == "GET"), is_asked, "{status} {body}");
+    }
+}

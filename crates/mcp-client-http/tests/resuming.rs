@@ -1,0 +1,136 @@
+//! The stream of a request goes on over other connections, where the server gives its events ids.
+
+use std::time::Duration;
+
+use mcp_transport::Route;
+use tokio::time::Instant;
+
+use crate::common::{
+    LEGACY, MODERN, Peer, answer, notice, pause,
+    site::{Reply, Seen, Site},
+};
+
+/// A server that answers these to the POST and the GETs for the stream of a request, the last of them for good.
+async fn site(replies: Vec<Reply>) -> Site {
+    Site::serve(move |number, seen: &Seen| match seen.call().as_str() {
+        "initialize" => Reply::opening(seen, "s-1"),
+        _ => replies[(number - 2).min(replies.len() - 1)].clone(),
+    })
+    .await
+}
+
+/// A peer whose session has no stream of its own, with a request under way.
+async fn asking(site: &Site) -> Peer {
+    let mut peer = Peer::connect(&site.url()).await;
+    peer.request(LEGACY, 0, "initialize").await;
+    peer.next().await.unwrap();
+    peer.request(LEGACY, 1, "tools/call").await;
+    peer
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_resumed_behind_its_last_event() {
+    pause();
+    let first = Reply::events().event_as("a-1", &notice(1)).chunk("id: a-2\ndata: {").cut();
+    let second = Reply::events().event_as("a-2", &notice(2)).end();
+    let third = Reply::events().event_as("a-3", &answer(1)).end();
+    let site = site(vec![first, second, third]).await;
+    let mut peer = asking(&site).await;
+    for expected in [1, 2] {
+        let (route, message) = peer.next().await.unwrap();
+        assert_eq!((route, message["params"]["data"].as_i64()), (Route::Request(1.into()), Some(expected)));
+    }
+    let (route, message) = peer.next().await.unwrap();
+    assert_eq!((route, message["id"].as_i64()), (Route::Request(1.into()), Some(1)));
+    let seen = site.seen();
+    for (get, id) in [(&seen[2], "a-1"), (&seen[3], "a-2")] {
+        assert_eq!((get.method.as_str(), get.header("last-event-id")), ("GET", Some(id)));
+        assert_eq!((get.header("mcp-session-id"), get.header("accept")), (Some("s-1"), Some("text/event-stream")));
+    }
+    assert_eq!(seen.len(), 4);
+}
+
+#[tokio::test]
+async fn a_server_may_close_after_the_opening_and_be_asked_again_when_it_said() {
+    pause();
+    let opening = |id: &str| Reply::events().chunk(&format!("id: {id}\nretry: 5000\ndata: \n\n")).end();
+    let nothing_new = Reply::events().chunk("retry: 5000\n\n").end();
+    let mut replies = vec![opening("p-0"), opening("p-1")];
+    replies.extend(std::iter::repeat_n(nothing_new, 10));
+    replies.push(Reply::events().event(&answer(1)).end());
+    let count = u32::try_from(replies.len()).unwrap();
+    let site = site(replies).await;
+    let mut peer = asking(&site).await;
+    let began = Instant::now();
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    let waited = began.elapsed();
+    let asked = Duration::from_secs(5) * (count - 1);
+    assert!(waited >= asked && waited < asked + Duration::from_secs(2), "{waited:?}");
+    let ids: Vec<_> = site.seen()[2..].iter().map(|seen| seen.header("last-event-id").unwrap().to_owned()).collect();
+    assert_eq!(ids[..3], ["p-0", "p-1", "p-1"]);
+}
+
+#[tokio::test]
+async fn a_stream_is_not_resumed_for_ever() {
+    pause();
+    let first = || Reply::events().event_as("a-1", &notice(1)).end();
+    for (what, reply, gets) in [
+        ("nothing new", Reply::events().end(), 6),
+        ("busy", Reply::status(503), 6),
+        ("no stream", Reply::status(405), 1),
+        ("no such event", Reply::status(400), 1),
+        ("other content", Reply::json("{}"), 1),
+    ] {
+        let site = site(vec![first(), reply]).await;
+        let mut peer = asking(&site).await;
+        peer.next().await.unwrap();
+        let error = peer.fault(1).await;
+        assert!(error.is_unanswered(), "{what}: {error}");
+        assert_eq!(site.seen().iter().filter(|seen| seen.method == "GET").count(), gets, "{what}");
+    }
+    let site = site(vec![first(), Reply::status(404)]).await;
+    let mut peer = asking(&site).await;
+    peer.next().await.unwrap();
+    assert!(peer.fault(1).await.is_session_lost());
+}
+
+#[tokio::test]
+async fn a_busy_server_is_given_the_time_that_it_asks_for() {
+    pause();
+    let busy = Reply::full(503, &[("retry-after", "40")], "");
+    let replies = vec![Reply::events().event_as("1", &notice(1)).end(), busy, Reply::events().event(&answer(1)).end()];
+    let site = site(replies).await;
+    let mut peer = asking(&site).await;
+    peer.next().await.unwrap();
+    let began = Instant::now();
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    assert!(began.elapsed() >= Duration::from_secs(40), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn without_ids_or_sessions_nothing_is_resumed() {
+    for (version, reply) in [
+        (MODERN, Reply::events().event_as("a-1", &notice(1)).end()),
+        (LEGACY, Reply::events().event(&notice(1)).end()),
+        (LEGACY, Reply::events().event_as("a-1", &notice(1)).chunk("id\n\n").end()),
+    ] {
+        let site = Site::serve(move |_, _| reply.clone()).await;
+        let mut peer = Peer::connect(&site.url()).await;
+        peer.request(version, 1, "tools/call").await;
+        peer.next().await.unwrap();
+        assert!(peer.fault(1).await.is_unanswered());
+        assert_eq!(site.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn closing_a_request_ends_its_resumption() {
+    pause();
+    let site = site(vec![Reply::events().event_as("a-1", &notice(1)).end(), Reply::events().hold()]).await;
+    let mut peer = asking(&site).await;
+    peer.next().await.unwrap();
+    site.saw(3).await;
+    peer.sender().close(&1.into());
+    site.gone(1).await;
+    peer.nothing().await;
+}

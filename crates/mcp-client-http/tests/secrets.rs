@@ -1,0 +1,69 @@
+//! Where secrets do not go: into texts, over connections that anybody can read, to other origins.
+
+use http::HeaderMap;
+use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
+use mcp_transport::{BoxFuture, Connect};
+
+use crate::common::{
+    MODERN, Peer,
+    site::{Reply, Site},
+};
+
+struct Nobody;
+
+impl Authorizer for Nobody {
+    fn authorize<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        Box::pin(async { Ok(HeaderMap::new()) })
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(async { Ok(Verdict::GiveUp) })
+    }
+}
+
+#[test]
+fn debug_and_description_show_no_secrets() {
+    let http = Http::new("https://user:hunter2@a.example/mcp?key=hunter2").unwrap().bearer("hunter2").unwrap();
+    let http = http.header("x-team", "hunter2").unwrap();
+    let shown = format!("{http:?}");
+    assert!(!shown.contains("hunter2") && shown.contains("authorization") && shown.contains("x-team"), "{shown}");
+    assert_eq!(http.describe(), "https://a.example/mcp");
+}
+
+#[tokio::test]
+async fn credentials_are_not_sent_where_everybody_can_read_them() {
+    let remote = || Http::new("http://mcp.example/mcp").unwrap();
+    for (what, http, is_refused) in [
+        ("nothing", remote(), false),
+        ("a header", remote().header("x-team", "blue").unwrap(), false),
+        ("a token", remote().bearer("hunter2").unwrap(), true),
+        ("a cookie", remote().header("cookie", "hunter2").unwrap(), true),
+        ("a key", remote().header("x-api-key", "hunter2").unwrap(), true),
+        ("a user", Http::new("http://a:hunter2@mcp.example/").unwrap(), true),
+        ("an authorizer", remote().authorizer(Nobody), true),
+        ("on purpose", remote().bearer("hunter2").unwrap().dangerous_cleartext_credentials(), false),
+        ("here", Http::new("http://127.0.0.1:9/").unwrap().bearer("hunter2").unwrap(), false),
+        ("here by name", Http::new("http://localhost:9/").unwrap().bearer("hunter2").unwrap(), false),
+    ] {
+        // Nothing is connected to yet: the first message does that.
+        match http.connect().await {
+            Ok(_) => assert!(!is_refused, "{what}"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(is_refused && text.contains("not encrypted") && !text.contains("hunter2"), "{what}: {text}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_echoes_is_not_shown() {
+    let site = Site::serve(|_, seen| {
+        let echo = format!("bad header {}", seen.header("authorization").unwrap());
+        Reply::full(500, &[("content-type", "text/plain")], &echo)
+    })
+    .await;
+    let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("hunter2").unwrap()).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert!(peer.fault(1).await.to_string().ends_with("500: bad header Bearer …"));
+}

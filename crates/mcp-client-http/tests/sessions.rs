@@ -1,0 +1,194 @@
+//! Sessions: learned from the answer to `initialize`, named from then on, lost, ended.
+
+use std::sync::Arc;
+
+use mcp_client_http::Http;
+use mcp_transport::{Connect, Route};
+use tokio::sync::Notify;
+
+use crate::common::{
+    LEGACY, MODERN, Peer, answer,
+    site::{Reply, Seen, Site, Step},
+    within,
+};
+
+/// A server with sessions and no stream of its own.
+fn script(_: usize, seen: &Seen) -> Reply {
+    match (seen.method.as_str(), seen.call().as_str()) {
+        ("POST", "initialize") => Reply::opening(seen, "s-1"),
+        ("POST", method) if method.starts_with("notifications/") => Reply::status(202),
+        ("POST", _) => Reply::result(seen),
+        _ => Reply::status(405),
+    }
+}
+
+#[tokio::test]
+async fn the_session_and_its_version_are_named_once_they_are_known() {
+    let site = Site::serve(script).await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    peer.request(LEGACY, 1, "tools/list").await;
+    peer.next().await.unwrap();
+    within("the end", peer.sender().shutdown()).await.unwrap();
+    peer.ended().await;
+    let seen = site.seen();
+    let of = |method: &str, call: &str| seen.iter().find(|seen| seen.method == method && seen.call() == call).unwrap();
+    for (seen, session, version) in [
+        (of("POST", "initialize"), None, None),
+        (of("POST", "notifications/initialized"), Some("s-1"), Some(LEGACY)),
+        (of("GET", ""), Some("s-1"), Some(LEGACY)),
+        (of("POST", "tools/list"), Some("s-1"), Some(LEGACY)),
+        (of("DELETE", ""), Some("s-1"), Some(LEGACY)),
+    ] {
+        assert_eq!(
+            (seen.header("mcp-session-id"), seen.header("mcp-protocol-version")),
+            (session, version),
+            "{seen:?}"
+        );
+        assert_eq!(seen.header("mcp-method"), None);
+    }
+    assert_eq!(of("GET", "").header("accept"), Some("text/event-stream"));
+    assert_eq!(seen.len(), 5, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_session_may_be_opened_by_a_stream() {
+    let site = Site::serve(|number, seen| match number {
+        1 => Reply::events_with("mcp-session-id: s-2\r\n").event(&answer(seen.id())).end(),
+        _ => script(number, seen),
+    })
+    .await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    peer.request(LEGACY, 1, "tools/list").await;
+    peer.next().await.unwrap();
+    assert!(site.seen().iter().skip(1).all(|seen| seen.header("mcp-session-id") == Some("s-2")));
+}
+
+#[tokio::test]
+async fn the_oldest_revisions_name_no_version_and_stateless_requests_no_session() {
+    let site = Site::serve(script).await;
+    let mut peer = Peer::connect(&site.url()).await;
+    peer.request("2025-03-26", 0, "initialize").await;
+    peer.next().await.unwrap();
+    peer.notify("2025-03-26", "notifications/initialized").await;
+    site.saw(3).await;
+    peer.request("2025-03-26", 1, "tools/list").await;
+    peer.next().await.unwrap();
+    peer.request(MODERN, 2, "tools/list").await;
+    peer.next().await.unwrap();
+    let seen = site.seen();
+    assert!(seen[1..4].iter().all(|seen| seen.header("mcp-protocol-version").is_none()), "{seen:?}");
+    assert!(seen[1..4].iter().all(|seen| seen.header("mcp-session-id") == Some("s-1")), "{seen:?}");
+    assert_eq!((seen[4].header("mcp-protocol-version"), seen[4].header("mcp-session-id")), (Some(MODERN), None));
+}
+
+#[tokio::test]
+async fn what_belongs_to_the_session_waits_for_the_end_of_the_handshake() {
+    let told = Arc::new(Notify::new());
+    let tell = Arc::clone(&told);
+    let site = Site::serve(move |number, seen| match seen.call().as_str() {
+        "notifications/initialized" => Reply::raw("")
+            .step(Step::Wait(Arc::clone(&told)))
+            .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
+            .cut(),
+        _ => script(number, seen),
+    })
+    .await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    peer.request(LEGACY, 1, "tools/list").await;
+    // A stateless request has no session to wait for.
+    peer.request(MODERN, 2, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
+    assert!(!site.seen().iter().any(|seen| seen.id() == 1));
+    tell.notify_one();
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_holds_nothing_up() {
+    let site = Site::serve(|number, seen| match seen.call().as_str() {
+        "notifications/initialized" => Reply::status(400),
+        _ => script(number, seen),
+    })
+    .await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    peer.request(LEGACY, 1, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    // Nobody listens to a session that was not opened.
+    assert!(!site.seen().iter().any(|seen| seen.method == "GET"));
+}
+
+#[tokio::test]
+async fn a_404_in_a_session_is_a_lost_session() {
+    let lost = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
+    let site = Site::serve(move |number, seen| match seen.call().as_str() {
+        "tools/list" | "notifications/cancelled" => Reply::full(404, &[("content-type", "application/json")], lost),
+        _ => script(number, seen),
+    })
+    .await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    peer.request(LEGACY, 1, "tools/list").await;
+    assert!(peer.fault(1).await.is_session_lost());
+    // Without a session a 404 says something else.
+    peer.request(MODERN, 2, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
+    // A notification has nobody to tell, so that the transport as a whole is told.
+    peer.notify(LEGACY, "notifications/cancelled").await;
+    let error = peer.next().await.unwrap_err();
+    assert!(error.is_session_lost() && error.request().is_none());
+}
+
+#[tokio::test]
+async fn the_end_waits_for_what_was_posted_and_comes_once() {
+    let told = Arc::new(Notify::new());
+    let tell = Arc::clone(&told);
+    let site = Site::serve(move |number, seen| match seen.call().as_str() {
+        "notifications/cancelled" => Reply::raw("")
+            .step(Step::Wait(Arc::clone(&told)))
+            .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
+            .cut(),
+        "tools/call" => Reply::events().hold(),
+        _ => script(number, seen),
+    })
+    .await;
+    let mut peer = Peer::in_session(&site.url()).await;
+    site.saw(3).await;
+    peer.request(LEGACY, 1, "tools/call").await;
+    peer.notify(LEGACY, "notifications/cancelled").await;
+    site.saw(5).await;
+    let sender = peer.sender();
+    let ending = tokio::spawn(async move { sender.shutdown().await });
+    // Requests end at once: nobody waits for their answers.
+    site.gone(1).await;
+    assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
+    tell.notify_one();
+    within("the end", ending).await.unwrap().unwrap();
+    peer.ended().await;
+    within("another end", peer.sender().shutdown()).await.unwrap();
+    assert_eq!(site.seen().iter().filter(|seen| seen.method == "DELETE").count(), 1);
+}
+
+#[tokio::test]
+async fn without_a_session_there_is_none_to_end() {
+    let site = Site::serve(|_, seen| Reply::result(seen)).await;
+    let mut peer = Peer::connect(&site.url()).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    peer.next().await.unwrap();
+    within("the end", peer.sender().shutdown()).await.unwrap();
+    peer.ended().await;
+    assert_eq!(site.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn each_transport_has_a_session_of_its_own() {
+    let site = Site::serve(script).await;
+    let http = Http::new(site.url()).unwrap();
+    let mut first = Peer::open(&http).await;
+    first.initialize().await;
+    let mut second = Peer::open(&http).await;
+    second.request(LEGACY, 1, "tools/list").await;
+    second.next().await.unwrap();
+    let seen = site.seen();
+    let asked = seen.iter().find(|seen| seen.call() == "tools/list").unwrap();
+    assert_eq!(asked.header("mcp-session-id"), None);
+    assert_eq!(http.describe(), site.url());
+}

@@ -1,0 +1,92 @@
+//! TLS: who is trusted, and what is said of who is not.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use mcp_client_http::Http;
+use mcp_transport::Route;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::ring,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    },
+};
+
+use crate::common::{
+    MODERN, Peer,
+    site::{Handshake, Reply, Site},
+};
+
+/// A server with a certificate of its own making for `name`; the certificate in PEM.
+async fn site(name: &str) -> (Site, String) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("https://{}", listener.local_addr().unwrap());
+    let accept = move |stream: TcpStream| {
+        let acceptor = acceptor.clone();
+        Handshake(async move { acceptor.accept(stream).await.ok() })
+    };
+    let site = Site::serve_on(listener, origin, |_, seen| Reply::result(seen), accept).await;
+    (site, made.cert.pem())
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let (site, _) = site("127.0.0.1").await;
+    let (_, other) = self::site("127.0.0.1").await;
+    // With a root of our own, so that a machine without any has one.
+    let http = Http::new(site.url()).unwrap().root_certificates(other).unwrap();
+    let mut peer = Peer::open(&http).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    let error = peer.fault(1).await;
+    assert_eq!(error.to_string(), format!("cannot connect to `{}` securely", site.origin));
+    assert!(error.source().unwrap().to_string().contains("certificate"), "{:?}", error.source());
+    assert!(site.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_is_refused() {
+    let (site, pem) = site("elsewhere.example").await;
+    let mut peer = Peer::open(&Http::new(site.url()).unwrap().root_certificates(pem).unwrap()).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert!(peer.fault(1).await.to_string().ends_with("securely"));
+}
+
+#[tokio::test]
+async fn a_root_of_ones_own_is_trusted() {
+    let (site, pem) = site("127.0.0.1").await;
+    let http = Http::new(site.url()).unwrap().root_certificates(pem).unwrap().bearer("hunter2").unwrap();
+    let mut peer = Peer::open(&http).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    assert_eq!(site.seen()[0].header("authorization"), Some("Bearer hunter2"));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_tls_is_not_waited_for() {
+    let site = Site::serve(|_, seen| Reply::result(seen)).await;
+    let (_, pem) = self::site("127.0.0.1").await;
+    let url = site.url().replace("http:", "https:");
+    let http = Http::new(url).unwrap().root_certificates(pem).unwrap().connect_timeout(Duration::from_millis(100));
+    let mut peer = Peer::open(&http).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert!(peer.fault(1).await.to_string().starts_with("cannot connect to"));
+}
+
+#[test]
+fn roots_are_certificates() {
+    for text in ["", "hello", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
+        let error = Http::new("https://a.example").unwrap().root_certificates(text).unwrap_err();
+        assert!(error.to_string().contains("root certificate"), "{text}: {error}");
+    }
+}
