@@ -54,7 +54,7 @@ async fn begin(link: &Link) -> Result<(Url, Events), Fault> {
 
 /// Gives on what the server says. The session ends with the stream, and nothing can be resumed.
 async fn listen(link: Arc<Link>, events: Events) {
-    listen::read(&link, events, &mut Place::default()).await;
+    listen::read(&link, events, &mut Place::default(), true).await;
     link.deliver(Err(Fault::StreamEnded.into_error())).await;
     link.close();
 }

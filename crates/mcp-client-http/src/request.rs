@@ -86,8 +86,10 @@ async fn read(link: &Link, id: &RequestId, frame: &Frame, mut response: Response
         return Err(Fault::ContentType(kind).into_error());
     }
     let body = exchange::body(&mut response, link.config.max_message).await.map_err(Fault::into_error)?;
+    let is_answer = answers(&body, id);
     give(link, id, Frame::new(body)).await;
-    Ok(())
+    // Whatever it was, nothing else comes.
+    if is_answer { Ok(()) } else { Err(TransportError::unanswered()) }
 }
 
 /// Reads the stream of a request to its answer, over as many connections as the server wants it to take.

@@ -116,12 +116,27 @@ async fn an_answer_that_breaks_off_is_none() {
 }
 
 #[tokio::test]
-async fn garbage_is_given_on_where_it_came() {
-    for reply in [Reply::json("garbage"), Reply::events().event("garbage").event(&answer(1)).end()] {
-        let site = Site::serve(move |_, _| reply.clone()).await;
-        let mut peer = Peer::connect(&site.url()).await;
-        peer.request(MODERN, 1, "tools/call").await;
-        assert_eq!(peer.next().await.unwrap(), (Route::Request(1.into()), "garbage".into()));
+async fn what_is_no_answer_is_given_on_and_not_taken_for_one() {
+    for (text, is_answer) in [
+        ("garbage", false),
+        (notice(1).as_str(), false),
+        (answer(2).as_str(), false),
+        ("[]", false),
+        (answer(1).as_str(), true),
+        (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}"#, true),
+    ] {
+        for reply in [Reply::json(text), Reply::events().event(text).end()] {
+            let site = Site::serve(move |_, _| reply.clone()).await;
+            let mut peer = Peer::connect(&site.url()).await;
+            peer.request(MODERN, 1, "tools/call").await;
+            let expected = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+            assert_eq!(peer.next().await.unwrap(), (Route::Request(1.into()), expected));
+            if is_answer {
+                peer.nothing().await;
+            } else {
+                assert!(peer.fault(1).await.is_unanswered(), "{text}");
+            }
+        }
     }
 }
 

@@ -106,7 +106,6 @@ async fn an_event_over_the_limit_costs_itself() {
     let site = site(vec![events]).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
     peer.initialize().await;
-    let error = peer.next().await.unwrap_err();
-    assert!(error.is_too_large() && error.request().is_none());
+    // It is nobody's answer, so that nobody is told.
     assert_eq!(peer.next().await.unwrap().1["params"]["data"], 1);
 }

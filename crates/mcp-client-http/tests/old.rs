@@ -84,11 +84,16 @@ async fn a_server_that_is_known_is_asked_for_its_stream_at_once() {
 #[tokio::test]
 async fn the_session_ends_with_its_stream() {
     let site = Site::serve(|_, seen| match seen.method.as_str() {
-        "GET" => Reply::events().chunk("event: endpoint\ndata: /m\n\n").event(&notice(1)).end(),
+        "GET" => {
+            let events = Reply::events().chunk("event: endpoint\ndata: /m\n\n").event(&"x".repeat(2000));
+            events.event(&notice(1)).end()
+        }
         _ => Reply::status(202),
     })
     .await;
-    let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
+    let mut peer = Peer::open(&Http::sse(site.url()).unwrap().max_message(1024)).await;
+    // It may have been an answer.
+    assert!(peer.next().await.unwrap_err().is_too_large());
     peer.next().await.unwrap();
     let error = peer.next().await.unwrap_err();
     assert!(error.request().is_none() && error.to_string().contains("has ended"), "{error}");

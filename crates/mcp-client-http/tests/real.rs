@@ -30,7 +30,7 @@ async fn serve(server: &Server) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let server = server.clone();
-    let serving = tokio::spawn(async move { server.serve_http_with(listener, HttpConfig::new()).await.unwrap() });
+    let serving = tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await.unwrap() });
     (url, serving)
 }
 
