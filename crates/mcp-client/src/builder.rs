@@ -146,6 +146,20 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether the arguments of a tool that was listed are checked against its schema before they are sent
+    /// ([`Error::is_invalid_arguments`]). Default false: the server checks them.
+    pub fn check_arguments(mut self, on: bool) -> Self {
+        self.config.checks_arguments = on;
+        self
+    }
+
+    /// Whether the structured content of a tool that was listed is checked against its schema
+    /// ([`Error::is_invalid_response`]). Default true.
+    pub fn check_results(mut self, on: bool) -> Self {
+        self.config.checks_results = on;
+        self
+    }
+
     /// Declares an extension of the protocol.
     pub fn extension(mut self, identifier: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
         self.config.extensions.insert(identifier.into(), settings.into().into());

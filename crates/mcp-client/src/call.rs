@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Client, Error,
     drive::{Options, Reply, drive},
+    shared::Shared,
     wire::Request,
 };
 
@@ -25,29 +26,25 @@ pub struct Call<T> {
     pub(crate) client: Client,
     pub(crate) request: Result<Request, Error>,
     pub(crate) options: Options,
-    pub(crate) read: fn(&Reply) -> Result<T, Error>,
+    pub(crate) read: fn(&Shared, &Reply) -> Result<T, Error>,
 }
 
 impl<T: DeserializeOwned> Call<T> {
     pub(crate) fn new(client: &Client, request: Result<Request, Error>) -> Self {
-        Self::with(client, request, Reply::read::<T>)
+        Self::with(client, request, |_, reply| reply.read())
     }
 }
 
 impl<T> Call<T> {
-    pub(crate) fn with(client: &Client, request: Result<Request, Error>, read: fn(&Reply) -> Result<T, Error>) -> Self {
+    pub(crate) fn with(
+        client: &Client,
+        request: Result<Request, Error>,
+        read: fn(&Shared, &Reply) -> Result<T, Error>,
+    ) -> Self {
         let config = &client.shared().config;
         // Progress keeps a call alive. A tool is what may take long without being asked for it.
         let wants_progress = request.as_ref().is_ok_and(|request| request.method == method::CallTool::NAME);
-        let options = Options {
-            idle: config.idle,
-            total: config.total,
-            wants_progress,
-            on_progress: None,
-            log_level: None,
-            meta: None,
-            cancel: None,
-        };
+        let options = Options { idle: config.idle, total: config.total, wants_progress, ..Options::default() };
         Self { client: client.clone(), request, options, read }
     }
 
@@ -108,7 +105,7 @@ impl<T: 'static> IntoFuture for Call<T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let reply = drive(self.client.shared(), self.request?, self.options).await?;
-            (self.read)(&reply)
+            (self.read)(self.client.shared(), &reply)
         })
     }
 }

@@ -103,7 +103,7 @@ impl Client {
             let params = Params { name, arguments: &arguments };
             Ok(Request::new(method::CallTool::NAME, &params)?.named(name))
         });
-        Call::with(self, request, |reply: &Reply| Ok(ToolResult::new(reply.read::<CallToolResult>()?)))
+        Call::with(self, request, tool_result)
     }
 
     /// The tools: awaited all, or [page by page](List::page) or [one by one](List::stream).
@@ -303,6 +303,18 @@ impl fmt::Debug for Client {
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
+}
+
+/// The result of a tool, checked against what the tool promises where that is known and has a schema.
+pub(crate) fn tool_result(shared: &Shared, reply: &Reply) -> Result<ToolResult, Error> {
+    let result: CallToolResult = reply.read()?;
+    if shared.config.checks_results
+        && reply.version.has_structured_content()
+        && let Some(known) = reply.name.as_ref().and_then(|name| shared.catalog.find(name))
+    {
+        known.check_result(&result)?;
+    }
+    Ok(ToolResult::new(result))
 }
 
 /// Parameters or arguments as a JSON object; nothing is an empty one, since some servers insist on it.

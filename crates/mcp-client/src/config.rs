@@ -92,6 +92,8 @@ pub(crate) struct Config {
     pub(crate) reconnect: Reconnect,
     pub(crate) limits: Limits,
     pub(crate) trusts_capabilities: bool,
+    pub(crate) checks_arguments: bool,
+    pub(crate) checks_results: bool,
     pub(crate) handlers: Handlers,
 }
 
@@ -115,6 +117,8 @@ impl Config {
             reconnect: Reconnect::default(),
             limits: Limits::default(),
             trusts_capabilities: true,
+            checks_arguments: false,
+            checks_results: true,
             handlers: Handlers::default(),
         }
     }

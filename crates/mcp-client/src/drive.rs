@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use mcp_protocol::{
-    ErrorCode, InputRequests, InputRequiredResult, JsonObject, LoggingLevel, Meta, Method, ProgressParams,
-    ProtocolVersion, ResultType, RpcError, method,
+    ErrorCode, InputRequests, InputRequiredResult, JsonObject, LoggingLevel, Meta, Method, PaginatedParams,
+    ProgressParams, ProtocolVersion, ResultType, RpcError, Tool, method,
 };
 use mcp_transport::Hints;
 use serde::de::DeserializeOwned;
@@ -18,14 +18,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
+    catalog::Known,
     error::Kind,
     handlers::Asker,
     link::{Agreed, Clock, Failure, Link, OnDrop, Outcome, Ticket},
+    list::read_page,
     shared::Shared,
     wire::{self, Extra, Inputs, Request},
 };
 
 /// How one call is made.
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) idle: Option<Duration>,
     pub(crate) total: Option<Duration>,
@@ -40,10 +43,25 @@ pub(crate) struct Options {
 pub(crate) struct Reply {
     pub(crate) bytes: Bytes,
     pub(crate) method: Box<str>,
+    /// What the request was about.
+    pub(crate) name: Option<Box<str>>,
     pub(crate) version: ProtocolVersion,
+    /// Whether the transport mirrors arguments in headers.
+    pub(crate) is_mirrored: bool,
 }
 
 impl Reply {
+    pub(crate) fn new(bytes: Bytes, request: &Request, link: &Link, agreed: &Agreed) -> Self {
+        let version = agreed.negotiated.version;
+        Self {
+            bytes,
+            method: (*request.method).into(),
+            name: request.name.clone(),
+            version,
+            is_mirrored: version.has_mirrored_headers() && link.sender.has_request_streams(),
+        }
+    }
+
     /// The result of the method.
     pub(crate) fn read<R: DeserializeOwned>(&self) -> Result<R, Error> {
         // A derived reader would take an array for the members in their order.
@@ -71,9 +89,9 @@ async fn rounds(shared: &Arc<Shared>, request: Request, mut options: Options) ->
     let mut asked = 0;
     loop {
         let (bytes, link) = exchange(shared, &request, inputs.as_ref(), &mut options).await?;
-        let Some(version) = link.version() else { return Err(Error::closed()) };
-        let reply = Reply { bytes, method: (*request.method).into(), version };
-        let kind = if version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
+        let Some(agreed) = link.agreed() else { return Err(Error::closed()) };
+        let reply = Reply::new(bytes, &request, &link, agreed);
+        let kind = if reply.version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
         match kind {
             ResultType::Complete => return Ok(reply),
             ResultType::InputRequired if may_ask(&request.method) => {
@@ -152,12 +170,17 @@ async fn exchange(
     options: &mut Options,
 ) -> Result<(Bytes, Arc<Link>), Error> {
     let mut sendings = 0;
+    let mut known = known_tool(shared, request);
+    if let Some(known) = known.as_ref().filter(|_| shared.config.checks_arguments) {
+        known.check_arguments(&request.body.text)?;
+    }
     loop {
         sendings += 1;
+        let is_safe = request.is_safe || known.as_ref().is_some_and(|known| known.is_safe);
         let link = reach(shared, options).await?;
         let Some(agreed) = link.agreed() else { return Err(Error::closed()) };
         check(shared, request, agreed)?;
-        let failure = match wait(shared, &link, agreed, request, inputs, options).await? {
+        let failure = match wait(shared, &link, agreed, request, inputs, known.as_deref(), options).await? {
             Ok(bytes) => return Ok((bytes, link)),
             Err(failure) => failure,
         };
@@ -172,19 +195,57 @@ async fn exchange(
                 tracing::debug!(%error, "the server does not speak its revision any more");
                 link.end(None);
             }
+            // What is to be mirrored may have changed since the tools were listed.
+            Failure::Rpc(error) if error.code == ErrorCode::HEADER_MISMATCH && sendings == 1 => {
+                let former = mirrored(known.as_deref(), request);
+                if request.method == method::CallTool::NAME && list_again(shared, &link, agreed, options).await {
+                    known = known_tool(shared, request);
+                }
+                if mirrored(known.as_deref(), request) == former {
+                    return Err(Kind::Rpc(error).into());
+                }
+            }
             Failure::Rpc(error) => return Err(Kind::Rpc(error).into()),
             Failure::Invalid(text) => return Err(Error::invalid(text)),
             // Nothing was done with it.
             Failure::Transport(fault) if fault.is_session_lost() && may_again => link.end(Some(fault)),
-            Failure::Transport(fault) if fault.is_unanswered() && request.is_safe && may_again => {}
+            Failure::Transport(fault) if fault.is_unanswered() && is_safe && may_again => {}
             Failure::Transport(fault) => return Err(Kind::Transport(fault).into()),
-            Failure::Lost { was_sent, .. } if (!was_sent || request.is_safe) && may_again => {
+            Failure::Lost { was_sent, .. } if (!was_sent || is_safe) && may_again => {
                 // The reading task may not know it yet.
                 link.end(None);
             }
             Failure::Lost { fault, .. } => return Err(Kind::Lost(fault).into()),
         }
     }
+}
+
+/// What is known of the tool that is called.
+fn known_tool(shared: &Shared, request: &Request) -> Option<Arc<Known>> {
+    let name = request.name.as_ref().filter(|_| request.method == method::CallTool::NAME)?;
+    shared.catalog.find(name)
+}
+
+fn mirrored(known: Option<&Known>, request: &Request) -> Vec<(Box<str>, Box<str>)> {
+    known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default()
+}
+
+/// Lists the tools again, as far as the time of the call allows. Returns whether all were listed.
+async fn list_again(shared: &Shared, link: &Arc<Link>, agreed: &Agreed, options: &mut Options) -> bool {
+    let mut cursor = None;
+    let mut options = Options { idle: options.idle, total: options.total, ..Options::default() };
+    for _ in 0..shared.config.limits.pages {
+        let mut params = PaginatedParams::new();
+        params.cursor = cursor;
+        let Ok(request) = Request::of::<method::ListTools>(&params) else { return false };
+        let Ok(Ok(bytes)) = wait(shared, link, agreed, &request, None, None, &mut options).await else { return false };
+        let Ok(page) = read_page::<Tool>(shared, &Reply::new(bytes, &request, link, agreed)) else { return false };
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return true;
+        }
+    }
+    false
 }
 
 /// The connection, within the time of the call.
@@ -222,6 +283,7 @@ async fn wait(
     agreed: &Agreed,
     request: &Request,
     inputs: Option<&Inputs>,
+    known: Option<&Known>,
     options: &mut Options,
 ) -> Result<Outcome, Error> {
     let id = shared.next_id();
@@ -237,7 +299,7 @@ async fn wait(
     hints.method = Some((*request.method).into());
     if agreed.negotiated.version.has_mirrored_headers() {
         hints.name = request.name.clone();
-        hints.params = request.params.clone();
+        hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
     let mut beginning = pin!(link.begin(id, message, hints, OnDrop::Cancel));
     let mut ticket: Option<Ticket> = None;

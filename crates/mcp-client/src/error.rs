@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError};
+use mcp_schema::ValidationErrors;
 use mcp_transport::TransportError;
 
 /// Why a call, or the connection below it, failed. Opaque: ask the predicates; the text is for people and may change.
@@ -44,6 +45,10 @@ pub(crate) enum Kind {
     Pages(usize),
     /// The request cannot be made as it was given.
     Request(Box<str>),
+    /// The arguments do not fit the schema of the tool.
+    Arguments(ValidationErrors),
+    /// The structured content does not fit the schema of the tool.
+    Output(ValidationErrors),
 }
 
 impl Error {
@@ -94,10 +99,10 @@ impl Error {
     }
 
     /// Whether what the server sent makes no sense: no valid message, no result of this method, a kind of result that nobody
-    /// knows.
+    /// knows, structured content that does not fit the schema of its tool.
     #[must_use]
     pub fn is_invalid_response(&self) -> bool {
-        matches!(*self.kind, Kind::Invalid(_))
+        matches!(*self.kind, Kind::Invalid(_) | Kind::Output(_))
     }
 
     /// Whether client and server have no revision in common.
@@ -118,6 +123,12 @@ impl Error {
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         matches!(*self.kind, Kind::Tool(_))
+    }
+
+    /// Whether the arguments were found not to fit the schema of the tool, before anything was sent. The source says why.
+    #[must_use]
+    pub fn is_invalid_arguments(&self) -> bool {
+        matches!(*self.kind, Kind::Arguments(_))
     }
 
     /// Whether the server asked for something that nobody here could answer, or asked too often.
@@ -201,6 +212,8 @@ impl fmt::Display for Error {
             Kind::Tool(text) => write!(f, "the tool failed: {text}"),
             Kind::Input(error) => write!(f, "a question of the server could not be answered: {error}"),
             Kind::Rounds(cap) => write!(f, "the server asked more than {cap} times"),
+            Kind::Arguments(_) => f.write_str("the arguments do not fit the schema of the tool"),
+            Kind::Output(_) => f.write_str("the structured content does not fit the schema of the tool"),
             Kind::Pages(cap) => write!(f, "the list has more than {cap} pages"),
         }
     }
@@ -220,6 +233,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.kind {
             Kind::Unreachable { source, .. } | Kind::Transport(source) | Kind::Lost(Some(source)) => Some(source),
+            Kind::Arguments(errors) | Kind::Output(errors) => Some(errors),
             _ => None,
         }
     }

@@ -6,6 +6,7 @@
 
 mod builder;
 mod call;
+mod catalog;
 mod client;
 mod config;
 mod connector;

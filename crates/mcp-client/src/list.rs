@@ -15,10 +15,10 @@ use mcp_transport::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::{Call, Client, Error, drive::Reply, error::Kind, wire::Request};
+use crate::{Call, Client, Error, drive::Reply, error::Kind, shared::Shared, wire::Request};
 
 /// What servers list: tools, resources, resource templates, prompts.
-pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Sealed + 'static {
+pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
     /// The method that lists it.
     const METHOD: &'static str;
     /// The member of the result that holds it.
@@ -26,13 +26,33 @@ pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Sealed + 'static {
 }
 
 mod sealed {
+    use super::{Prompt, Reply, Resource, ResourceTemplate, Shared, Tool};
+
     #[expect(unnameable_types, reason = "nobody else implements it")]
-    pub trait Sealed {}
+    pub trait Learn: Sized {
+        /// Looks at what was listed.
+        fn learn(_: &mut Vec<Self>, _: Listing<'_>) {}
+    }
+
+    /// Where a page was listed.
+    #[expect(unnameable_types, missing_debug_implementations, reason = "nobody else sees one")]
+    pub struct Listing<'a> {
+        pub(super) shared: &'a Shared,
+        pub(super) reply: &'a Reply,
+    }
+
+    impl Learn for Resource {}
+    impl Learn for ResourceTemplate {}
+    impl Learn for Prompt {}
+    impl Learn for Tool {
+        fn learn(tools: &mut Vec<Self>, listing: Listing<'_>) {
+            listing.shared.catalog.learn(tools, listing.reply.is_mirrored);
+        }
+    }
 }
 
 macro_rules! listed {
     ($($item:ty: $method:literal, $member:literal;)*) => {$(
-        impl sealed::Sealed for $item {}
         impl Listed for $item {
             const METHOD: &'static str = $method;
             const MEMBER: &'static str = $member;
@@ -206,7 +226,7 @@ impl<T> fmt::Debug for Items<T> {
     }
 }
 
-fn read_page<T: Listed>(reply: &Reply) -> Result<Page<T>, Error> {
+pub(crate) fn read_page<T: Listed>(shared: &Shared, reply: &Reply) -> Result<Page<T>, Error> {
     let mut members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(&reply.bytes)
         .map_err(|error| Error::invalid(format!("the result of {}: {error}", T::METHOD)))?;
     let missing = || Error::invalid(format!("the result of {} has no {:?}", T::METHOD, T::MEMBER));
@@ -223,6 +243,7 @@ fn read_page<T: Listed>(reply: &Reply) -> Result<Page<T>, Error> {
             }
         }
     }
+    T::learn(&mut items, sealed::Listing { shared, reply });
     let next_cursor: Option<String> = optional(&members, "nextCursor")?;
     let ttl: Option<f64> = optional(&members, "ttlMs")?;
     Ok(Page {
@@ -247,7 +268,10 @@ mod tests {
     use super::*;
 
     fn page(version: ProtocolVersion, wire: &'static str) -> Result<Page<Tool>, Error> {
-        read_page(&Reply { bytes: wire.as_bytes().into(), method: "tools/list".into(), version })
+        let connector = std::sync::Arc::new(crate::Once::new(mcp_transport::memory::duplex(1).0));
+        let shared = Shared::new(crate::config::Config::new(mcp_protocol::Implementation::default()), connector);
+        let method = "tools/list".into();
+        read_page(&shared, &Reply { bytes: wire.as_bytes().into(), method, name: None, version, is_mirrored: false })
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error, State,
+    catalog::Catalog,
     config::Config,
     error::Kind,
     handlers::{Asker, Question},
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     /// A call needs a connection that the supervisor has given up on.
     pub(crate) wake: Notify,
     pub(crate) hub: Hub,
+    pub(crate) catalog: Catalog,
     ids: AtomicI64,
     standing: watch::Sender<Standing>,
     state: watch::Sender<State>,
@@ -55,6 +57,7 @@ impl Shared {
         Arc::new(Self {
             log_level: Mutex::new(config.log_level),
             hub: Hub::new(config.limits.notifications),
+            catalog: Catalog::default(),
             config,
             connector,
             negotiated: Mutex::default(),

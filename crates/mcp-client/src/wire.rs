@@ -19,8 +19,6 @@ pub(crate) struct Request {
     pub(crate) body: Body,
     /// What HTTP mirrors: the name of the tool or prompt, the URI of the resource, the task.
     pub(crate) name: Option<Box<str>>,
-    /// Mirrored arguments.
-    pub(crate) params: Vec<(Box<str>, Box<str>)>,
     /// Whether it may be sent again when nobody knows whether it was done.
     pub(crate) is_safe: bool,
 }
@@ -29,7 +27,7 @@ impl Request {
     pub(crate) fn new(method: impl Into<Cow<'static, str>>, params: &impl Serialize) -> Result<Self, Error> {
         let method = method.into();
         let body = Body::new(params).map_err(|problem| Error::request(format!("{method}: {problem}")))?;
-        Ok(Self { is_safe: is_safe(&method), method, body, name: None, params: Vec::new() })
+        Ok(Self { is_safe: is_safe(&method), method, body, name: None })
     }
 
     pub(crate) fn of<M: Method>(params: &M::Params) -> Result<Self, Error> {
@@ -62,7 +60,7 @@ fn is_safe(method: &str) -> bool {
 /// Parameters as JSON, without their metadata.
 #[derive(Debug, Clone)]
 pub(crate) struct Body {
-    text: String,
+    pub(crate) text: String,
     meta: Option<Meta>,
 }
 

@@ -187,3 +187,23 @@ async fn lists_that_never_end_do() {
         assert!(list.await.unwrap().unwrap_err().is_invalid_response(), "{version}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn structured_content_that_breaks_its_promise_is_told() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let listing = start(client.list_tools());
+        let id = peer.expect("tools/list").await;
+        let schema = json!({ "type": "object", "required": ["sum"] });
+        let tools = json!([{ "name": "t", "inputSchema": { "type": "object" }, "outputSchema": schema }]);
+        peer.answer(id, json!({ "resultType": "complete", "tools": tools })).await;
+        listing.await.unwrap().unwrap();
+        for (content, is_invalid) in [(json!({ "sum": 1 }), false), (json!({}), true)] {
+            let call = start(client.call_tool("t", ()));
+            let id = peer.expect("tools/call").await;
+            peer.answer(id, json!({ "resultType": "complete", "content": [], "structuredContent": content })).await;
+            let outcome = call.await.unwrap();
+            assert_eq!(outcome.is_err_and(|error| error.is_invalid_response()), is_invalid, "{version}: {content}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod cancellation;
 mod common;
 mod eras;
 mod faults;
+mod mirroring;
 mod questions;
 mod reconnecting;
 mod revisions;

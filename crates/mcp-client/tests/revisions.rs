@@ -246,3 +246,17 @@ async fn results_can_be_taken_raw() {
         client.request("tools/call", json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })).await.unwrap();
     assert_eq!(raw["structuredContent"]["sum"], 3);
 }
+
+#[tokio::test]
+async fn arguments_are_checked_before_they_are_sent_when_that_is_wanted() {
+    for version in ProtocolVersion::ALL {
+        let client = builder().check_arguments(true).connect(server(version)).await.unwrap();
+        client.list_tools().await.unwrap();
+        let error = client.call_tool("add", json!({ "a": "one", "b": 2 })).await.unwrap_err();
+        assert!(error.is_invalid_arguments(), "{version}: {error}");
+        assert_eq!(
+            client.call_tool("add", json!({ "a": 1, "b": 2 })).await.unwrap().structured::<Sum>().unwrap().sum,
+            3
+        );
+    }
+}

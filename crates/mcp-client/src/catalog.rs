@@ -1,0 +1,192 @@
+//! What the client has seen of the server's tools: what to mirror in headers, what may be sent again, what fits.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use mcp_protocol::{CallToolResult, JsonObject, Tool};
+use mcp_schema::{
+    Schema,
+    header::{HeaderParam, header_params},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{Error, error::Kind};
+
+/// Tools that are remembered. Beyond, a tool is called as one that was never seen.
+const TOOLS: usize = 10_000;
+
+/// The tools that were listed last, by their names.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    tools: Mutex<HashMap<Box<str>, Arc<Known>>>,
+}
+
+/// What is known of a tool.
+pub(crate) struct Known {
+    /// The arguments that HTTP mirrors.
+    headers: Vec<HeaderParam>,
+    /// It says that doing it twice does no more than doing it once.
+    pub(crate) is_safe: bool,
+    input: Value,
+    output: Option<Value>,
+    compiled_input: OnceLock<Option<Schema>>,
+    compiled_output: OnceLock<Option<Schema>>,
+}
+
+impl Catalog {
+    /// Remembers listed tools, and takes out those that cannot be called: over HTTP a tool whose annotations for mirrored
+    /// arguments break a rule is no tool (2026-07-28, transports, §x-mcp-header).
+    pub(crate) fn learn(&self, tools: &mut Vec<Tool>, is_mirrored: bool) {
+        let mut known = self.tools();
+        tools.retain(|tool| {
+            let input = Value::from(tool.input_schema.clone());
+            let headers = match header_params(&input) {
+                Ok(headers) => headers,
+                Err(error) if is_mirrored => {
+                    tracing::warn!(tool = %tool.name, %error, "a tool is not valid, and is left out");
+                    known.remove(&*tool.name);
+                    return false;
+                }
+                Err(_) => Vec::new(),
+            };
+            if known.len() < TOOLS || known.contains_key(&*tool.name) {
+                known.insert(tool.name.as_str().into(), Arc::new(Known::new(tool, input, headers)));
+            }
+            true
+        });
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Known>> {
+        self.tools().get(name).cloned()
+    }
+
+    fn tools(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Known>>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn new(tool: &Tool, input: Value, headers: Vec<HeaderParam>) -> Self {
+        let hints = tool.annotations.clone().unwrap_or_default();
+        Self {
+            headers,
+            is_safe: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
+            input,
+            output: tool.output_schema.clone(),
+            compiled_input: OnceLock::new(),
+            compiled_output: OnceLock::new(),
+        }
+    }
+
+    /// The arguments to mirror: names of headers without their prefix, and values. Absent ones and `null` are left out.
+    pub(crate) fn mirrored(&self, params: &str) -> Vec<(Box<str>, Box<str>)> {
+        if self.headers.is_empty() {
+            return Vec::new();
+        }
+        let arguments = arguments(params);
+        let text = |param: &HeaderParam| Some((&*param.name).into()).zip(param.text(param.argument(&arguments)?));
+        self.headers.iter().filter_map(text).map(|(name, value): (Box<str>, String)| (name, value.into())).collect()
+    }
+
+    /// Whether arguments fit the schema of the tool. A schema that is none lets everything pass: the server looks too.
+    pub(crate) fn check_arguments(&self, params: &str) -> Result<(), Error> {
+        let Some(schema) = self.compiled_input.get_or_init(|| compile(&self.input)) else { return Ok(()) };
+        schema.validate(&arguments(params)).map_err(|errors| Kind::Arguments(errors).into())
+    }
+
+    /// Whether a result has the structured content that the tool promises. Failures need none.
+    pub(crate) fn check_result(&self, result: &CallToolResult) -> Result<(), Error> {
+        let (Some(output), false) = (&self.output, result.is_error) else { return Ok(()) };
+        let Some(schema) = self.compiled_output.get_or_init(|| compile(output)) else { return Ok(()) };
+        let Some(content) = &result.structured_content else {
+            return Err(Error::invalid("the tool promises structured content, and the result has none"));
+        };
+        schema.validate(content).map_err(|errors| Kind::Output(errors).into())
+    }
+}
+
+fn compile(schema: &Value) -> Option<Schema> {
+    Schema::compile(schema)
+        .map_err(|error| tracing::warn!(%error, "the schema of a tool cannot be used to check anything"))
+        .ok()
+}
+
+/// The arguments among the parameters of a call.
+fn arguments(params: &str) -> Value {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(default)]
+        arguments: JsonObject,
+    }
+    serde_json::from_str::<Params>(params).map_or(Value::Null, |params| params.arguments.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(wire: Value) -> Tool {
+        serde_json::from_value(wire).unwrap()
+    }
+
+    fn region(annotation: &Value) -> Tool {
+        let region = json!({"type": "string", "x-mcp-header": annotation});
+        tool(json!({"name": "t", "inputSchema": {"type": "object", "properties": {"region": region}}}))
+    }
+
+    #[test]
+    fn tools_with_bad_annotations_are_left_out_where_arguments_are_mirrored() {
+        let catalog = Catalog::default();
+        for (annotation, is_mirrored, is_kept) in [
+            (json!("Region"), true, true),
+            (json!(""), true, false),
+            (json!("a b"), true, false),
+            (json!(""), false, true),
+        ] {
+            let mut other = tool(json!({"name": "other", "inputSchema": {}}));
+            other.name = "other".into();
+            let mut tools = vec![region(&annotation), other];
+            catalog.learn(&mut tools, is_mirrored);
+            assert_eq!(tools.len(), 1 + usize::from(is_kept), "{annotation}");
+            assert_eq!(catalog.find("t").is_some(), is_kept);
+        }
+    }
+
+    #[test]
+    fn arguments_are_mirrored_when_they_are_there() {
+        let catalog = Catalog::default();
+        catalog.learn(&mut vec![region(&json!("Region"))], true);
+        let known = catalog.find("t").unwrap();
+        for (params, expected) in [
+            (json!({"name": "t", "arguments": {"region": "eu"}}), Some("eu")),
+            (json!({"name": "t", "arguments": {"region": null}}), None),
+            (json!({"name": "t", "arguments": {"region": 7}}), None),
+            (json!({"name": "t"}), None),
+        ] {
+            let mirrored = known.mirrored(&params.to_string());
+            let found = mirrored.first().map(|(name, value)| (&**name, &**value));
+            assert_eq!(found, expected.map(|value| ("Region", value)), "{params}");
+        }
+    }
+
+    #[test]
+    fn results_and_arguments_are_checked_against_their_schemas() {
+        let catalog = Catalog::default();
+        let sum = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
+        catalog.learn(&mut vec![tool(json!({"name": "t", "inputSchema": sum, "outputSchema": sum}))], false);
+        let known = catalog.find("t").unwrap();
+        assert!(known.check_arguments(r#"{"arguments":{"sum":1}}"#).is_ok());
+        assert!(known.check_arguments(r#"{"arguments":{"sum":"1"}}"#).unwrap_err().is_invalid_arguments());
+        assert!(known.check_result(&CallToolResult::structured(json!({"sum": 1}))).is_ok());
+        assert!(known.check_result(&CallToolResult::error("no")).is_ok());
+        assert!(
+            known.check_result(&CallToolResult::structured(json!({"sum": "1"}))).unwrap_err().is_invalid_response()
+        );
+        assert!(known.check_result(&CallToolResult::text("1")).unwrap_err().is_invalid_response());
+    }
+}
