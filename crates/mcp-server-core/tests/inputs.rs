@@ -1,4 +1,6 @@
 //! One handler source, asked in every revision: in sessions by requests of the server, statelessly by rounds.
+//!
+//! The same tests run over every transport: `Link`, of the module around this one, is the way to the server.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
@@ -15,11 +17,11 @@ use mcp_protocol::{CreateMessageParams, JsonObject, SamplingBlock, SamplingMessa
 use mcp_server_core::{
     CallParts, Context, Description, FromCallParts, Inputs, Server, ToolError, prompt, resource, tool,
 };
-use mcp_transport::Transport as _;
-use mcp_transport::{Frame, FrameSender, memory, memory::MemoryTransport, recv};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::Link;
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -101,8 +103,7 @@ fn server(counts: &Counts) -> Server {
 type Answers = Vec<(&'static str, Value)>;
 
 struct Client {
-    transport: MemoryTransport,
-    sender: Arc<dyn FrameSender>,
+    link: Link,
     version: &'static str,
     capabilities: Value,
     next: i64,
@@ -114,11 +115,8 @@ const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 
 impl Client {
     async fn connect(server: &Server, version: &'static str, capabilities: Value) -> Self {
-        let (near, far) = memory::duplex(64);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve(far).await });
-        let sender = near.sender();
-        let mut client = Self { transport: near, sender, version, capabilities, next: 0, asked: Vec::new() };
+        let link = Link::connect(server);
+        let mut client = Self { link, version, capabilities, next: 0, asked: Vec::new() };
         if client.is_legacy() {
             let params = json!({
                 "protocolVersion": version, "capabilities": client.capabilities,
@@ -135,8 +133,8 @@ impl Client {
         self.version != "2026-07-28"
     }
 
-    async fn write(&self, message: Value) {
-        self.sender.send(Frame::new(message.to_string())).await.unwrap();
+    async fn write(&mut self, message: Value) {
+        self.link.send(message.to_string()).await;
     }
 
     async fn send(&mut self, method: &str, mut params: Value) -> i64 {
@@ -152,8 +150,8 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Value {
-        let frame = tokio::time::timeout(Duration::from_secs(3600), recv(&mut self.transport)).await;
-        serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap()
+        let message = tokio::time::timeout(Duration::from_secs(3600), self.link.receive()).await;
+        serde_json::from_slice(&message.unwrap()).unwrap()
     }
 
     /// Calls, answers what is asked, and gives the response in the end.
@@ -441,7 +439,7 @@ async fn a_state_belongs_to_its_request_and_nothing_else() {
         let body = text.strip_suffix('}').unwrap();
         let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#;
         let message = format!(r#"{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{body},{meta}}}"#);
-        client.sender.send(Frame::new(message)).await.unwrap();
+        client.link.send(message).await;
         let response = client.receive().await;
         assert!(response["error"]["code"].is_i64(), "{junk}: {response}");
     }
@@ -569,7 +567,7 @@ async fn an_effect_that_was_broken_off_is_an_error_and_not_a_wait() {
     again["inputResponses"] = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     let id = client.send("tools/call", again.clone()).await;
     started.notified().await;
-    client.write(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })).await;
+    client.link.cancel(id).await;
     client.send("tools/call", again).await;
     let response = client.receive().await;
     assert!(text(&response).contains("an earlier attempt"), "{response}");

@@ -12,14 +12,17 @@ mod connection;
 mod context;
 mod definitions;
 mod hostile;
+#[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `pipes`")]
 mod inputs;
 mod kit;
 mod lifecycle;
+mod links;
 #[cfg(feature = "log-layer")]
 mod log_layer;
 mod logs;
 mod memory;
 mod pagination;
+mod pipes;
 mod progress;
 mod prompts;
 mod registration;
@@ -37,3 +40,5 @@ mod templates;
 mod tools;
 mod traces;
 mod validation;
+
+use self::links::Memory as Link;

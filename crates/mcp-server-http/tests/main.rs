@@ -9,6 +9,7 @@ mod disconnect;
 mod headers;
 mod hostile;
 mod http2;
+mod inputs_over_http;
 mod limits;
 mod modern_only;
 mod not_offered;

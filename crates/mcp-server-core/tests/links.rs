@@ -1,0 +1,58 @@
+//! Ways to a server that carry everything in one stream: memory, and pipes with a line for each message as on stdio.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use bytes::Bytes;
+use mcp_server_core::Server;
+use mcp_transport::{
+    Frame, Transport,
+    memory::{self, MemoryTransport},
+    ndjson::Ndjson,
+    recv,
+};
+use serde_json::json;
+use tokio::io::{DuplexStream, ReadHalf};
+
+/// A client's end.
+pub(crate) struct Link<T>(T);
+
+pub(crate) type Memory = Link<MemoryTransport>;
+pub(crate) type Pipes = Link<Ndjson<ReadHalf<DuplexStream>>>;
+
+impl Memory {
+    pub(crate) fn connect(server: &Server) -> Self {
+        let (near, far) = memory::duplex(64);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(far).await });
+        Self(near)
+    }
+}
+
+impl Pipes {
+    pub(crate) fn connect(server: &Server) -> Self {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let server = server.clone();
+        tokio::spawn(async move {
+            let (reader, writer) = tokio::io::split(far);
+            server.serve_io(reader, writer).await
+        });
+        let (reader, writer) = tokio::io::split(near);
+        Self(Ndjson::new(reader, writer))
+    }
+}
+
+impl<T: Transport> Link<T> {
+    pub(crate) async fn send(&mut self, message: String) {
+        self.0.sender().send(Frame::new(message)).await.unwrap();
+    }
+
+    pub(crate) async fn receive(&mut self) -> Bytes {
+        recv(&mut self.0).await.unwrap().unwrap().message
+    }
+
+    /// Gives a request up.
+    pub(crate) async fn cancel(&mut self, id: i64) {
+        let params = json!({ "requestId": id });
+        self.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }).to_string()).await;
+    }
+}
