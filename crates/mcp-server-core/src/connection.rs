@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Peer, Server, Session,
+    Caller, Peer, Server, Session,
     engine::{Era, Prepared, Refusal, Reply, Scope, StatelessCall},
 };
 
@@ -93,16 +93,26 @@ impl Server {
         self.serve(Ndjson::new(reader, writer)).await
     }
 
-    /// Serves a transport until it ends or [`Server::shutdown`] is called. Calls that still run then have the drain
-    /// limit to answer. Dropping the future cancels everything that runs for this connection.
+    /// Serves a transport whose other side owns the process, until it ends or [`Server::shutdown`] is called. Calls that
+    /// still run then have the drain limit to answer. Dropping the future cancels everything that runs for this
+    /// connection.
     ///
     /// # Errors
     /// When the transport fails; what a client says wrong is answered and ends nothing.
     pub async fn serve(&self, transport: impl Transport) -> Result<(), ServeError> {
+        self.serve_as(transport, Caller::local()).await
+    }
+
+    /// Serves a transport, as [`Server::serve`] does, whoever is on its other side.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub async fn serve_as(&self, transport: impl Transport, caller: Caller) -> Result<(), ServeError> {
         let mut transport: Box<dyn Transport> = Box::new(transport);
         let sender = transport.sender();
         let mut connection = Connection {
             server: self,
+            caller,
             peer: Peer::new(sender.clone(), self.limits().handlers_per_session),
             sender: sender.clone(),
             session: None,
@@ -129,6 +139,7 @@ impl Server {
 
 struct Connection<'a> {
     server: &'a Server,
+    caller: Caller,
     peer: Peer,
     sender: Arc<dyn FrameSender>,
     session: Option<Arc<Session>>,
@@ -140,6 +151,15 @@ struct Connection<'a> {
     ending: CancellationToken,
     /// The most entries of `calls`.
     room: usize,
+}
+
+impl Drop for Connection<'_> {
+    /// What waits for the client, on whatever task, waits for nobody.
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            session.close();
+        }
+    }
 }
 
 impl Connection<'_> {
@@ -227,7 +247,7 @@ impl Connection<'_> {
 
     async fn batch(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         let Some(session) = self.session.clone() else { return Ok(()) };
-        let scope = || Scope::session(session.clone()).local().peer(self.peer.clone()).sink(self.sender.clone());
+        let scope = || self.scope(Scope::session(session.clone()));
         match self.server.batch(bytes, &session, &self.peer, scope) {
             Ok(batch) => {
                 let sender = self.sender.clone();
@@ -246,7 +266,7 @@ impl Connection<'_> {
         let scope = match Era::of(&request.method, request.params)? {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
             Era::Initialize => {
-                let (session, reply) = self.server.initialize(request, None, &self.peer)?;
+                let (session, reply) = self.server.initialize(request, self.caller.id(), &self.peer)?;
                 if let Some(former) = self.session.replace(session.clone()) {
                     former.retire();
                 }
@@ -261,11 +281,16 @@ impl Connection<'_> {
                 None => return Err(self.refuse_unopened()),
             },
         };
-        let mut scope = scope.local().peer(self.peer.clone()).sink(self.sender.clone());
+        let mut scope = self.scope(scope);
         if request.method == method::Listen::NAME {
             scope = scope.ending(self.ending.clone());
         }
         self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error)
+    }
+
+    /// The same request, on this connection.
+    fn scope(&self, scope: Scope) -> Scope {
+        self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone())
     }
 
     fn refuse_unopened(&self) -> RpcError {

@@ -349,7 +349,7 @@ impl Context {
                     // The stream may be gone while the work goes on (a legacy disconnect is not a cancel).
                     Err(_) => {
                         tracing::debug!(method = N::NAME, "a notification found its stream closed");
-                        return;
+                        break;
                     }
                 }
             }
@@ -361,6 +361,8 @@ impl Context {
                 return;
             }
         }
+        // Nothing is waited for any more, so that a handler which only speaks could not be ended.
+        tokio::task::coop::consume_budget().await;
     }
 
     /// The answer to the request is out: in a session what comes later goes where unasked messages go, and names the task.

@@ -6,6 +6,7 @@
 //! re-exports both.
 
 mod builder;
+mod caller;
 mod connection;
 mod context;
 pub mod engine;
@@ -27,6 +28,7 @@ mod trace;
 
 pub use self::{
     builder::ServerBuilder,
+    caller::Caller,
     connection::ServeError,
     context::{Cancelled, Completing, Context, Extensions, Progress, ResourceUri},
     handler::{

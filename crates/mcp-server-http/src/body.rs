@@ -11,7 +11,7 @@ use http_body::{Frame, SizeHint};
 use mcp_server_core::engine::Payload;
 use mcp_transport::sse;
 
-use crate::{listen::Listening, stream::Answering};
+use crate::{listen::Listening, sse::Reading, stream::Answering};
 
 /// The body of a response.
 pub struct Body(Kind);
@@ -25,6 +25,8 @@ enum Kind {
     Answer(Pin<Box<Answering>>),
     /// The stream of a session.
     Listen(Pin<Box<Listening>>),
+    /// The stream of HTTP+SSE.
+    Channel(Pin<Box<Reading>>),
 }
 
 impl Body {
@@ -52,7 +54,7 @@ impl Body {
                 pieces.reverse();
                 pieces.concat().into()
             }
-            stream @ (Kind::Answer(_) | Kind::Listen(_)) => return Self(stream),
+            stream @ (Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_)) => return Self(stream),
         };
         Self(Kind::Whole(sse::Event::new(&message).with_event("message").encode()))
     }
@@ -81,6 +83,10 @@ impl Body {
     pub(crate) fn listen(stream: Listening) -> Self {
         Self(Kind::Listen(Box::pin(stream)))
     }
+
+    pub(crate) fn channel(stream: Reading) -> Self {
+        Self(Kind::Channel(Box::pin(stream)))
+    }
 }
 
 impl http_body::Body for Body {
@@ -93,6 +99,7 @@ impl http_body::Body for Body {
             Kind::Pieces(pieces) => pieces.pop(),
             Kind::Answer(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
             Kind::Listen(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
+            Kind::Channel(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
         };
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
@@ -101,7 +108,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(message) => message.is_empty(),
             Kind::Pieces(pieces) => pieces.is_empty(),
-            Kind::Answer(_) | Kind::Listen(_) => false,
+            Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_) => false,
         }
     }
 
@@ -109,7 +116,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(message) => SizeHint::with_exact(message.len() as u64),
             Kind::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
-            Kind::Answer(_) | Kind::Listen(_) => SizeHint::default(),
+            Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_) => SizeHint::default(),
         }
     }
 }
@@ -118,7 +125,7 @@ impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
             Kind::Whole(_) | Kind::Pieces(_) => "Body(message)",
-            Kind::Answer(_) | Kind::Listen(_) => "Body(stream)",
+            Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_) => "Body(stream)",
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::guard;
+use crate::{guard, sse::Paths};
 
 /// Configuration of the HTTP endpoint.
 ///
@@ -23,6 +23,8 @@ use crate::guard;
 #[non_exhaustive]
 pub struct HttpConfig {
     pub(crate) path: String,
+    pub(crate) sse: Option<Paths>,
+    pub(crate) health: Option<String>,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) any_host: bool,
@@ -66,6 +68,8 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             path: "/mcp".into(),
+            sse: None,
+            health: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             any_host: false,
@@ -99,9 +103,35 @@ impl HttpConfig {
     /// The path of the endpoint. `/mcp` by default.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        let path = path.into();
-        self.path = if path.starts_with('/') { path } else { format!("/{path}") };
+        self.path = absolute(path.into());
         self
+    }
+
+    /// Serves HTTP+SSE as well, the transport of 2024-11-05, for clients that know no other: `stream` is where they open
+    /// their stream (`/sse` by custom), `messages` where they POST to (`/messages`). Off by default. Handlers see the head
+    /// of the request that opened the stream. A stream is a session: it counts as one, has to be used within the time that
+    /// a session has for it, and lives until either side closes it; an open stream is never idle.
+    #[must_use]
+    pub fn sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
+        self.sse = Some(Paths { stream: absolute(stream.into()), messages: absolute(messages.into()) });
+        self
+    }
+
+    /// Answers GET and HEAD at this path with 200 while the server serves and 503 once it shuts down, for what watches
+    /// over it. Off by default. `Host` and `Origin` are checked as everywhere: name the host that the watcher uses.
+    #[must_use]
+    pub fn health(mut self, path: impl Into<String>) -> Self {
+        self.health = Some(absolute(path.into()));
+        self
+    }
+
+    /// The paths beside that of the endpoint, each once.
+    pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
+        let sse = self.sse.iter().flat_map(|paths| {
+            let messages = Some(&*paths.messages).filter(|messages| *messages != paths.stream);
+            [Some(&*paths.stream), messages]
+        });
+        sse.flatten().chain(self.health.as_deref())
     }
 
     /// Names under which the server may be reached, beside the loopback ones: `example.com` on any port, or
@@ -286,6 +316,10 @@ impl HttpConfig {
         self.on_listening = OnListening(Some(Arc::new(told)));
         self
     }
+}
+
+fn absolute(path: String) -> String {
+    if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
 #[cfg(test)]

@@ -173,7 +173,8 @@ where
 }
 
 async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -> Response<Body> {
-    if request.uri().path() == path {
+    let asked = request.uri().path();
+    if asked == path || service.inner.config.other_paths().any(|other| other == asked) {
         return service.handle(request).await;
     }
     if let Err(refused) = service.inner.admit(&request) {

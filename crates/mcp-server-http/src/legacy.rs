@@ -40,7 +40,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
             Err(response) => response,
         };
     }
-    if !inner.sessions.has_room() {
+    if !inner.sessions.has_room(inner.streams.len()) {
         return full(request);
     }
     let Ok(id) = sessions::new_id() else {

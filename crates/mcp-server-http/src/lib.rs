@@ -15,6 +15,8 @@ mod cors;
 mod gather;
 mod guard;
 mod headers;
+mod health;
+mod lane;
 mod legacy;
 mod listen;
 mod log;
@@ -24,6 +26,7 @@ mod rewound;
 mod serve;
 mod service;
 mod sessions;
+mod sse;
 mod stateless;
 mod stream;
 #[cfg(feature = "tls")]

@@ -22,6 +22,13 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
     message(status, Reply::error(id, error))
 }
 
+/// The answer to a method that a path does not have.
+pub(crate) fn wrong_method(methods: &'static str) -> Response<Body> {
+    let error = RpcError::invalid_request(format!("this endpoint answers {methods}"));
+    let response = refusal(StatusCode::METHOD_NOT_ALLOWED, &error);
+    with_header(response, header::ALLOW, HeaderValue::from_static(methods))
+}
+
 /// Some JSON.
 pub(crate) fn json(body: Body) -> Response<Body> {
     let mut response = Response::new(body);

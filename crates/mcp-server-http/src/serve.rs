@@ -64,7 +64,7 @@ mod sealed {
 
 /// The ways of a [`Server`] onto the network; `Server` alone implements it.
 ///
-/// What begins with `serve_` is a listener of our own: only the configured path exists, TCP_NODELAY is set, connections
+/// What begins with `serve_` is a listener of our own: only the configured paths exist, TCP_NODELAY is set, connections
 /// are bounded. It serves until [`Server::shutdown`] is called or the process is asked to end (SIGTERM, SIGINT, Ctrl-C;
 /// see [`HttpConfig::signals`]). Then it accepts nothing new, cuts off requests of which only a part has come, and gives
 /// open requests the shutdown deadline to end; a second signal ends it at once. Dropping the future ends everything.
@@ -134,12 +134,13 @@ pub trait HttpServer: sealed::Sealed {
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// An axum router with the endpoint at the configured path, to merge into an application. Whoever serves it should set
+    /// An axum router with the endpoint at the configured path, and what else was configured, to merge into an application. Whoever serves it should set
     /// TCP_NODELAY, without which small answers wait for acknowledgements, bound the time that the head of a request
     /// takes, and call [`Server::shutdown`] at the end.
     fn into_router(self, config: HttpConfig) -> axum::Router;
 
-    /// The endpoint as a tower service, for any other stack; it answers on every path. What holds for whoever serves
+    /// The endpoint as a tower service, for any other stack; it answers on every path (see
+    /// [`McpService::handle`]). What holds for whoever serves
     /// [`HttpServer::into_router`] holds here too.
     fn into_service(self, config: HttpConfig) -> McpService;
 }
@@ -183,9 +184,10 @@ impl HttpServer for Server {
     }
 
     fn into_router(self, config: HttpConfig) -> axum::Router {
-        let path = config.path.clone();
         let service = McpService::new(self, config);
-        axum::Router::new().route_service(&path, service)
+        let config = &service.inner.config;
+        let router = axum::Router::new().route_service(&config.path, service.clone());
+        config.other_paths().fold(router, |router, path| router.route_service(path, service.clone()))
     }
 
     fn into_service(self, config: HttpConfig) -> McpService {

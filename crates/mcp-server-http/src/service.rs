@@ -21,8 +21,9 @@ use crate::{
     config::HttpConfig,
     cors,
     guard::Guard,
-    headers, legacy, plain, respond,
+    headers, health, legacy, plain, respond,
     sessions::{SessionLimits, Sessions},
+    sse::{self, Asked, Streams},
     stateless,
 };
 
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) config: HttpConfig,
     pub(crate) guard: Guard,
     pub(crate) sessions: Sessions,
+    /// The streams of HTTP+SSE.
+    pub(crate) streams: Arc<Streams>,
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -79,16 +82,19 @@ impl McpService {
         let limits =
             SessionLimits { count: config.sessions, idle: config.session_idle, opening: config.session_opening };
         let guard = Guard::new(&config);
-        Self { inner: Arc::new(Inner { server, config, guard, sessions: Sessions::new(limits) }) }
+        Self {
+            inner: Arc::new(Inner { server, config, guard, sessions: Sessions::new(limits), streams: Arc::default() }),
+        }
     }
 
-    /// How many legacy sessions are open.
+    /// How many legacy sessions are open, those of HTTP+SSE among them.
     #[must_use]
     pub fn open_sessions(&self) -> usize {
-        self.inner.sessions.len()
+        self.inner.sessions.len() + self.inner.streams.len()
     }
 
-    /// Answers one request, whatever its path: routing is somebody else's.
+    /// Answers one request. Only the paths of [`HttpConfig::sse`] and [`HttpConfig::health`] are told from others: all
+    /// that is not theirs is for the endpoint, whatever its path.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,
@@ -99,11 +105,17 @@ impl McpService {
         if let Err(refused) = inner.admit(&request) {
             return refused;
         }
-        if inner.server.is_shutting_down() {
-            return shutting_down();
-        }
         let origin = crate::guard::origin_of(request.headers()).cloned();
-        let mut response = inner.route(request).await;
+        let path = request.uri().path();
+        let mut response = if inner.config.health.as_deref() == Some(path) {
+            health::answer(inner, request.method(), request.headers())
+        } else if inner.server.is_shutting_down() {
+            return shutting_down();
+        } else if let Some(paths) = inner.config.sse.as_ref().filter(|paths| paths.has(path)) {
+            inner.route_sse(paths, request).await
+        } else {
+            inner.route(request).await
+        };
         cors::share(&mut response, origin);
         response
     }
@@ -145,11 +157,48 @@ impl Inner {
             Method::POST => self.post(parts, body).await,
             Method::GET if self.has_sessions() && !names_stateless => legacy::get(self, &parts.headers),
             Method::DELETE if self.has_sessions() && !names_stateless => legacy::delete(self, &parts.headers),
-            _ => {
-                let text = format!("this endpoint answers {}", self.methods());
-                let refusal = respond::refusal(StatusCode::METHOD_NOT_ALLOWED, &RpcError::invalid_request(text));
-                respond::with_header(refusal, header::ALLOW, http::HeaderValue::from_static(self.methods()))
+            _ => respond::wrong_method(self.methods()),
+        }
+    }
+
+    async fn route_sse<B>(&self, paths: &sse::Paths, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        match sse::asked(paths, &parts) {
+            Asked::Open => sse::open(self, paths, parts),
+            Asked::Message => match self.whole(&parts.headers, body).await {
+                Ok(bytes) => sse::take(self, &parts.headers, parts.uri.query(), bytes).await,
+                Err(refused) => refused,
+            },
+            Asked::Answered(response) => response,
+        }
+    }
+
+    /// The body of a request whose headers are not too long, or why it is refused.
+    async fn whole<B>(&self, headers: &HeaderMap, body: B) -> Result<Bytes, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let refuse = |status, text: String| Err(respond::refusal(status, &RpcError::invalid_request(text)));
+        if let Some(name) = self.oversized_header(headers) {
+            let text = format!("the header {name} is longer than {} bytes", self.config.header_limit);
+            return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text);
+        }
+        match self.read(body).await {
+            Ok(bytes) => Ok(bytes),
+            Err(ReadError::TooLarge) => {
+                let text = format!("the body is larger than {} bytes", self.config.body_limit);
+                refuse(StatusCode::PAYLOAD_TOO_LARGE, text)
             }
+            Err(ReadError::TooSlow) => refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".into()),
+            Err(ReadError::TooLate) => Err(shutting_down()),
+            Err(ReadError::Broken) => refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
         }
     }
 
@@ -173,21 +222,9 @@ impl Inner {
             let text = "Accept must list application/json and text/event-stream";
             return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
         }
-        if let Some(name) = self.oversized_header(&parts.headers) {
-            let text = format!("the header {name} is longer than {} bytes", self.config.header_limit);
-            return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text);
-        }
-        let bytes = match self.read(body).await {
+        let bytes = match self.whole(&parts.headers, body).await {
             Ok(bytes) => bytes,
-            Err(ReadError::TooLarge) => {
-                let text = format!("the body is larger than {} bytes", self.config.body_limit);
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, text);
-            }
-            Err(ReadError::TooSlow) => {
-                return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".into());
-            }
-            Err(ReadError::TooLate) => return shutting_down(),
-            Err(ReadError::Broken) => return refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
+            Err(refused) => return refused,
         };
         let response = self.dispatch(parts, accepted, &bytes).await;
         // Whoever accepts no JSON is answered by a stream of one event; what is refused has its status to say so.

@@ -105,10 +105,10 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for one more, after expired ones made theirs.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether there is room for one more beside `others`, after expired ones made theirs.
+    pub(crate) fn has_room(&self, others: usize) -> bool {
         self.sweep();
-        self.table().sessions.len() < self.limits.count
+        self.table().sessions.len().saturating_add(others) < self.limits.count
     }
 
     /// Enters a session; false when there is no room.

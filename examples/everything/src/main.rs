@@ -63,6 +63,8 @@ async fn serve_over(options: &Options, server: &Server) -> Result<(), Box<dyn Er
         Transport::Http { port } => {
             let scheme = if options.tls.is_some() { "https" } else { "http" };
             let config = HttpConfig::new()
+                .sse("/sse", "/messages")
+                .health("/health")
                 .on_listening(move |address| eprintln!("everything listens on {scheme}://{address}/mcp"));
             let address = (Ipv4Addr::LOCALHOST, port);
             match &options.tls {

@@ -4,6 +4,7 @@
 
 pub(crate) mod http2;
 pub(crate) mod socket;
+pub(crate) mod sse;
 pub(crate) mod watch;
 
 use std::time::Duration;

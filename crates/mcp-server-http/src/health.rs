@@ -1,0 +1,26 @@
+//! The route that tells whether the server serves: for what watches over it.
+
+use http::{HeaderValue, Method, Response, StatusCode, header};
+
+use crate::{body::Body, cors, respond, service::Inner};
+
+const METHODS: &str = "GET, HEAD, OPTIONS";
+
+/// Answers 200 while the server takes requests, and 503 once it shuts down. It says nothing else of the server.
+pub(crate) fn answer(inner: &Inner, method: &Method, headers: &http::HeaderMap) -> Response<Body> {
+    let is_head = match *method {
+        Method::GET => false,
+        Method::HEAD => true,
+        Method::OPTIONS => return cors::preflight(headers, METHODS),
+        _ => return respond::wrong_method(METHODS),
+    };
+    let (status, text) = if inner.server.is_shutting_down() {
+        (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"shutting down"}"#)
+    } else {
+        (StatusCode::OK, r#"{"status":"ok"}"#)
+    };
+    let body = if is_head { Body::empty() } else { Body::whole(text.into()) };
+    let mut response = respond::json(body);
+    *response.status_mut() = status;
+    respond::with_header(response, header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+}

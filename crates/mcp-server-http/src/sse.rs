@@ -1,0 +1,247 @@
+//! HTTP+SSE, the transport of 2024-11-05: one stream for all that the server says, and a POST for each message of the
+//! client. Each stream is a connection that carries everything, as stdio is.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::extract::OriginalUri;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use mcp_protocol::RpcError;
+use mcp_server_core::{Caller, Server};
+use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
+use tokio::task::AbortHandle;
+
+use crate::{
+    accept::{self, Accepted},
+    body::Body,
+    cors,
+    lane::{Lane, LaneEnd, lane},
+    respond,
+    service::{Inner, RequestParts},
+    sessions,
+    stream::Silence,
+};
+
+/// Where the two ends of the transport are.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    pub(crate) stream: String,
+    pub(crate) messages: String,
+}
+
+impl Paths {
+    pub(crate) fn has(&self, path: &str) -> bool {
+        path == self.stream || path == self.messages
+    }
+
+    fn methods(&self, path: &str) -> &'static str {
+        match (path == self.stream, path == self.messages) {
+            (true, true) => "GET, POST, OPTIONS",
+            (true, false) => "GET, OPTIONS",
+            _ => "POST, OPTIONS",
+        }
+    }
+}
+
+/// The open streams, by the ids that their clients were given.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    table: Mutex<HashMap<Box<str>, Arc<Inbox>>>,
+}
+
+impl Streams {
+    fn table(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Inbox>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table().len()
+    }
+}
+
+/// What the client of a stream sends.
+#[derive(Debug)]
+struct Inbox {
+    lane: Arc<Lane>,
+    /// Whether anything came.
+    is_used: AtomicBool,
+}
+
+/// A stream in the table, until it is dropped.
+struct Listed {
+    streams: Arc<Streams>,
+    id: Box<str>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.streams.table().remove(&self.id);
+    }
+}
+
+/// Whether a request is for this transport, and how it is answered by its method.
+pub(crate) enum Asked {
+    Open,
+    Message,
+    Answered(Response<Body>),
+}
+
+pub(crate) fn asked(paths: &Paths, parts: &Parts) -> Asked {
+    let path = parts.uri.path();
+    let methods = paths.methods(path);
+    match parts.method {
+        Method::GET if path == paths.stream => Asked::Open,
+        Method::POST if path == paths.messages => Asked::Message,
+        Method::OPTIONS => Asked::Answered(cors::preflight(&parts.headers, methods)),
+        _ => Asked::Answered(respond::wrong_method(methods)),
+    }
+}
+
+/// Opens a stream. Its first event says where messages are sent to.
+pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body> {
+    if !Accepted::of(&parts.headers).sse {
+        let error = RpcError::invalid_request("Accept must list text/event-stream");
+        return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
+    }
+    let Ok(id) = sessions::new_id() else {
+        tracing::error!("the system has no random numbers for a session id");
+        let error = RpcError::internal("no session can be opened");
+        return respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error);
+    };
+    let endpoint = format!("{}{}?sessionId={id}", prefix(paths, &parts), paths.messages);
+    let config = &inner.config;
+    let (outbox, outgoing) = lane(config.write_timeout);
+    let (inbox, incoming) = lane(config.body_timeout);
+    let inbox = Arc::new(Inbox { lane: inbox, is_used: AtomicBool::new(false) });
+    let sessions = inner.sessions.len();
+    {
+        let mut table = inner.streams.table();
+        if table.len() + sessions >= config.sessions {
+            return full();
+        }
+        table.insert(id.clone(), inbox.clone());
+    }
+    let listed = Listed { streams: inner.streams.clone(), id: id.clone() };
+    let caller = Caller::remote().session_id(id).extensions(RequestParts::of(parts).into_extensions());
+    let serving = serve(inner.server.clone(), Channel { outbox, incoming }, caller, inbox, config.session_opening);
+    let serving = tokio::spawn(async move {
+        serving.await;
+        drop(listed);
+    });
+    respond::events(Body::channel(Reading {
+        opening: Some(sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode()),
+        outgoing,
+        silence: Silence::new(config.keep_alive),
+        serving: serving.abort_handle(),
+    }))
+}
+
+/// Serves a stream until its client has left, said nothing at first or stopped reading, or until the server shuts down.
+async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbox>, opening: Duration) {
+    let outbox = channel.outbox.clone();
+    let unused = async {
+        tokio::time::sleep(opening).await;
+        if inbox.is_used.load(Ordering::Acquire) {
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        served = server.serve_as(channel, caller) => {
+            if let Err(error) = served {
+                tracing::debug!(%error, "a stream ended early");
+            }
+        }
+        () = unused => tracing::debug!("a stream that was not used is closed"),
+        () = outbox.closed() => {}
+    }
+    outbox.close();
+}
+
+/// Takes a message of a client. What is answered to it comes on the stream.
+pub(crate) async fn take(inner: &Inner, head: &HeaderMap, query: Option<&str>, body: Bytes) -> Response<Body> {
+    let refuse = |status, text: &str| respond::refusal(status, &RpcError::invalid_request(text));
+    let Some(id) = query.and_then(session_id) else {
+        return refuse(StatusCode::BAD_REQUEST, "the parameter sessionId is missing: the stream says where to send to");
+    };
+    if !accept::is_json(head) {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
+    }
+    let Some(inbox) = inner.streams.table().get(id).cloned() else {
+        return refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed");
+    };
+    inbox.is_used.store(true, Ordering::Release);
+    match inbox.lane.send(Frame::new(body)).await {
+        Ok(()) => respond::empty(StatusCode::ACCEPTED),
+        Err(_) => refuse(StatusCode::NOT_FOUND, "the stream was closed"),
+    }
+}
+
+fn session_id(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
+}
+
+/// What stands before our paths where the endpoint is nested in an application.
+fn prefix(paths: &Paths, parts: &Parts) -> String {
+    let original = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path());
+    original.and_then(|path| path.strip_suffix(&*paths.stream)).unwrap_or_default().to_owned()
+}
+
+fn full() -> Response<Body> {
+    let error = RpcError::internal("too many sessions are open, try again later");
+    let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
+}
+
+/// The two lanes as a transport.
+struct Channel {
+    outbox: Arc<Lane>,
+    incoming: LaneEnd,
+}
+
+impl Transport for Channel {
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
+        self.incoming.poll_take(cx).map(|message| message.map(|message| Ok(Frame::new(message))))
+    }
+
+    fn sender(&self) -> Arc<dyn FrameSender> {
+        self.outbox.clone()
+    }
+}
+
+/// The body of a stream. Dropping it ends the session.
+pub(crate) struct Reading {
+    opening: Option<Bytes>,
+    outgoing: LaneEnd,
+    silence: Silence,
+    serving: AbortHandle,
+}
+
+impl Reading {
+    pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = &mut *self;
+        if let Some(opening) = this.opening.take() {
+            return Poll::Ready(Some(opening));
+        }
+        if let Poll::Ready(message) = this.outgoing.poll_take(cx) {
+            this.silence.broken();
+            return Poll::Ready(message.map(|message| sse::Event::new(&message).with_event("message").encode()));
+        }
+        this.silence.poll(cx).map(Some)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}

@@ -1,0 +1,90 @@
+//! A client of HTTP+SSE on a real socket.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::{
+    request,
+    socket::{Site, Wire},
+};
+
+pub(crate) const STREAM: &str = "/sse";
+
+/// One stream, and the place that it names.
+pub(crate) struct Client<'a> {
+    site: &'a Site,
+    wire: Wire,
+    buffer: String,
+    pub(crate) endpoint: String,
+}
+
+pub(crate) fn get() -> Request<Full<Bytes>> {
+    let mut get = request(Method::GET, &[("accept", "text/event-stream")], "");
+    *get.uri_mut() = STREAM.parse().unwrap();
+    get
+}
+
+pub(crate) fn post(endpoint: &str, message: &Value) -> Request<Full<Bytes>> {
+    let mut post = request(Method::POST, &[("content-type", "application/json")], message.to_string());
+    *post.uri_mut() = endpoint.parse().unwrap();
+    post
+}
+
+impl<'a> Client<'a> {
+    /// Opens a stream and takes the event that opens it.
+    pub(crate) async fn open(site: &'a Site) -> Self {
+        let mut wire = site.connect().await;
+        wire.send(get()).await;
+        let (status, headers) = wire.head().await.unwrap();
+        assert_eq!((status, headers["content-type"].to_str().unwrap()), (StatusCode::OK, "text/event-stream"));
+        let mut client = Self { site, wire, buffer: String::new(), endpoint: String::new() };
+        let (kind, data) = client.event().await.unwrap();
+        assert_eq!(kind, "endpoint");
+        client.endpoint = data;
+        client
+    }
+
+    /// The type and the data of the next event; `None` at the end of the stream.
+    pub(crate) async fn event(&mut self) -> Option<(String, String)> {
+        loop {
+            if let Some(end) = self.buffer.find("\n\n") {
+                let event: String = self.buffer.drain(..end + 2).collect();
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+                let (Some(kind), Some(data)) = (field("event: "), field("data: ")) else { continue };
+                return Some((kind, data));
+            }
+            self.buffer.push_str(std::str::from_utf8(&self.wire.chunk().await?).unwrap());
+        }
+    }
+
+    /// The next message; `None` at the end of the stream.
+    pub(crate) async fn message(&mut self) -> Option<Value> {
+        let (kind, data) = self.event().await?;
+        assert_eq!(kind, "message");
+        Some(serde_json::from_str(&data).unwrap())
+    }
+
+    pub(crate) async fn send(&self, message: Value) {
+        let answer = self.site.ask(post(&self.endpoint, &message)).await;
+        assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0), "{answer:?}");
+    }
+
+    /// A request, and the next message.
+    pub(crate) async fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        let answer = self.message().await.unwrap();
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    /// Opens the session in it; gives back what the server says of itself.
+    pub(crate) async fn initialize(&mut self, version: &str, capabilities: Value) -> Value {
+        let client = json!({ "name": "t", "version": "1" });
+        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
+        let answer = self.ask(0, "initialize", params).await;
+        self.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        answer["result"].clone()
+    }
+}

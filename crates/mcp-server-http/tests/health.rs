@@ -1,0 +1,48 @@
+//! The route that tells whether the server serves.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use http::{Method, StatusCode};
+use mcp_server_http::{HttpConfig, HttpServer};
+
+use crate::common::{self, Answer, send, server, socket::serve};
+
+fn ask(method: Method, headers: &[(&str, &str)]) -> http::Request<http_body_util::Full<bytes::Bytes>> {
+    let mut request = common::request(method, headers, "");
+    *request.uri_mut() = "/health".parse().unwrap();
+    request
+}
+
+#[track_caller]
+fn check(answer: &Answer, status: StatusCode, body: &str) {
+    assert_eq!(answer.status, status);
+    assert_eq!(answer.body, body);
+    assert_eq!(
+        (answer.header("content-type"), answer.header("cache-control")),
+        (Some("application/json"), Some("no-store"))
+    );
+}
+
+#[tokio::test]
+async fn it_tells_until_the_end_whether_the_server_serves() {
+    let server = server();
+    let service = server.clone().into_service(HttpConfig::new().health("health"));
+    check(&send(&service, ask(Method::GET, &[])).await, StatusCode::OK, r#"{"status":"ok"}"#);
+    check(&send(&service, ask(Method::HEAD, &[])).await, StatusCode::OK, "");
+    server.shutdown();
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    check(&send(&service, ask(Method::GET, &[])).await, unavailable, r#"{"status":"shutting down"}"#);
+    check(&send(&service, ask(Method::HEAD, &[])).await, unavailable, "");
+}
+
+#[tokio::test]
+async fn it_is_guarded_as_everything_is_and_off_by_default() {
+    let site = serve(&server(), HttpConfig::new().health("/health")).await;
+    assert_eq!(site.ask(ask(Method::GET, &[])).await.status, StatusCode::OK);
+    assert_eq!(site.ask(ask(Method::GET, &[("host", "evil.example")])).await.status, StatusCode::FORBIDDEN);
+    let foreign = [("origin", "https://evil.example")];
+    assert_eq!(site.ask(ask(Method::GET, &foreign)).await.status, StatusCode::FORBIDDEN);
+    let post = site.ask(ask(Method::POST, &[])).await;
+    assert_eq!((post.status, post.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, Some("GET, HEAD, OPTIONS")));
+    let site = serve(&server(), HttpConfig::new()).await;
+    assert_eq!(site.ask(ask(Method::GET, &[])).await.status, StatusCode::NOT_FOUND);
+}
