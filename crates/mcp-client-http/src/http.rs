@@ -105,7 +105,8 @@ impl Http {
 
     /// Sends with a client that the application made. Proxy, roots and connection timeout are its own then, and so are its
     /// redirects, which is the danger: what it follows to another origin takes headers along. Give it
-    /// [`reqwest::redirect::Policy::none`].
+    /// [`reqwest::redirect::Policy::none`]. It also needs TLS of its own ([`reqwest::ClientBuilder::tls_backend_preconfigured`]
+    /// or a crypto provider of the process): this crate builds reqwest without one.
     #[must_use]
     pub fn dangerous_client(mut self, client: Client) -> Self {
         self.config.client = Some(client);

@@ -33,6 +33,9 @@ mod stream;
 mod tasks;
 mod transport;
 
+/// The client of HTTP below, for [`Http::proxy`] and [`Http::dangerous_client`].
+pub use reqwest;
+
 pub use self::{
     authorizer::{Authorizer, AuthorizerError, Refusal, Target, Verdict},
     config::ConfigError,

@@ -42,8 +42,8 @@ const MODERN: [ErrorCode; 4] = [
     ErrorCode::METHOD_NOT_FOUND,
 ];
 
-/// Reads a response that is not a success.
-pub(crate) async fn refusal(link: &Link, mut response: Response) -> Refused {
+/// Reads a response that is not a success, to a request that named a session or did not.
+pub(crate) async fn refusal(link: &Link, mut response: Response, in_session: bool) -> Refused {
     let status = response.status();
     let wait = retry_after(response.headers(), SystemTime::now());
     let kind = content_type(response.headers());
@@ -54,22 +54,32 @@ pub(crate) async fn refusal(link: &Link, mut response: Response) -> Refused {
         Ok(Err(_)) | Err(_) => Bytes::new(),
     };
     let message = match Message::parse(&body) {
-        Ok(Message::Response(response)) => Some(response.outcome.err()),
+        Ok(Message::Response(response)) => Some((response.id, response.outcome.err())),
         _ => None,
     };
-    // What has to be done about these, their message does not say.
-    let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    let said = match message {
-        Some(error) if !is_about_status => {
-            return Refused::Message { code: error.map(|error| error.code), bytes: body };
-        }
-        Some(error) => error.map(|error| error.message).unwrap_or_default(),
+    let said = match &message {
+        Some((_, error)) => error.as_ref().map(|error| error.message.clone()).unwrap_or_default(),
         None if matches!(kind.as_str(), "text/plain" | "application/json" | "application/problem+json") => {
             String::from_utf8_lossy(&body[..body.len().min(MAX_READ)]).into_owned()
         }
         None => String::new(),
     };
-    Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &link.secrets())))
+    let names_request = matches!(message, Some((Some(_), _)));
+    if in_session && !names_request && status == StatusCode::BAD_REQUEST && is_about_session(&said) {
+        return Refused::Fault(TransportError::session_lost());
+    }
+    // What has to be done about these, their message does not say.
+    let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    match message {
+        Some((_, error)) if !is_about_status => Refused::Message { code: error.map(|error| error.code), bytes: body },
+        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &link.secrets()))),
+    }
+}
+
+/// Whether a server that refuses what named a session does so because of the session: many say so with a 400 where a 404
+/// is asked for, and a client that took it for anything else would never get out of a session that is gone.
+fn is_about_session(said: &str) -> bool {
+    said.to_ascii_lowercase().contains("session")
 }
 
 /// More than is shown of a body, whatever it is written in.

@@ -35,12 +35,12 @@ pub(crate) async fn run(link: Arc<Link>, id: RequestId, frame: Frame, mirrored: 
 
 async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mirrored: HeaderMap) -> Result<(), TransportError> {
     let mut named = mirrored.clone();
-    let in_session = link.name_session(&mut named, &frame.hints);
     let is_old = link.endpoint.get().is_some();
+    let in_session = link.name_session(&mut named, &frame.hints) || is_old;
     let response = Exchange::post(link, named, frame.message.clone()).send(link, None).await;
     let response = response.map_err(Fault::into_error)?;
     let status = response.status();
-    if status == StatusCode::NOT_FOUND && (in_session || is_old) {
+    if status == StatusCode::NOT_FOUND && in_session {
         return Err(TransportError::session_lost());
     }
     let opens_session = frame.hints.method.as_deref() == Some("initialize") && !headers::is_stateless(&frame.hints);
@@ -54,7 +54,7 @@ async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mirrored: Heade
         }
         return read(link, id, frame, response).await;
     }
-    let refused = refusal(link, response).await;
+    let refused = refusal(link, response, in_session).await;
     if opens_session && !is_old && refused.may_be_old(status) {
         match old::open(link).await {
             Ok(()) => return Box::pin(answer(link, id, frame, mirrored)).await,

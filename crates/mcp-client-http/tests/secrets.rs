@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
 use mcp_transport::{BoxFuture, Connect};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::common::{
     MODERN, Peer,
@@ -66,4 +67,28 @@ async fn what_a_server_echoes_is_not_shown() {
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("hunter2").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     assert!(peer.fault(1).await.to_string().ends_with("500: bad header Bearer …"));
+}
+
+#[tokio::test]
+async fn a_client_or_a_proxy_of_the_application_is_used() {
+    let proxy = Site::serve(|_, seen| Reply::result(seen)).await;
+    let remote = || Http::new("http://mcp.example/mcp").unwrap();
+    let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
+    let tls = tls.with_safe_default_protocol_versions().unwrap();
+    let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let made = reqwest::Client::builder().user_agent("mine").tls_backend_preconfigured(tls).no_proxy();
+    let made = made.proxy(reqwest::Proxy::all(&proxy.origin).unwrap()).build().unwrap();
+    for (http, agent) in [
+        (
+            remote().proxy(reqwest::Proxy::all(&proxy.origin).unwrap()),
+            concat!("mcp-client-http/", env!("CARGO_PKG_VERSION")),
+        ),
+        (remote().dangerous_client(made), "mine"),
+    ] {
+        let mut peer = Peer::open(&http).await;
+        peer.request(MODERN, 1, "tools/list").await;
+        peer.next().await.unwrap();
+        let seen = proxy.seen().pop().unwrap();
+        assert_eq!((seen.path.as_str(), seen.header("user-agent")), ("http://mcp.example/mcp", Some(agent)));
+    }
 }

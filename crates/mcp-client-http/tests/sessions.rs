@@ -138,6 +138,36 @@ async fn a_404_in_a_session_is_a_lost_session() {
 }
 
 #[tokio::test]
+async fn a_400_that_speaks_of_the_session_is_a_lost_session_too() {
+    let text = &[("content-type", "text/plain")][..];
+    let json = &[("content-type", "application/json")][..];
+    let error =
+        |id: &str, message: &str| format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"{message}"}}}}"#);
+    for (headers, body, is_lost) in [
+        (json, error(r#""id":null,"#, "Bad Request: No valid session ID provided"), true),
+        (json, error("", "Session expired"), true),
+        (text, "Invalid session".to_owned(), true),
+        (json, error(r#""id":1,"#, "the session of yoga is full"), false),
+        (json, error(r#""id":null,"#, "Bad Request"), false),
+        (text, "Bad Request".to_owned(), false),
+    ] {
+        let shown = body.clone();
+        let site = Site::serve(move |number, seen| match seen.call().as_str() {
+            "tools/call" => Reply::full(400, headers, &body),
+            _ => script(number, seen),
+        })
+        .await;
+        let mut peer = Peer::in_session(&site.url()).await;
+        peer.request(LEGACY, 1, "tools/call").await;
+        let got = peer.next().await;
+        assert_eq!(got.is_err_and(|error| error.is_session_lost()), is_lost, "{shown}");
+        // Whoever is in no session cannot lose one.
+        peer.request(MODERN, 2, "tools/call").await;
+        assert!(!peer.next().await.is_err_and(|error| error.is_session_lost()), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn the_end_waits_for_what_was_posted_and_comes_once() {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);

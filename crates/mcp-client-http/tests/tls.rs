@@ -3,6 +3,8 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use mcp_client_http::Http;
+use mcp_server_core::{Extension, Server, tool};
+use mcp_server_http::{HttpConfig, HttpServer, RequestParts, TlsConfig};
 use mcp_transport::Route;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{
@@ -15,7 +17,7 @@ use tokio_rustls::{
 };
 
 use crate::common::{
-    MODERN, Peer,
+    MODERN, Peer, request_with,
     site::{Handshake, Reply, Site},
 };
 
@@ -70,6 +72,33 @@ async fn a_root_of_ones_own_is_trusted() {
     peer.request(MODERN, 1, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     assert_eq!(site.seen()[0].header("authorization"), Some("Bearer hunter2"));
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_it_is_offered() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let tls = TlsConfig::from_pem(made.cert.pem(), made.signing_key.serialize_pem()).unwrap();
+    let server = Server::builder("test", "1.0")
+        .tool(tool("version", async |Extension(parts): Extension<RequestParts>| {
+            // HTTP/1.1 has the host in a header, HTTP/2 in the place of the URL.
+            if parts.headers.contains_key("host") { "1.1" } else { "2" }
+        }))
+        .build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/mcp", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move { server.serve_https_on(listener, tls, HttpConfig::new()).await });
+    let mut peer = Peer::open(&Http::new(url).unwrap().root_certificates(made.cert.pem()).unwrap()).await;
+    for id in 0..8 {
+        let mut params = serde_json::json!({ "name": "version", "_meta": {} });
+        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = serde_json::json!({});
+        peer.send(request_with(MODERN, id, "tools/call", params)).await;
+    }
+    for _ in 0..8 {
+        let (_, answer) = peer.next().await.unwrap();
+        assert_eq!(answer["result"]["content"][0]["text"], "2", "{answer}");
+    }
+    serving.abort();
 }
 
 #[tokio::test]
