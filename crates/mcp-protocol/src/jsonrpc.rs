@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::RpcError;
 
-pub(crate) use self::parse::{Key, read_str};
+pub(crate) use self::parse::{each_member, read_str};
 pub use self::{
     parse::{EnvelopeError, Limits},
     write::{error_response, notification, request, response},
@@ -177,6 +177,13 @@ impl<'a> Message<'a> {
 /// [`EnvelopeError`] when the bytes are not a JSON array, or when it is empty.
 pub fn split_batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawValue>, EnvelopeError> {
     parse::batch(bytes, limits)
+}
+
+/// The id of a request of which only the first bytes are left, such as one over a limit, so that its refusal finds who
+/// asked. `None` when they do not hold both the whole id and `method`: a response has the id of somebody else's request.
+#[must_use]
+pub fn request_id(start: &[u8]) -> Option<RequestId> {
+    parse::request_id(start)
 }
 
 /// Decodes raw parameters; absent and `null` ones read as an empty object.

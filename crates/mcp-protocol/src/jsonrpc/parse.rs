@@ -70,8 +70,28 @@ pub(super) fn message<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Message<'a
             return Err(EnvelopeError::invalid(None, "a message is a JSON object"));
         }
     }
-    let members: Members<'a> = serde_json::from_str(text).map_err(|e| syntax(&e))?;
+    let mut members = Members::default();
+    each_member(text, |key, value| members.add(key, value)).map_err(|e| syntax(&e))?;
     members.into_message()
+}
+
+/// The id of a request whose first bytes are all that is left of it; `None` when they do not tell, or it is no request.
+pub(super) fn request_id(start: &[u8]) -> Option<RequestId> {
+    let len = std::str::from_utf8(start).map_or_else(|error| error.valid_up_to(), str::len);
+    let text = std::str::from_utf8(&start[..len]).ok()?;
+    let (mut ids, mut is_request) = (Vec::new(), false);
+    // What is cut off ends the reading; what came before it is known.
+    let _ = each_member(text, |key, value| match key {
+        "id" => ids.push(value),
+        "method" => is_request = true,
+        _ => {}
+    });
+    // A number at the very end may go on behind it.
+    let is_whole = |id: &RawValue| id.get().as_bytes().as_ptr_range().end < text.as_bytes().as_ptr_range().end;
+    match ids[..] {
+        [id] if is_request && is_whole(id) => read_id(id).ok(),
+        _ => None,
+    }
 }
 
 pub(super) fn batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawValue>, EnvelopeError> {
@@ -235,28 +255,31 @@ pub(crate) fn read_str(raw: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(text).ok().map(Cow::Owned)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON-RPC message")
-            }
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members::default();
-                while let Some(Key(key)) = map.next_key()? {
-                    members.add(&key, map.next_value()?);
-                }
-                Ok(members)
-            }
+/// Hands the members of a JSON object over, each raw, in their order.
+///
+/// # Errors
+/// Where the text is no JSON object. The members before that place were handed over.
+pub(crate) fn each_member<'a>(text: &'a str, take: impl FnMut(&str, &'a RawValue)) -> serde_json::Result<()> {
+    struct Taker<F>(F);
+    impl<'de, F: FnMut(&str, &'de RawValue)> de::Visitor<'de> for Taker<F> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
         }
-        deserializer.deserialize_map(Visitor)
+        fn visit_map<A: de::MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+            while let Some(Key(key)) = map.next_key()? {
+                (self.0)(&key, map.next_value()?);
+            }
+            Ok(())
+        }
     }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.deserialize_map(Taker(take))?;
+    reader.end()
 }
 
 /// A member name: borrowed unless it was written with escapes.
-pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
+struct Key<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -294,6 +317,32 @@ mod tests {
             };
             assert!(got.starts_with(expected), "{input}\n  got      {got}\n  expected {expected}");
         }
+    }
+
+    #[test]
+    fn the_start_of_a_request_tells_its_id_where_it_holds_it() {
+        for (start, id) in [
+            (r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":"xxx"#, Some("7")),
+            (r#"{"method":"m","jsonrpc":"2.0","id":"a\"b","params":["#, Some("\"a\\\"b\"")),
+            (r#"{"params":{"a":[1]},"id":7,"method":"m"}"#, Some("7")),
+            (r#" {"id":12,"method":"m","#, Some("12")),
+            // A response, or what might be one.
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"#, None),
+            (r#"{"jsonrpc":"2.0","id":7,"#, None),
+            // The rest of the number is not there.
+            (r#"{"method":"m","id":12"#, None),
+            (r#"{"method":"m","id":"a"#, None),
+            (r#"{"params":{"id":7,"method":"m""#, None),
+            (r#"{"id":7,"id":8,"method":"m","#, None),
+            (r#"{"id":null,"method":"m","#, None),
+            (r#"[{"id":7,"method":"m"}"#, None),
+            ("", None),
+        ] {
+            let found = request_id(start.as_bytes()).map(|id| serde_json::to_string(&id).unwrap());
+            assert_eq!(found.as_deref(), id, "{start}");
+        }
+        let cut = &"{\"id\":7,\"method\":\"m\",\"params\":{\"a\":\"ü".as_bytes();
+        assert_eq!(request_id(&cut[..cut.len() - 1]), Some(7.into()));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::{borrow::Cow, fmt};
 
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::keys;
 use crate::{
     ClientCapabilities, Implementation, LoggingLevel, Meta, ProgressToken, RpcError,
-    jsonrpc::{Key, describe, read_str},
+    jsonrpc::{describe, each_member, read_str},
 };
 
 /// What the `_meta` of a request says to whoever dispatches it. Everything else in it stays raw.
@@ -103,12 +103,14 @@ impl<'a> RequestMeta<'a> {
         if !params.get().starts_with('{') {
             return Err(refuse("`params` must be an object".into()));
         }
-        let found: Params<'a> = serde_json::from_str(params.get()).map_err(|e| refuse(describe(&e)))?;
+        let mut found = Params::default();
+        each_member(params.get(), |key, value| found.add(key, value)).map_err(|e| refuse(describe(&e)))?;
         let Some(raw) = found.meta.filter(|raw| raw.get() != "null") else { return Ok(None) };
         if !raw.get().starts_with('{') {
             return Err(refuse("`_meta` must be an object".into()));
         }
-        let members: Members<'a> = serde_json::from_str(raw.get()).map_err(|e| refuse(describe(&e)))?;
+        let mut members = Members::default();
+        each_member(raw.get(), |key, value| members.add(key, value)).map_err(|e| refuse(describe(&e)))?;
         let is_modern = members.is_modern;
         let refuse = |text: String| RequestMetaError { is_modern, error: RpcError::invalid_params(text) };
         if found.is_duplicate {
@@ -179,30 +181,13 @@ struct Params<'a> {
     mirrored: Mirrored<'a>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Params<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut params = Params::default();
-                while let Some(Key(key)) = map.next_key()? {
-                    if key == "_meta" {
-                        params.is_duplicate |= params.meta.is_some();
-                        params.meta = Some(map.next_value()?);
-                    } else if let Some(slot) = params.mirrored.slot(&key) {
-                        slot.add(map.next_value()?);
-                    } else {
-                        map.next_value::<de::IgnoredAny>()?;
-                    }
-                }
-                Ok(params)
-            }
+impl<'a> Params<'a> {
+    fn add(&mut self, key: &str, value: &'a RawValue) {
+        if key == "_meta" {
+            self.is_duplicate |= self.meta.replace(value).is_some();
+        } else if let Some(slot) = self.mirrored.slot(key) {
+            slot.add(value);
         }
-        deserializer.deserialize_map(Visitor)
     }
 }
 
@@ -228,6 +213,14 @@ impl<'a> Members<'a> {
             keys::PROGRESS_TOKEN => (keys::PROGRESS_TOKEN, &mut self.progress_token),
             _ => return None,
         })
+    }
+
+    fn add(&mut self, key: &str, value: &'a RawValue) {
+        self.is_modern |= keys::is_modern_request_key(key);
+        let Some((name, slot)) = self.slot(key) else { return };
+        if slot.replace(value).is_some() {
+            self.duplicate.get_or_insert(name);
+        }
     }
 
     fn read(self, raw: &'a RawValue, mirrored: Mirrored<'a>) -> Result<Option<RequestMeta<'a>>, String> {
@@ -263,33 +256,6 @@ impl<'a> Members<'a> {
             is_modern: self.is_modern,
             mirrored,
         }))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members::default();
-                while let Some(Key(key)) = map.next_key()? {
-                    members.is_modern |= keys::is_modern_request_key(&key);
-                    let Some((name, slot)) = members.slot(&key) else {
-                        map.next_value::<de::IgnoredAny>()?;
-                        continue;
-                    };
-                    if slot.replace(map.next_value()?).is_some() {
-                        members.duplicate.get_or_insert(name);
-                    }
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Visitor)
     }
 }
 

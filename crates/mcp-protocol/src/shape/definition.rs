@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Shape;
-use crate::{Prompt, ProtocolVersion, Resource, ResourceTemplate, Tool, ToolAnnotations};
+use crate::{Icon, Prompt, ProtocolVersion, Resource, ResourceTemplate, Tool, ToolAnnotations};
 
 impl Shape for Tool {
     fn shape(&mut self, version: ProtocolVersion) {
@@ -52,40 +52,37 @@ fn spell_out_properties(schema: &mut Map<String, Value>) {
     }
 }
 
+/// Drops what people see, where a revision has no room for it.
+fn display(title: &mut Option<String>, icons: &mut Vec<Icon>, version: ProtocolVersion) {
+    if !version.has_titles() {
+        *title = None;
+    }
+    if !version.has_icons() {
+        *icons = Vec::new();
+    }
+}
+
 impl Shape for Resource {
     fn shape(&mut self, version: ProtocolVersion) {
-        if !version.has_titles() {
-            self.title = None;
-        }
-        if !version.has_icons() {
-            self.icons = Vec::new();
-        }
+        display(&mut self.title, &mut self.icons, version);
         self.annotations.shape(version);
     }
 }
 
 impl Shape for ResourceTemplate {
     fn shape(&mut self, version: ProtocolVersion) {
-        if !version.has_titles() {
-            self.title = None;
-        }
-        if !version.has_icons() {
-            self.icons = Vec::new();
-        }
+        display(&mut self.title, &mut self.icons, version);
         self.annotations.shape(version);
     }
 }
 
 impl Shape for Prompt {
     fn shape(&mut self, version: ProtocolVersion) {
+        display(&mut self.title, &mut self.icons, version);
         if !version.has_titles() {
-            self.title = None;
             for argument in &mut self.arguments {
                 argument.title = None;
             }
-        }
-        if !version.has_icons() {
-            self.icons = Vec::new();
         }
     }
 }
