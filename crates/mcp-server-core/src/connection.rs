@@ -188,8 +188,9 @@ impl Connection<'_> {
                     () = shutdown.cancelled() => return Ok(()),
                 },
                 Some(Err(error)) if error.is_too_large() => {
-                    self.send(Reply::error(None, &RpcError::invalid_request(error.to_string())), Route::Connection)
-                        .await
+                    let id = jsonrpc::request_id(error.start());
+                    let error = RpcError::invalid_request(error.to_string());
+                    self.send(Reply::error(id.as_ref(), &error), Route::Connection).await
                 }
                 Some(Err(error)) if error.is_closed() => return Ok(()),
                 Some(Err(error)) => return Err(error.into()),

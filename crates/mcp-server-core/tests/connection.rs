@@ -81,10 +81,14 @@ async fn a_line_that_is_too_long_is_answered_and_the_next_one_is_served() {
     let mut pipe = Pipe::open(&server(), Some(LIMIT));
     pipe.write(&format!("{}\n", sized(LIMIT))).await;
     assert_eq!(pipe.read().await["result"], json!({}));
-    pipe.write(&format!("{}\n{}\n", sized(LIMIT + 1), sized(100))).await;
-    let response = pipe.read().await;
-    assert_eq!((code(&response), &response["id"]), (Some(-32600), &Value::Null));
-    assert_eq!(pipe.read().await["result"], json!({}));
+    // Who asked is told; a response is nobody's request.
+    let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "pad": "x".repeat(LIMIT) } }).to_string();
+    for (line, id) in [(sized(LIMIT + 1), json!(1)), (sized(LIMIT * 2), json!(1)), (answer, Value::Null)] {
+        pipe.write(&format!("{line}\n{}\n", sized(100))).await;
+        let response = pipe.read().await;
+        assert_eq!((code(&response), &response["id"]), (Some(-32600), &id), "{line:.60}");
+        assert_eq!(pipe.read().await["result"], json!({}));
+    }
 
     // The limit when none is given: 16 MiB.
     let mut pipe = Pipe::open(&server(), None);

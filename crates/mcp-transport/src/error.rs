@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use mcp_protocol::RequestId;
 
 use crate::Frame;
@@ -20,13 +21,16 @@ pub struct TransportError {
 enum Kind {
     Closed,
     Io(Arc<io::Error>),
-    TooLarge { limit: usize },
+    TooLarge { limit: usize, start: Bytes },
     LineBreak,
     Http { status: u16, retry_after: Option<Duration>, detail: Arc<str> },
     SessionLost,
     Unanswered,
     Other(Arc<dyn Error + Send + Sync>),
 }
+
+/// How much of a message that is lost is kept.
+const START: usize = 512;
 
 impl TransportError {
     /// The transport is closed, on this side or by the peer.
@@ -38,7 +42,26 @@ impl TransportError {
     /// The peer sent a message of more than `limit` bytes; the message is lost, the transport goes on.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
-        Kind::TooLarge { limit }.into()
+        Kind::TooLarge { limit, start: Bytes::new() }.into()
+    }
+
+    /// The same fault with the first bytes of the message that was lost, out of which its id may be read.
+    #[must_use]
+    pub(crate) fn with_start(mut self, bytes: &[u8]) -> Self {
+        if let Kind::TooLarge { start, .. } = &mut self.kind {
+            *start = Bytes::copy_from_slice(&bytes[..bytes.len().min(START)]);
+        }
+        self
+    }
+
+    /// Up to 512 bytes from the start of a message that was lost because it was [too large](Self::is_too_large), where the
+    /// transport kept them.
+    #[must_use]
+    pub fn start(&self) -> &[u8] {
+        match &self.kind {
+            Kind::TooLarge { start, .. } => start,
+            _ => &[],
+        }
     }
 
     /// Any other fault of a transport; the text of `source` is shown as the error's own.
@@ -136,7 +159,7 @@ impl fmt::Display for TransportError {
         match &self.kind {
             Kind::Closed => f.write_str("the transport is closed"),
             Kind::Io(_) => f.write_str("reading from or writing to the peer failed"),
-            Kind::TooLarge { limit } => write!(f, "a message is longer than the limit of {limit} bytes"),
+            Kind::TooLarge { limit, .. } => write!(f, "a message is longer than the limit of {limit} bytes"),
             Kind::LineBreak => f.write_str("the message holds a line break and cannot travel on one line"),
             Kind::Http { status, detail, .. } if detail.is_empty() => {
                 write!(f, "the peer answered with HTTP status {status}")

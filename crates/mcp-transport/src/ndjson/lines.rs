@@ -43,8 +43,9 @@ impl Lines {
             if self.skipping {
                 self.skipping = false;
             } else if len > self.limit {
+                let error = TransportError::too_large(self.limit).with_start(line);
                 self.buffer.advance(end + 1);
-                return Some(Err(TransportError::too_large(self.limit)));
+                return Some(Err(error));
             } else if !is_blank(line) {
                 return Some(Ok(self.take(len, end + 1)));
             }
@@ -108,9 +109,10 @@ impl Lines {
             self.buffer.clear();
             self.scanned = 0;
         } else if over {
+            let error = TransportError::too_large(self.limit).with_start(&self.buffer);
             self.clear();
             self.skipping = true;
-            return Some(Err(TransportError::too_large(self.limit)));
+            return Some(Err(error));
         }
         None
     }
@@ -182,6 +184,18 @@ mod tests {
         check(4, "123456789\n\n1234567\n1", &["!", "!", "1"]);
         check(4, "12345", &["!"]);
         check(1, "1\n22\n3\n", &["1", "!", "3"]);
+    }
+
+    #[test]
+    fn the_start_of_a_long_line_is_kept() {
+        for (pieces, kept) in [(&["123456\n"][..], "123456"), (&["12345", "6\n"], "12345")] {
+            let mut lines = Lines::new(4);
+            lines.room().extend_from_slice(pieces[0].as_bytes());
+            assert_eq!(lines.next().map(|line| line.unwrap_err().start().to_owned()), Some(kept.into()));
+        }
+        let mut lines = Lines::new(1 << 10);
+        lines.room().extend_from_slice(&[b'x'; 2 << 10]);
+        assert_eq!(lines.next().map(|line| line.unwrap_err().start().len()), Some(512));
     }
 
     #[test]
