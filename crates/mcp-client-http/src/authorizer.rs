@@ -39,6 +39,13 @@ pub struct Target {
     pub url: String,
 }
 
+impl Target {
+    /// A request of this method to this URL.
+    pub fn new(method: Method, url: impl Into<String>) -> Self {
+        Self { method, url: url.into() }
+    }
+}
+
 /// A request that was refused, and how.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -51,6 +58,13 @@ pub struct Refusal {
     pub challenges: Vec<String>,
     /// The headers that [`Authorizer::authorize`] gave it: another request may have brought better ones since.
     pub sent: HeaderMap,
+}
+
+impl Refusal {
+    /// A refusal without challenges, of a request that was sent without authorization.
+    pub fn new(target: Target, status: StatusCode) -> Self {
+        Self { target, status, challenges: Vec::new(), sent: HeaderMap::new() }
+    }
 }
 
 /// What becomes of a request that was refused.
@@ -89,12 +103,13 @@ mod tests {
             ("https://a.example?key=hunter2", "https://a.example/"),
             ("hunter2", ""),
         ] {
-            let target = Target { method: Method::GET, url: url.to_owned() };
+            let target = Target::new(Method::GET, url);
             assert_eq!(format!("{target:?}"), format!("Target {{ method: GET, url: {shown:?} }}"));
             let mut sent = HeaderMap::new();
             sent.insert("authorization", "Bearer hunter2".parse().unwrap());
-            let challenges = vec!["hunter2".to_owned()];
-            let refusal = Refusal { target, status: StatusCode::UNAUTHORIZED, challenges, sent };
+            let mut refusal = Refusal::new(target, StatusCode::UNAUTHORIZED);
+            refusal.challenges.push("hunter2".to_owned());
+            refusal.sent = sent;
             assert!(!format!("{refusal:?}").contains("hunter2"));
         }
     }

@@ -97,11 +97,16 @@ impl Exchange {
             None => sending.await,
         };
         let response = sent.map_err(|error| Fault::sending(error, &self.url))?;
-        if response.status().is_redirection() {
-            let to = response.headers().get(header::LOCATION).and_then(|to| self.url.join(to.to_str().ok()?).ok());
-            return Err(Fault::Redirect { status: response.status().as_u16(), to: to.as_ref().map(config::origin) });
-        }
-        Ok(response)
+        let status = response.status();
+        let to = if status.is_redirection() {
+            response.headers().get(header::LOCATION).and_then(|to| self.url.join(to.to_str().ok()?).ok())
+        } else if *response.url() != self.url && response.url().origin() != self.url.origin() {
+            // Only a client of the application goes there.
+            Some(response.url().clone())
+        } else {
+            return Ok(response);
+        };
+        Err(Fault::Redirect { status: status.as_u16(), to: to.as_ref().map(config::origin) })
     }
 
     async fn ask(
@@ -111,17 +116,14 @@ impl Exchange {
         sent: HeaderMap,
     ) -> Result<Verdict, Fault> {
         let challenges = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
-        let refusal = Refusal {
-            target: self.target(),
-            status: response.status(),
-            challenges: challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect(),
-            sent,
-        };
+        let mut refusal = Refusal::new(self.target(), response.status());
+        refusal.challenges = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+        refusal.sent = sent;
         authorizer.refused(&refusal).await.map_err(Fault::Authorizer)
     }
 
     fn target(&self) -> Target {
-        Target { method: self.method.clone(), url: self.url.as_str().to_owned() }
+        Target::new(self.method.clone(), self.url.as_str())
     }
 }
 

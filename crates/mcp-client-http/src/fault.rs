@@ -97,7 +97,7 @@ impl fmt::Display for Fault {
             Self::Unsendable => f.write_str("the message mirrors something that no header can carry"),
             Self::Broken(_) => f.write_str("the connection broke before the answer was whole"),
             Self::Redirect { status, to: Some(to) } => {
-                write!(f, "the server redirects to `{to}` with HTTP status {status}, which is not followed")
+                write!(f, "the server redirects to `{to}` (HTTP status {status}), and nothing from there is taken")
             }
             Self::Redirect { status, to: None } => {
                 write!(f, "the server redirects nowhere with HTTP status {status}")

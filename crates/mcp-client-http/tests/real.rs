@@ -1,5 +1,6 @@
 //! Against a real server, in both eras, over a real socket.
 
+use mcp_client_http::Http;
 use mcp_server_core::{Args, Context, Progress, Server, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer};
 use mcp_transport::Route;
@@ -79,6 +80,29 @@ async fn both_eras_are_served() {
         let (route, answer) = peer.next().await.unwrap();
         assert_eq!((route, &answer["error"]["code"]), (Route::Request(3.into()), &json!(-32601)));
 
+        within("the end", peer.sender().shutdown()).await.unwrap();
+        peer.ended().await;
+    }
+    serving.abort();
+}
+
+#[tokio::test]
+async fn the_first_revision_is_spoken_on_its_own_transport() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sse", listener.local_addr().unwrap());
+    let config = HttpConfig::new().sse("/sse", "/messages");
+    let server = server();
+    let serving = tokio::spawn(async move { server.serve_http_on(listener, config).await.unwrap() });
+    let version = "2024-11-05";
+    for http in [Http::new(&url).unwrap(), Http::sse(&url).unwrap()] {
+        let mut peer = Peer::open(&http).await;
+        peer.request(version, 0, "initialize").await;
+        let (route, answer) = peer.next().await.unwrap();
+        assert_eq!((route, &answer["result"]["protocolVersion"]), (Route::Connection, &json!(version)), "{answer}");
+        peer.notify(version, "notifications/initialized").await;
+        peer.send(request_with(version, 1, "tools/call", call(version, "progress", json!({})))).await;
+        assert_eq!(peer.next().await.unwrap().1["method"], "notifications/progress");
+        assert_eq!(peer.next().await.unwrap().1["result"]["content"][0]["text"], "done");
         within("the end", peer.sender().shutdown()).await.unwrap();
         peer.ended().await;
     }

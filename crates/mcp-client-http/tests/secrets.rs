@@ -73,10 +73,7 @@ async fn what_a_server_echoes_is_not_shown() {
 async fn a_client_or_a_proxy_of_the_application_is_used() {
     let proxy = Site::serve(|_, seen| Reply::result(seen)).await;
     let remote = || Http::new("http://mcp.example/mcp").unwrap();
-    let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
-    let tls = tls.with_safe_default_protocol_versions().unwrap();
-    let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-    let made = reqwest::Client::builder().user_agent("mine").tls_backend_preconfigured(tls).no_proxy();
+    let made = builder().user_agent("mine");
     let made = made.proxy(reqwest::Proxy::all(&proxy.origin).unwrap()).build().unwrap();
     for (http, agent) in [
         (
@@ -91,4 +88,24 @@ async fn a_client_or_a_proxy_of_the_application_is_used() {
         let seen = proxy.seen().pop().unwrap();
         assert_eq!((seen.path.as_str(), seen.header("user-agent")), ("http://mcp.example/mcp", Some(agent)));
     }
+}
+
+/// What an application starts from, with TLS that trusts nobody.
+fn builder() -> reqwest::ClientBuilder {
+    let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
+    let tls = tls.with_safe_default_protocol_versions().unwrap();
+    let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy()
+}
+
+#[tokio::test]
+async fn what_a_client_of_the_application_brings_from_elsewhere_is_not_taken() {
+    let other = Site::serve(|_, seen| Reply::result(seen)).await;
+    let to = other.url();
+    let site = Site::serve(move |_, _| Reply::full(307, &[("location", &to)], "")).await;
+    let http = Http::new(site.url()).unwrap().dangerous_client(builder().build().unwrap());
+    let mut peer = Peer::open(&http).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    let error = peer.fault(1).await;
+    assert!(error.to_string().contains(&format!("redirects to `{}`", other.origin)), "{error}");
 }
