@@ -104,6 +104,10 @@ impl FrameSender for Sender {
         self.link.tasks.abort(id);
     }
 
+    fn has_request_streams(&self) -> bool {
+        true
+    }
+
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
         let link = Arc::clone(&self.link);
         Box::pin(async move {

@@ -247,7 +247,11 @@ impl ClientBuilder {
     }
 
     /// Hears the notifications of one kind, as `on::<LoggingMessage>(|message| …)`. Those that make no sense are left out.
-    pub fn on<N: NotificationMethod>(self, mut heard: impl FnMut(N::Params) + Send + 'static) -> Self {
+    ///
+    /// Changes of the lists are subscribed to where they are not told by themselves (2026-07-28); for those of resources see
+    /// [`Client::subscribe`].
+    pub fn on<N: NotificationMethod>(mut self, mut heard: impl FnMut(N::Params) + Send + 'static) -> Self {
+        self.listeners.want(N::NAME);
         self.on_notification(move |notification| match notification.params::<N>() {
             Some(Ok(params)) => heard(params),
             Some(Err(error)) => tracing::debug!(%error, "a notification makes no sense"),

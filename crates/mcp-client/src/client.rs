@@ -5,7 +5,8 @@ use std::{fmt, sync::Arc};
 use mcp_protocol::{
     CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference, EmptyParams, EmptyResult,
     GetPromptParams, GetPromptResult, Implementation, LoggingLevel, Method, Prompt, ProtocolVersion,
-    ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate, SetLevelParams, Tool, jsonrpc, method,
+    ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate, SetLevelParams, SubscriptionFilter, Tool,
+    jsonrpc, method,
 };
 use mcp_transport::Connect;
 use serde::Serialize;
@@ -16,11 +17,12 @@ use serde_json::{
 use tokio::sync::watch;
 
 use crate::{
-    Call, ClientBuilder, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, ToolResult,
+    Call, ClientBuilder, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, ToolResult,
     config::Config,
     drive::Reply,
     listener,
     shared::{Shared, Standing},
+    subscription::keep_for_callbacks,
     supervise,
     wire::Request,
 };
@@ -78,9 +80,13 @@ impl Client {
         let shared = Shared::new(config, connector);
         let client = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
         // From the start: a server may speak at once.
+        let listened = listeners.filter.clone();
         listeners.listen(&shared);
         let link = supervise::open(&shared, shared.config.known.as_ref(), true).await?;
         shared.stand(Standing::Ready(Arc::clone(&link)));
+        if !listened.is_empty() && link.version().is_some_and(|version| version.has_listen()) {
+            tokio::spawn(keep_for_callbacks(Arc::clone(&shared), listened));
+        }
         tokio::spawn(supervise::supervise(shared, link));
         Ok(client)
     }
@@ -226,6 +232,23 @@ impl Client {
     #[must_use]
     pub fn notifications(&self) -> Notifications {
         self.shared().hub.listen()
+    }
+
+    /// Hears of what changes on the server: lists, resources, tasks. The same in every revision; the stream goes on over
+    /// reconnections.
+    ///
+    /// # Errors
+    /// When the server does not tell what changes, or cannot be reached.
+    pub async fn listen(&self, filter: SubscriptionFilter) -> Result<Subscription, Error> {
+        Subscription::open(self, filter).await
+    }
+
+    /// Hears of what changes in resources: [`Client::listen`] for these alone.
+    ///
+    /// # Errors
+    /// As for [`Client::listen`].
+    pub async fn subscribe<U: Into<String>>(&self, uris: impl IntoIterator<Item = U>) -> Result<Subscription, Error> {
+        self.listen(SubscriptionFilter::new().with_resources(uris)).await
     }
 
     /// The roots that the client was built with, to change them; `None` when it has none.

@@ -22,6 +22,7 @@ mod notify;
 mod result;
 mod shared;
 mod state;
+mod subscription;
 mod supervise;
 mod wire;
 
@@ -46,4 +47,5 @@ pub use self::{
     notify::{Notification, Notifications},
     result::ToolResult,
     state::State,
+    subscription::{Subscription, Update},
 };

@@ -15,7 +15,7 @@ use mcp_transport::{Frame, FrameSender, Hints, Route, TransportError, TrySendErr
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use crate::{negotiated::Negotiated, wire::Stamp};
+use crate::{negotiated::Negotiated, subscription::Inbox, wire::Stamp};
 
 pub(crate) use self::{
     clock::Clock,
@@ -111,7 +111,19 @@ impl Link {
         hints: Hints,
         on_drop: OnDrop,
     ) -> Result<Ticket, Failure> {
-        let slot = Slot::new(self.pending.room().await?);
+        self.begin_listening(id, message, hints, on_drop, None).await
+    }
+
+    /// The same, for a request whose stream brings notifications.
+    pub(crate) async fn begin_listening(
+        self: &Arc<Self>,
+        id: i64,
+        message: Vec<u8>,
+        hints: Hints,
+        on_drop: OnDrop,
+        inbox: Option<Arc<Inbox>>,
+    ) -> Result<Ticket, Failure> {
+        let slot = Slot::new(self.pending.room().await?, inbox);
         self.pending.insert(id, slot.clone())?;
         let mut ticket = Ticket { link: Arc::clone(self), id, slot, on_drop: OnDrop::Forget };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);

@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use mcp_protocol::{EmptyParams, NotificationMethod, jsonrpc, notification::RootsListChanged};
+use mcp_protocol::{
+    EmptyParams, NotificationMethod, SubscriptionFilter, jsonrpc,
+    notification::{PromptListChanged, ResourceListChanged, RootsListChanged, ToolListChanged},
+};
 
 use crate::{handlers::Roots, notify::Notification, shared::Shared};
 
@@ -15,9 +18,21 @@ pub(crate) type Listener = Box<dyn FnMut(&Notification) + Send>;
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Listener>,
+    /// What has to be subscribed to for them, where nothing comes by itself.
+    pub(crate) filter: SubscriptionFilter,
 }
 
 impl Listeners {
+    /// Notifications of this name are wanted.
+    pub(crate) fn want(&mut self, name: &str) {
+        match name {
+            ToolListChanged::NAME => self.filter.tools_list_changed = Some(true),
+            PromptListChanged::NAME => self.filter.prompts_list_changed = Some(true),
+            ResourceListChanged::NAME => self.filter.resources_list_changed = Some(true),
+            _ => {}
+        }
+    }
+
     /// Starts to listen, until the client is closed.
     pub(crate) fn listen(mut self, shared: &Arc<Shared>) {
         if let Some(roots) = shared.config.handlers.roots.clone() {

@@ -19,6 +19,7 @@ use crate::{
     link::Link,
     negotiated::Negotiated,
     notify::{Hub, Notification},
+    subscription::Subscribers,
 };
 
 pub(crate) struct Shared {
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     pub(crate) hub: Hub,
     pub(crate) catalog: Catalog,
+    pub(crate) subscribers: Subscribers,
     ids: AtomicI64,
     standing: watch::Sender<Standing>,
     state: watch::Sender<State>,
@@ -58,6 +60,7 @@ impl Shared {
             log_level: Mutex::new(config.log_level),
             hub: Hub::new(config.limits.notifications),
             catalog: Catalog::default(),
+            subscribers: Subscribers::default(),
             config,
             connector,
             negotiated: Mutex::default(),

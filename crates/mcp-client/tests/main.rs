@@ -8,3 +8,4 @@ mod mirroring;
 mod questions;
 mod reconnecting;
 mod revisions;
+mod subscriptions;

@@ -33,6 +33,27 @@ impl SubscriptionFilter {
         Self::default()
     }
 
+    /// Changes of every list.
+    #[must_use]
+    pub fn lists() -> Self {
+        let all = Some(true);
+        Self { tools_list_changed: all, prompts_list_changed: all, resources_list_changed: all, ..Self::default() }
+    }
+
+    /// The same, and the changes of these resources.
+    #[must_use]
+    pub fn with_resources<U: Into<String>>(mut self, uris: impl IntoIterator<Item = U>) -> Self {
+        self.resource_subscriptions.extend(uris.into_iter().map(Into::into));
+        self
+    }
+
+    /// The same, and the changes of these tasks (tasks extension).
+    #[must_use]
+    pub fn with_tasks<I: Into<String>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
+        self.task_ids.extend(ids.into_iter().map(Into::into));
+        self
+    }
+
     /// Whether it asks for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -10,6 +10,8 @@ use mcp_protocol::{ProgressParams, RequestId, RpcError};
 use mcp_transport::TransportError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::subscription::Inbox;
+
 /// How a request ended: the raw result, or why there is none.
 pub(crate) type Outcome = Result<Bytes, Failure>;
 
@@ -123,12 +125,19 @@ fn number(id: &RequestId) -> Option<i64> {
 }
 
 /// What one request hears.
-#[derive(Debug)]
 pub(crate) struct Slot {
     heard: Mutex<Heard>,
     news: Notify,
     /// Its place in the table; held until the server need not be told anything about it any more.
     pub(crate) permit: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Where its notifications go, when it is a request whose stream brings some.
+    pub(crate) inbox: Option<Arc<Inbox>>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").field("listens", &self.inbox.is_some()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -138,8 +147,8 @@ struct Heard {
 }
 
 impl Slot {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Arc<Self> {
-        Arc::new(Self { heard: Mutex::default(), news: Notify::new(), permit: Mutex::new(Some(permit)) })
+    pub(crate) fn new(permit: OwnedSemaphorePermit, inbox: Option<Arc<Inbox>>) -> Arc<Self> {
+        Arc::new(Self { heard: Mutex::default(), news: Notify::new(), permit: Mutex::new(Some(permit)), inbox })
     }
 
     pub(crate) fn progress(&self, notice: ProgressParams) {
@@ -183,7 +192,7 @@ mod tests {
     use super::*;
 
     async fn waiting(pending: &Pending, id: i64) -> Arc<Slot> {
-        let slot = Slot::new(pending.room().await.unwrap());
+        let slot = Slot::new(pending.room().await.unwrap(), None);
         pending.insert(id, slot.clone()).unwrap();
         slot
     }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use mcp_protocol::{
-    CancelledParams, Message, NotificationMethod, ProgressParams, ProgressToken, RequestId, RpcError,
+    CancelledParams, EmptyParams, Message, NotificationMethod, ProgressParams, ProgressToken, RequestId, RpcError,
     jsonrpc::{self, EnvelopeError, Notification as RawNotification, Request, Response},
     notification,
 };
@@ -11,7 +11,7 @@ use mcp_transport::{Frame, Route, Transport, TransportError, recv};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Failure, Link};
-use crate::{handlers::Question, notify::Notification, shared::Shared};
+use crate::{handlers::Question, notify::Notification, shared::Shared, subscription::Inbox};
 
 /// Reads until the connection ends; then everything that waits on it has failed.
 pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Box<dyn Transport>) {
@@ -113,7 +113,7 @@ impl Reader<'_> {
     fn message(&mut self, frame: &Frame, message: Message<'_>) {
         match message {
             Message::Response(response) => self.response(frame, response),
-            Message::Notification(notification) => self.notification(&notification),
+            Message::Notification(notification) => self.notification(frame, &notification),
             Message::Request(request) => self.request(frame, &request),
         }
     }
@@ -146,7 +146,7 @@ impl Reader<'_> {
         }
     }
 
-    fn notification(&mut self, raw: &RawNotification<'_>) {
+    fn notification(&mut self, frame: &Frame, raw: &RawNotification<'_>) {
         match &*raw.method {
             notification::Progress::NAME => match jsonrpc::decode_params::<ProgressParams>(&raw.method, raw.params) {
                 Ok(progress) => {
@@ -163,14 +163,37 @@ impl Reader<'_> {
             notification::Cancelled::NAME => {
                 if let Ok(CancelledParams { request_id: Some(id), .. }) =
                     jsonrpc::decode_params(&raw.method, raw.params)
-                    && let Some(question) = self.questions.remove(&id)
                 {
-                    question.abort();
+                    if let Some(question) = self.questions.remove(&id) {
+                        question.abort();
+                    } else if self.link.pending.find(&id).is_some_and(|slot| slot.inbox.is_some()) {
+                        // A server may end a subscription so before it answers, or instead.
+                        let ended = TransportError::unanswered();
+                        self.link.pending.complete(&id, Err(Failure::Transport(ended)));
+                    }
                 }
             }
             _ => {}
         }
-        self.shared.heard(&Notification::new(raw));
+        let notification = Notification::new(raw);
+        if self.link.version().is_some_and(|version| version.has_listen()) {
+            if let Some(inbox) = self.subscription(frame, &notification) {
+                inbox.hear(&notification);
+            }
+        } else {
+            self.shared.subscribers.hear(&notification);
+        }
+        self.shared.heard(&notification);
+    }
+
+    /// The subscription that a notification belongs to: it says so, or comes on its stream.
+    fn subscription(&self, frame: &Frame, notification: &Notification) -> Option<Arc<Inbox>> {
+        let named = notification.decode::<EmptyParams>().ok().and_then(|params| params.meta?.subscription_id());
+        let id = match (&named, &frame.route) {
+            (Some(id), _) | (None, Route::Request(id)) => id,
+            (None, Route::Connection) => return None,
+        };
+        self.link.pending.find(id)?.inbox.clone()
     }
 
     fn request(&mut self, frame: &Frame, request: &Request<'_>) {

@@ -1,0 +1,232 @@
+//! What one subscription has heard and its reader has not: a bounded set.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use mcp_protocol::{
+    NotificationMethod, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,
+    notification::{
+        PromptListChanged, ResourceListChanged, ResourceUpdated, SubscriptionsAcknowledged, Task, ToolListChanged,
+    },
+};
+use tokio::sync::Notify;
+
+use super::Update;
+use crate::{Error, Notification};
+
+/// Updates that wait. Beyond, they are one that says that anything may have changed.
+const WAITING: usize = 256;
+
+pub(crate) struct Inbox {
+    filter: SubscriptionFilter,
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Update>,
+    /// Whether the subscription is open now; what the server said it will tell.
+    is_open: bool,
+    honoured: Option<SubscriptionFilter>,
+    end: Option<Option<Error>>,
+    failure: Option<Error>,
+    waker: Option<Waker>,
+}
+
+impl Inbox {
+    pub(crate) fn new(filter: SubscriptionFilter) -> Self {
+        Self { filter, state: Mutex::default(), news: Notify::new() }
+    }
+
+    pub(crate) fn filter(&self) -> &SubscriptionFilter {
+        &self.filter
+    }
+
+    pub(crate) fn honoured(&self) -> SubscriptionFilter {
+        self.state().honoured.clone().unwrap_or_default()
+    }
+
+    /// Takes a notification, when it is one that was asked for.
+    pub(crate) fn hear(&self, notification: &Notification) {
+        let flag = |asked: Option<bool>, update| (asked == Some(true)).then_some(update);
+        let update = match notification.method() {
+            SubscriptionsAcknowledged::NAME => {
+                match notification.decode::<SubscriptionsAcknowledgedParams>() {
+                    Ok(acknowledged) => self.open(acknowledged.notifications),
+                    Err(error) => tracing::debug!(%error, "an acknowledgement makes no sense"),
+                }
+                return;
+            }
+            ToolListChanged::NAME => flag(self.filter.tools_list_changed, Update::ToolsChanged),
+            PromptListChanged::NAME => flag(self.filter.prompts_list_changed, Update::PromptsChanged),
+            ResourceListChanged::NAME => flag(self.filter.resources_list_changed, Update::ResourcesChanged),
+            ResourceUpdated::NAME => match notification.decode::<ResourceUpdatedParams>() {
+                Ok(params) if self.wants(&params.uri) => Some(Update::ResourceUpdated { uri: params.uri }),
+                _ => None,
+            },
+            Task::NAME if !self.filter.task_ids.is_empty() => {
+                notification.decode().ok().map(|task| Update::Task(Box::new(task)))
+            }
+            _ => None,
+        };
+        if let Some(update) = update {
+            self.push(update);
+        }
+    }
+
+    /// The subscription is open. When it was open before, something may have been missed meanwhile.
+    pub(crate) fn open(&self, honoured: SubscriptionFilter) {
+        let mut state = self.state();
+        if state.is_open {
+            return;
+        }
+        state.is_open = true;
+        let was_open = state.honoured.replace(honoured).is_some();
+        drop(state);
+        self.news.notify_waiters();
+        if was_open {
+            self.push(Update::Missed);
+        }
+    }
+
+    /// It is not open any more, and will be again. Returns whether it was.
+    pub(crate) fn interrupt(&self) -> bool {
+        std::mem::take(&mut self.state().is_open)
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self, error: Option<Error>) {
+        let mut state = self.state();
+        state.failure = error.clone();
+        state.end.get_or_insert(error);
+        wake(state);
+        self.news.notify_waiters();
+    }
+
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.state().failure.clone()
+    }
+
+    /// Waits until it is open.
+    pub(crate) async fn opened(&self) -> Result<(), Error> {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            // Counted from here on, so that nothing is missed between the look and the wait.
+            news.as_mut().enable();
+            {
+                let state = self.state();
+                if let Some(end) = &state.end {
+                    return Err(end.clone().unwrap_or_else(Error::closed));
+                }
+                if state.is_open {
+                    return Ok(());
+                }
+            }
+            news.await;
+        }
+    }
+
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Result<Update, Error>>> {
+        let mut state = self.state();
+        if let Some(update) = state.waiting.pop_front() {
+            return Poll::Ready(Some(Ok(update)));
+        }
+        match &mut state.end {
+            Some(error) => Poll::Ready(error.take().map(Err)),
+            None => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn push(&self, update: Update) {
+        let mut state = self.state();
+        if state.waiting.contains(&update) {
+            return;
+        }
+        if let Update::Task(task) = &update {
+            // Only how a task stands now counts.
+            state
+                .waiting
+                .retain(|other| !matches!(other, Update::Task(other) if other.task.task_id == task.task.task_id));
+        }
+        if state.waiting.len() == WAITING {
+            state.waiting.clear();
+            state.waiting.push_back(Update::Missed);
+        }
+        state.waiting.push_back(update);
+        wake(state);
+    }
+
+    /// Whether a resource was subscribed to, or one that it may be a part of.
+    fn wants(&self, uri: &str) -> bool {
+        self.filter.resource_subscriptions.iter().any(|wanted| uri.starts_with(wanted.as_str()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes without the lock.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::Message;
+
+    use super::*;
+
+    fn updated(uri: &str) -> Notification {
+        let wire =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#);
+        let Message::Notification(raw) = Message::parse(wire.as_bytes()).unwrap() else { panic!("a notification") };
+        Notification::new(&raw)
+    }
+
+    async fn next(inbox: &Inbox) -> Option<Update> {
+        std::future::poll_fn(|cx| inbox.poll(cx)).await.map(Result::unwrap)
+    }
+
+    #[tokio::test]
+    async fn equal_updates_are_one_and_too_many_are_one_that_says_so() {
+        let mut filter = SubscriptionFilter::new();
+        filter.resource_subscriptions = vec!["a:".into()];
+        let inbox = Inbox::new(filter);
+        for uri in ["a:1", "a:1", "b:1"] {
+            inbox.hear(&updated(uri));
+        }
+        assert_eq!(next(&inbox).await, Some(Update::ResourceUpdated { uri: "a:1".into() }));
+        for n in 0..=WAITING {
+            inbox.hear(&updated(&format!("a:{n}")));
+        }
+        assert_eq!(next(&inbox).await, Some(Update::Missed));
+        assert!(matches!(next(&inbox).await, Some(Update::ResourceUpdated { .. })));
+        inbox.end(None);
+        assert_eq!(next(&inbox).await, None);
+    }
+
+    #[tokio::test]
+    async fn opening_again_means_that_something_may_be_missed() {
+        let inbox = Inbox::new(SubscriptionFilter::new());
+        inbox.open(SubscriptionFilter::new());
+        inbox.opened().await.unwrap();
+        assert!(inbox.interrupt() && !inbox.interrupt());
+        inbox.open(SubscriptionFilter::new());
+        assert_eq!(next(&inbox).await, Some(Update::Missed));
+        inbox.end(Some(Error::closed()));
+        assert!(inbox.opened().await.unwrap_err().is_closed());
+    }
+}

@@ -1,0 +1,148 @@
+//! Keeps one subscription open: on every connection anew, in the way of its revision.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::{
+    ListenParams, Method, SubscribeParams, SubscriptionFilter,
+    method::{Listen, Subscribe},
+};
+use mcp_transport::Hints;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Inbox;
+use crate::{
+    Error,
+    drive::{Options, drive},
+    era::back_off,
+    error::Kind,
+    link::{Agreed, Failure, Link, OnDrop},
+    shared::Shared,
+    wire::{self, Extra, Request},
+};
+
+/// The wait before a subscription that ended is opened again, at first and at most.
+const FIRST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Why a subscription is not open any more.
+enum End {
+    /// It may be opened again.
+    Again(Error),
+    /// It will not work another time either.
+    Never(Error),
+}
+
+/// Keeps a subscription open until the client is closed or the server says that there is none.
+pub(super) async fn keep(shared: Arc<Shared>, inbox: Arc<Inbox>) {
+    let closing = shared.closing.clone();
+    let end = closing.run_until_cancelled(reopen(&shared, &inbox)).await;
+    inbox.end(end);
+}
+
+/// Returns the error that will not go away.
+async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
+    let mut attempt = 0;
+    let mut has_been_open = false;
+    loop {
+        let since = Instant::now();
+        let end = match shared.link().await {
+            Ok(link) => match link.agreed() {
+                Some(agreed) if agreed.negotiated.version.has_listen() => listen(shared, &link, agreed, inbox).await,
+                Some(_) => follow(shared, &link, inbox).await,
+                None => End::Again(Error::closed()),
+            },
+            Err(error) => End::Again(error),
+        };
+        let was_open = inbox.interrupt();
+        has_been_open |= was_open;
+        match end {
+            End::Never(error) => return error,
+            // Whoever waits for the first time is told what is wrong.
+            End::Again(error) if !has_been_open => return error,
+            End::Again(error) => tracing::debug!(%error, "a subscription ended, and is opened again"),
+        }
+        attempt = if was_open && since.elapsed() > LONGEST { 1 } else { attempt + 1 };
+        sleep(back_off(FIRST, LONGEST, attempt)).await;
+    }
+}
+
+/// Listens by a request that stays open (2026-07-28).
+async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: &Arc<Inbox>) -> End {
+    let request = match Request::of::<Listen>(&ListenParams::new(inbox.filter().clone())) {
+        Ok(request) => request,
+        Err(error) => return End::Never(error),
+    };
+    let id = shared.next_id();
+    let mut hints = Hints::default();
+    hints.version = Some(agreed.negotiated.version);
+    hints.method = Some(Listen::NAME.into());
+    let message = wire::request(id, &request, &agreed.stamp, &Extra::default());
+    let beginning = link.begin_listening(id, message, hints, OnDrop::Cancel, Some(Arc::clone(inbox)));
+    let mut ticket = match beginning.await {
+        Ok(ticket) => ticket,
+        Err(failure) => return ended(failure),
+    };
+    // The acknowledgement comes before anything else; the stream itself has no bound.
+    let patience = shared.config.idle.unwrap_or(Duration::MAX);
+    let outcome = tokio::select! {
+        biased;
+        outcome = ticket.outcome() => outcome,
+        opened = timeout(patience, inbox.opened()) => match opened {
+            Ok(_) => ticket.outcome().await,
+            Err(_) => return End::Again(Error::timeout(Listen::NAME, patience)),
+        },
+    };
+    match outcome {
+        // The server ended it in good order.
+        Ok(_) => End::Again(Kind::Lost(None).into()),
+        Err(failure) => ended(failure),
+    }
+}
+
+fn ended(failure: Failure) -> End {
+    match failure {
+        Failure::Rpc(error) => End::Never(Kind::Rpc(error).into()),
+        Failure::Invalid(text) => End::Again(Error::invalid(text)),
+        Failure::Transport(fault) => match fault.http_status() {
+            Some(status) if (400..500).contains(&status) && !matches!(status, 408 | 425 | 429) => {
+                End::Never(Kind::Transport(fault).into())
+            }
+            _ => End::Again(Kind::Transport(fault).into()),
+        },
+        Failure::Lost { fault, .. } => End::Again(Kind::Lost(fault).into()),
+    }
+}
+
+/// Listens to a session: what is wanted of resources is said by requests, and the notices come by themselves.
+async fn follow(shared: &Arc<Shared>, link: &Arc<Link>, inbox: &Arc<Inbox>) -> End {
+    // Before it is said, so that nothing is missed.
+    shared.subscribers.join(inbox);
+    for uri in &inbox.filter().resource_subscriptions {
+        let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
+            Ok(request) => request,
+            Err(error) => return End::Never(error),
+        };
+        let options = Options { idle: shared.config.idle, total: shared.config.idle, ..Options::default() };
+        if let Err(error) = drive(shared, request, options).await {
+            return if error.rpc().is_some() || error.is_unsupported() { End::Never(error) } else { End::Again(error) };
+        }
+    }
+    inbox.open(offered(link, inbox.filter()));
+    link.ended().await;
+    End::Again(Shared::lost(link))
+}
+
+/// What a server of sessions tells, of what is wanted.
+fn offered(link: &Link, wanted: &SubscriptionFilter) -> SubscriptionFilter {
+    let mut offered = wanted.clone();
+    offered.task_ids = Vec::new();
+    let Some(agreed) = link.agreed() else { return offered };
+    let capabilities = &agreed.negotiated.capabilities;
+    let told =
+        |flag: &mut Option<bool>, list_changed: Option<bool>| *flag = flag.filter(|_| list_changed == Some(true));
+    told(&mut offered.tools_list_changed, capabilities.tools.as_ref().and_then(|tools| tools.list_changed));
+    told(&mut offered.prompts_list_changed, capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed));
+    let resources = capabilities.resources.as_ref().and_then(|resources| resources.list_changed);
+    told(&mut offered.resources_list_changed, resources);
+    offered
+}
