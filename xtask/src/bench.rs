@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: how fast a server is beside bare limits, and what it costs to build and to carry.
+//! `cargo xtask bench`: how fast a server is beside bare limits, what it holds in memory, and what it costs to build and to
+//! carry.
 
 use std::{
     collections::BTreeSet,
@@ -34,9 +35,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         let mut build = process::cargo(&root);
         build.args(["build", "--release", "--package", "bench"]);
         process::run(&mut build, BUILD_LIMIT)?;
-        let mut load = Command::new(target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX)));
+        let bench = target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX));
+        let mut load = Command::new(&bench);
         load.arg("load").args(args.iter().filter(|arg| !matches!(arg.as_str(), "--no-build" | "--no-load")));
         process::run(&mut load, LOAD_LIMIT)?;
+        if !has("--case") {
+            process::run(Command::new(&bench).arg("memory"), LOAD_LIMIT)?;
+        }
     }
     let mut figures = Vec::new();
     for server in &SERVERS {

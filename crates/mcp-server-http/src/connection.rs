@@ -108,10 +108,11 @@ where
 {
     let service = service_fn(move |request: Request<Incoming>| {
         let (service, path, open) = (service.clone(), path.clone(), traffic.open());
-        async move {
+        // Boxed, because it is large, and the room for it would stay as long as the answer goes on.
+        Box::pin(async move {
             let answer = at_path(&service, &path, request).await;
             Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
-        }
+        })
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -144,10 +145,11 @@ where
     let counted = open.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (service, path, open) = (service.clone(), path.clone(), counted.enter());
-        async move {
+        // Boxed, because it is large, and the room for it would stay as long as the answer goes on.
+        Box::pin(async move {
             let answer = at_path(&service, &path, request).await;
             Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
-        }
+        })
     });
     let connection = http2::Builder::new(Tasks(Arc::downgrade(&tasks)))
         .timer(TokioTimer::new())

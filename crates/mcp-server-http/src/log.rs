@@ -4,8 +4,10 @@
 //! One log for all streams of a session, with one cap; the oldest event goes first, whichever stream it is of. A stream is
 //! a number and a cursor: what is recorded behind the cursor waits for a reader, which may come later or never.
 
+mod streams;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     fmt::Write as _,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -16,6 +18,8 @@ use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
 use tokio::sync::Notify;
+
+use self::streams::{Stream, Streams};
 
 /// Events that a session keeps.
 pub(crate) const EVENTS: usize = 256;
@@ -52,7 +56,7 @@ pub(crate) struct EventLog {
 struct State {
     events: VecDeque<Event>,
     bytes: usize,
-    streams: BTreeMap<u32, Stream>,
+    streams: Streams,
     last_stream: u32,
     last_reader: u64,
     closed: bool,
@@ -64,37 +68,12 @@ struct Event {
     message: Bytes,
 }
 
-#[derive(Debug, Default)]
-struct Stream {
-    /// The number of the latest event; the first is 1.
-    last: u64,
-    /// How many of its events the log holds: always the latest ones.
-    held: u64,
-    /// The latest event that was handed to a reader.
-    cursor: u64,
-    /// Who reads, and is to be woken.
-    reader: Option<u64>,
-    waker: Option<Waker>,
-    /// The last event is recorded.
-    ended: bool,
-    /// The reader is sent away once it has what there is.
-    hangs_up: bool,
-    /// A writer waited for the reader in vain.
-    is_slow: bool,
-}
-
-impl Stream {
-    fn has_unread(&self) -> bool {
-        self.cursor < self.last
-    }
-}
-
 impl State {
     /// Whether an event of this size would push out one of the same stream that its reader is about to take. Unasked
     /// messages wait for a reader that is still to come as well: no handler waits for them.
     fn would_lose(&self, stream: u32, len: usize) -> bool {
         let is_read = |of: &&Stream| stream == STANDALONE || (of.reader.is_some() && !of.is_slow);
-        let Some(of) = self.streams.get(&stream).filter(is_read) else { return false };
+        let Some(of) = self.streams.get(stream).filter(is_read) else { return false };
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
         for event in &self.events {
             if count < EVENTS && bytes + len <= BYTES {
@@ -113,7 +92,7 @@ impl State {
         while !self.events.is_empty() && (self.events.len() >= EVENTS || self.bytes + message.len() > BYTES) {
             self.evict();
         }
-        let of = self.streams.entry(stream).or_default();
+        let of = self.streams.make(stream);
         of.last += 1;
         of.held += 1;
         self.bytes += message.len();
@@ -125,7 +104,7 @@ impl State {
     fn evict(&mut self) {
         let Some(event) = self.events.pop_front() else { return };
         self.bytes -= event.message.len();
-        if let Some(of) = self.streams.get_mut(&event.place.stream) {
+        if let Some(of) = self.streams.get_mut(event.place.stream) {
             of.held -= 1;
         }
         self.forget(event.place.stream);
@@ -133,8 +112,8 @@ impl State {
 
     /// Forgets a stream that is over and of which nothing is left.
     fn forget(&mut self, stream: u32) {
-        if self.streams.get(&stream).is_some_and(|of| of.ended && of.held == 0 && of.reader.is_none()) {
-            self.streams.remove(&stream);
+        if self.streams.get(stream).is_some_and(|of| of.ended && of.held == 0 && of.reader.is_none()) {
+            self.streams.remove(stream);
         }
     }
 
@@ -142,7 +121,7 @@ impl State {
         self.closed = true;
         self.events = VecDeque::new();
         self.bytes = 0;
-        std::mem::take(&mut self.streams).into_values().filter_map(|mut of| of.waker.take()).collect()
+        std::mem::take(&mut self.streams).into_wakers()
     }
 }
 
@@ -180,7 +159,7 @@ impl EventLog {
         let seq = if seq == "end" { END } else { u64::from_str_radix(seq, 16).ok()? };
         let place = Place { stream, seq };
         let state = self.lock();
-        let last = match state.streams.get(&stream) {
+        let last = match state.streams.get(stream) {
             // What is forgotten had some end.
             _ if seq == END => END,
             Some(of) => of.last,
@@ -199,7 +178,7 @@ impl EventLog {
         }
         state.last_stream = state.last_stream.checked_add(1)?;
         let number = state.last_stream;
-        state.streams.insert(number, Stream { reader: Some(EXPECTED), ..Stream::default() });
+        state.streams.make(number).reader = Some(EXPECTED);
         Some(number)
     }
 
@@ -253,7 +232,7 @@ impl EventLog {
 
     /// Waits no more for the reader of a stream until it takes something.
     pub(crate) fn give_up(&self, stream: u32) {
-        if let Some(of) = self.lock().streams.get_mut(&stream) {
+        if let Some(of) = self.lock().streams.get_mut(stream) {
             of.is_slow = true;
         }
     }
@@ -266,7 +245,7 @@ impl EventLog {
                 return;
             }
             let first = message.and_then(|message| state.record(stream, message));
-            let of = state.streams.entry(stream).or_default();
+            let of = state.streams.make(stream);
             of.ended = true;
             let waker = first.or_else(|| of.waker.take());
             state.forget(stream);
@@ -277,7 +256,7 @@ impl EventLog {
 
     /// Sends the reader of a stream away once it has what there is. The stream goes on.
     pub(crate) fn hang_up(&self, stream: u32) {
-        let waker = self.lock().streams.get_mut(&stream).and_then(|of| {
+        let waker = self.lock().streams.get_mut(stream).and_then(|of| {
             of.hangs_up = true;
             of.waker.take()
         });
@@ -300,11 +279,11 @@ impl EventLog {
             let mut state = self.lock();
             state.last_reader += 1;
             let number = state.last_reader;
-            let is_known = stream == STANDALONE || state.streams.contains_key(&stream);
+            let is_known = stream == STANDALONE || state.streams.get(stream).is_some();
             if state.closed || !is_known {
                 return (number, Place { stream, seq: after.unwrap_or(END) });
             }
-            let of = state.streams.entry(stream).or_default();
+            let of = state.streams.make(stream);
             of.cursor = after.unwrap_or(of.cursor).min(of.last);
             of.reader = Some(number);
             (of.hangs_up, of.is_slow) = (after.is_none() && of.hangs_up, false);
@@ -320,7 +299,7 @@ impl EventLog {
     pub(crate) fn detach(&self, stream: u32, number: u64) {
         {
             let mut state = self.lock();
-            let Some(of) = state.streams.get_mut(&stream).filter(|of| of.reader == Some(number)) else { return };
+            let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else { return };
             (of.reader, of.waker) = (None, None);
             state.forget(stream);
         }
@@ -331,7 +310,7 @@ impl EventLog {
     pub(crate) fn poll_take(&self, stream: u32, number: u64, cx: &Context<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.lock();
         let state = &mut *state;
-        let Some(of) = state.streams.get_mut(&stream).filter(|of| of.reader == Some(number)) else {
+        let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else {
             return Poll::Ready(None);
         };
         if !of.has_unread() {
@@ -381,12 +360,12 @@ impl EventLog {
     /// Whether nobody reads the stream for what nobody asked for.
     fn is_unread(&self) -> bool {
         let state = self.lock();
-        !state.closed && state.streams.get(&STANDALONE).is_none_or(|of| of.reader.is_none())
+        !state.closed && state.streams.get(STANDALONE).is_none_or(|of| of.reader.is_none())
     }
 
     /// Whether a stream is still known.
     pub(crate) fn knows(&self, stream: u32) -> bool {
-        stream == STANDALONE || self.lock().streams.contains_key(&stream)
+        stream == STANDALONE || self.lock().streams.get(stream).is_some()
     }
 
     fn put(&self, out: &mut Vec<u8>, place: Place, message: &[u8]) {

@@ -1,4 +1,4 @@
-//! Which core a process runs on, and how much of it a process has used.
+//! Which core a process runs on, how much of it a process has used, and how much memory it holds.
 
 use std::time::Duration;
 
@@ -44,6 +44,14 @@ pub(crate) fn pin(_cpu: usize) -> Result<(), Error> {
 pub(crate) fn used(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&stat)
+}
+
+/// The bytes of memory that a process holds; `None` where there is no `/proc`.
+pub(crate) fn resident(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// What a tick is on every Linux that this is likely to run on (`USER_HZ`).

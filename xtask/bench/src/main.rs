@@ -16,6 +16,7 @@ mod cpu;
 mod error;
 mod http;
 mod load;
+mod memory;
 mod options;
 mod peer;
 mod report;
@@ -24,6 +25,7 @@ mod stdio;
 
 const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
+       bench memory                                                       what sessions and streams cost
        bench peer ours-http|ours-stdio [--cpu N] [--tools N]              the server under test
        bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit";
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.split_first() {
         Some((command, rest)) if command == "load" => load::run(rest),
+        Some((command, rest)) if command == "memory" => memory::run(rest),
         Some((command, rest)) if command == "peer" => peer(rest),
         _ => Err(Error::new(USAGE)),
     };

@@ -72,6 +72,11 @@ impl Peer {
         cpu::used(self.pid)
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// How the server ended, when it did.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())

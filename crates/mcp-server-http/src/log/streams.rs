@@ -1,0 +1,96 @@
+//! The streams of one session: few, and for most sessions none, so that a list that is searched holds them.
+
+use std::task::Waker;
+
+/// The streams of a session, by number.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<(u32, Stream)>);
+
+impl Streams {
+    fn find(&self, number: u32) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&number, |(number, _)| *number)
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&Stream> {
+        self.find(number).ok().map(|at| &self.0[at].1)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Stream> {
+        self.find(number).ok().map(|at| &mut self.0[at].1)
+    }
+
+    /// The stream of a number, a new one if there is none.
+    pub(super) fn make(&mut self, number: u32) -> &mut Stream {
+        let at = self.find(number).unwrap_or_else(|at| {
+            if self.0.is_empty() {
+                // Most sessions that have a stream have one.
+                self.0.reserve_exact(1);
+            }
+            self.0.insert(at, (number, Stream::default()));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    pub(super) fn remove(&mut self, number: u32) {
+        if let Ok(at) = self.find(number) {
+            self.0.remove(at);
+        }
+        if self.0.is_empty() {
+            self.0 = Vec::new();
+        }
+    }
+
+    /// Whoever waits at a stream.
+    pub(super) fn into_wakers(self) -> Vec<Waker> {
+        self.0.into_iter().filter_map(|(_, mut stream)| stream.waker.take()).collect()
+    }
+}
+
+/// One stream of a session.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// The number of the latest event; the first is 1.
+    pub(super) last: u64,
+    /// How many of its events the log holds: always the latest ones.
+    pub(super) held: u64,
+    /// The latest event that was handed to a reader.
+    pub(super) cursor: u64,
+    /// Who reads, and is to be woken.
+    pub(super) reader: Option<u64>,
+    pub(super) waker: Option<Waker>,
+    /// The last event is recorded.
+    pub(super) ended: bool,
+    /// The reader is sent away once it has what there is.
+    pub(super) hangs_up: bool,
+    /// A writer waited for the reader in vain.
+    pub(super) is_slow: bool,
+}
+
+impl Stream {
+    pub(super) fn has_unread(&self) -> bool {
+        self.cursor < self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_found_by_number_in_whatever_order_they_came() {
+        let mut streams = Streams::default();
+        for number in [3, 0, 7, 3, 1] {
+            streams.make(number).last += 1;
+        }
+        let last = |streams: &Streams, number| streams.get(number).map(|stream| stream.last);
+        assert_eq!([0, 1, 2, 3, 7].map(|number| last(&streams, number)), [Some(1), Some(1), None, Some(2), Some(1)]);
+        streams.remove(3);
+        streams.remove(2);
+        assert_eq!((last(&streams, 3), last(&streams, 7), streams.0.len()), (None, Some(1), 3));
+        for number in [0, 1, 7] {
+            streams.remove(number);
+        }
+        assert_eq!(streams.0.capacity(), 0);
+    }
+}
