@@ -106,11 +106,11 @@ impl Inputs {
         let schema = if self.context.version().has_elicitation_modes() {
             form.schema()
         } else {
-            form.legacy_schema().map_err(|_| InputError::unsupported(capabilities))?
+            form.legacy_schema().map_err(|_| InputError::unsupported(capabilities.clone()))?
         };
         let schema = JsonObject::from_value(schema).unwrap_or_default();
         let params = ElicitParams::Form(FormElicitParams::new(message, schema));
-        self.ask(key, self.elicitation(params)?, self.limits().elicitation, |answer| {
+        self.ask(key, &capabilities, self.elicitation(params)?, self.limits().elicitation, |answer| {
             let content = accepted(answer)?.content.unwrap_or_default();
             let content = form
                 .accept(&Value::Object(content.into_inner()))
@@ -144,7 +144,7 @@ impl Inputs {
             params.elicitation_id = Some(random_name().ok_or_else(|| InputError::misuse("no random numbers"))?);
         }
         let request = self.elicitation(ElicitParams::Url(params))?;
-        self.ask(key, request, self.limits().elicitation, |answer| {
+        self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
             accepted(answer)?;
             Ok(((), json!({ "action": "accept" })))
         })
@@ -169,7 +169,7 @@ impl Inputs {
         let mut params = params;
         params.shape(self.context.version());
         let request = InputRequest::create_message(&params).map_err(|e| InputError::misuse(e.to_string()))?;
-        self.ask(key, request, self.limits().sampling, decoded).await
+        self.ask(key, &capabilities, request, self.limits().sampling, decoded).await
     }
 
     /// Asks the client for its roots: the places that it lets servers work in.
@@ -180,7 +180,8 @@ impl Inputs {
         let mut capabilities = ClientCapabilities::default();
         capabilities.roots = Some(RootsCapability::default());
         self.require(&capabilities)?;
-        let result: ListRootsResult = self.ask(key, InputRequest::list_roots(), self.limits().roots, decoded).await?;
+        let request = InputRequest::list_roots();
+        let result: ListRootsResult = self.ask(key, &capabilities, request, self.limits().roots, decoded).await?;
         Ok(result.roots)
     }
 
@@ -281,13 +282,14 @@ impl Inputs {
     async fn ask<T>(
         &self,
         key: &str,
+        needed: &ClientCapabilities,
         request: InputRequest,
         limit: Duration,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
         // Statelessly the question is part of the answer, whose trace the client knows.
         if self.context.session().is_none() {
-            return self.asking.ask(key, request, limit, check).await;
+            return self.asking.ask(key, needed, request, limit, check).await;
         }
         let span = trace::ask(&request.method, self.context.span());
         let bridge = self.asking.server().inner.config.bridge.as_ref();
@@ -296,7 +298,7 @@ impl Inputs {
             Some(context) => trace::traced(request, &context),
             None => request,
         };
-        let answer = self.asking.ask(key, request, limit, check).instrument(span.clone()).await;
+        let answer = self.asking.ask(key, needed, request, limit, check).instrument(span.clone()).await;
         trace::answered(&span, &answer);
         answer
     }

@@ -102,6 +102,11 @@ impl Session {
         self.asked.close();
     }
 
+    /// Whether it can be asked nothing any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.asked.is_closed()
+    }
+
     /// The lowest level of log records that the client wants. `info` until it says otherwise.
     #[must_use]
     pub fn log_level(&self) -> LoggingLevel {

@@ -4,6 +4,7 @@
 mod clock;
 mod handle;
 mod legacy;
+mod lent;
 mod live;
 mod owner;
 mod policy;
@@ -25,6 +26,9 @@ pub(crate) use self::{
     serve::{TaskWork, ToTell, found_for},
     table::TaskTable,
 };
+
+/// No task lives longer, whatever the limits say: the end of time is not far behind it.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// What bounds tasks. No time may be zero; no room is no tasks.
 #[derive(Debug, Clone)]
@@ -57,6 +61,6 @@ impl Default for TaskLimits {
 impl TaskLimits {
     /// How long a task lives for which somebody asks for `ttl`.
     fn clamped(&self, ttl: Option<Duration>) -> Duration {
-        ttl.unwrap_or(self.ttl).min(self.max_ttl).max(Duration::from_millis(1))
+        ttl.unwrap_or(self.ttl).min(self.max_ttl).clamp(Duration::from_millis(1), LONGEST)
     }
 }

@@ -263,6 +263,23 @@ async fn a_question_of_a_task_goes_through_the_session() {
 }
 
 #[tokio::test]
+async fn a_question_goes_to_the_session_that_took_the_place_of_the_one_that_was_asked() {
+    let jobs = Jobs::new();
+    let mut client = jobs.legacy().await;
+    let id = make(&mut client, "asks").await;
+    let lost = client.notification("elicitation/create").await;
+    let info = json!({ "name": "kit", "version": "2" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} }, "clientInfo": info });
+    client.result("initialize", params).await;
+    let waiting = client.start("tasks/result", of(&id)).await;
+    let question = client.notification("elicitation/create").await;
+    assert_ne!(question["id"], lost["id"]);
+    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+    client.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+    assert_eq!(client.response(waiting).await["result"]["content"][0]["text"], "Hello, Ada!");
+}
+
+#[tokio::test]
 async fn progress_goes_on_after_the_answer_and_names_the_task() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;

@@ -1,6 +1,6 @@
 //! Tasks over HTTP: headers that mirror the id, callers that cannot be told apart, questions on the stream of the result.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 use http::StatusCode;
 use http_body_util::BodyExt;
@@ -90,48 +90,129 @@ async fn callers_that_cannot_be_told_apart_get_no_list() {
     assert_eq!(result.json()["result"]["content"][0]["text"], "must");
 }
 
-#[tokio::test]
-async fn a_question_goes_on_the_stream_of_the_request_for_the_result() {
-    let service = service();
-    let params = json!({
-        "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} },
-        "clientInfo": { "name": "t", "version": "1" },
-    });
-    let opening = send(&service, legacy(None, "initialize", params)).await;
-    let session = opening.header("mcp-session-id").unwrap().to_owned();
-    let made = send(&service, legacy(Some(&session), "tools/call", json!({ "name": "asks", "task": {} }))).await;
+/// Opens a session whose client can do something.
+async fn open_with(service: &McpService, capabilities: Value) -> String {
+    let info = json!({ "name": "t", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
+    let opening = send(service, legacy(None, "initialize", params)).await;
+    opening.header("mcp-session-id").unwrap().to_owned()
+}
+
+/// Makes a task that asks, and waits until it does.
+async fn asking(service: &McpService, session: &str) -> Value {
+    let made = send(service, legacy(Some(session), "tools/call", json!({ "name": "asks", "task": {} }))).await;
     let id = made.json()["result"]["task"]["taskId"].clone();
     for _ in 0..1000 {
-        let task = send(&service, legacy(Some(&session), "tasks/get", json!({ "taskId": id }))).await.json();
+        let task = send(service, legacy(Some(session), "tasks/get", json!({ "taskId": id }))).await.json();
         if task["result"]["status"] == "input_required" {
-            break;
+            return id;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let response = service.handle(legacy_as(9, Some(&session), "tasks/result", json!({ "taskId": id }))).await;
-    assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let mut body = response.into_body();
-    let mut text = String::new();
-    let question = loop {
-        let frame = within("the question", body.frame()).await.unwrap().unwrap();
-        text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
-        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        let mut messages = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-        if let Some(question) = messages.find(|message| message["method"] == "elicitation/create") {
-            break question;
+    panic!("the task does not ask");
+}
+
+/// A request for the result, whose stream is read as it comes.
+struct Waiting {
+    body: mcp_server_http::Body,
+    text: String,
+}
+
+impl Waiting {
+    async fn start(service: &McpService, request: u64, session: &str, task: &Value) -> Self {
+        let params = json!({ "taskId": task });
+        let response = within("the answer", service.handle(legacy_as(request, Some(session), "tasks/result", params)));
+        let response = response.await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { body: response.into_body(), text: String::new() }
+    }
+
+    async fn question(&mut self) -> Value {
+        loop {
+            let frame = within("the question", self.body.frame()).await.unwrap().unwrap();
+            self.text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+            let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
+            let mut messages = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+            if let Some(question) = messages.find(|message| message["method"] == "elicitation/create") {
+                return question;
+            }
         }
-    };
-    assert_eq!(question["params"]["_meta"]["io.modelcontextprotocol/related-task"], json!({ "taskId": id }));
-    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
-    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }).to_string();
+    }
+
+    async fn rest(self) -> String {
+        let rest = within("the result", self.body.collect()).await.unwrap().to_bytes();
+        std::str::from_utf8(&rest).unwrap().to_owned()
+    }
+}
+
+/// Posts a message that is no request, in a session.
+async fn tell(service: &McpService, session: &str, message: Value) {
     let headers = [
         ("content-type", "application/json"),
         ("accept", "application/json, text/event-stream"),
-        ("mcp-session-id", &session),
+        ("mcp-session-id", session),
     ];
-    let taken = send(&service, request(http::Method::POST, &headers, answer)).await;
+    let taken = send(service, request(http::Method::POST, &headers, message.to_string())).await;
     assert_eq!(taken.status, StatusCode::ACCEPTED);
-    let rest = within("the result", body.collect()).await.unwrap().to_bytes();
-    let rest = std::str::from_utf8(&rest).unwrap();
+}
+
+async fn answer(service: &McpService, session: &str, question: &Value) {
+    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+    tell(service, session, json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+}
+
+#[tokio::test]
+async fn a_question_goes_on_the_stream_of_the_request_for_the_result() {
+    let service = service();
+    let session = open_with(&service, json!({ "elicitation": {} })).await;
+    let id = asking(&service, &session).await;
+    let mut waiting = Waiting::start(&service, 9, &session, &id).await;
+    let question = waiting.question().await;
+    assert_eq!(question["params"]["_meta"]["io.modelcontextprotocol/related-task"], json!({ "taskId": id }));
+    answer(&service, &session, &question).await;
+    let rest = waiting.rest().await;
     assert!(rest.contains("Hello, Ada!") && rest.contains("\"id\":9"), "{rest}");
+}
+
+#[tokio::test]
+async fn the_session_that_asks_for_the_result_answers_the_question() {
+    let service = service();
+    let able = json!({ "elicitation": {} });
+    let (maker, other) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
+    let id = asking(&service, &maker).await;
+    // One that cannot be asked is passed over.
+    let unable = open_with(&service, json!({})).await;
+    let mut request = Box::pin(service.handle(legacy_as(8, Some(&unable), "tasks/result", json!({ "taskId": id }))));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(request.as_mut().poll(&mut cx).is_pending());
+    let mut waiting = Waiting::start(&service, 9, &other, &id).await;
+    let question = waiting.question().await;
+    answer(&service, &other, &question).await;
+    assert!(waiting.rest().await.contains("Hello, Ada!"));
+    let result = within("the result", request).await.into_body().collect().await.unwrap().to_bytes();
+    let result = std::str::from_utf8(&result).unwrap();
+    assert!(result.contains("Hello, Ada!") && !result.contains("elicitation"), "{result}");
+}
+
+#[tokio::test]
+async fn a_question_is_asked_again_when_the_request_that_carried_it_is_over() {
+    let service = service();
+    let able = json!({ "elicitation": {} });
+    let (first, second) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
+    let id = asking(&service, &first).await;
+    let mut waiting = Waiting::start(&service, 9, &first, &id).await;
+    let lost = waiting.question().await;
+    let cancelled = json!({ "requestId": 9 });
+    tell(&service, &first, json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+    // The next one is asked, and the one after it when its whole session ends.
+    let mut waiting = Waiting::start(&service, 10, &first, &id).await;
+    let again = waiting.question().await;
+    assert_eq!(again["params"], lost["params"]);
+    assert_ne!(again["id"], lost["id"]);
+    let closed = send(&service, request(http::Method::DELETE, &[("mcp-session-id", &first)], "")).await;
+    assert!(closed.status.is_success(), "{closed:?}");
+    let mut waiting = Waiting::start(&service, 9, &second, &id).await;
+    let question = waiting.question().await;
+    answer(&service, &second, &question).await;
+    assert!(waiting.rest().await.contains("Hello, Ada!"));
 }

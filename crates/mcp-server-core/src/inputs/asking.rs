@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcp_protocol::{
-    InputRequest, InputRequests, InputRequiredResult, JsonObject, Principal, RequestId, RpcError,
+    ClientCapabilities, InputRequest, InputRequests, InputRequiredResult, JsonObject, Principal, RequestId, RpcError,
     jsonrpc::{Request, decode_params},
 };
 use mcp_transport::FrameSender;
@@ -26,7 +26,7 @@ use super::{
 use crate::{Server, Session, ToolError, context::Client, engine::Scope, tasks::Live};
 
 /// So many answers that do not fit end the question.
-pub(super) const ATTEMPTS: u8 = 3;
+const ATTEMPTS: u8 = 3;
 /// The most bytes that one flow may come to, in the store as well.
 const STATE_CAP: usize = 256 << 10;
 
@@ -116,11 +116,6 @@ impl Asking {
     /// The call has become a task: its handler is not ended for questions any more.
     pub(crate) fn become_task(&self, task: &Arc<Live>) {
         let _ = self.task.set(task.clone());
-    }
-
-    /// Resolves when the call is over.
-    pub(super) async fn ended(&self) {
-        self.over.cancelled().await;
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -251,6 +246,7 @@ impl Asking {
     pub(super) async fn ask<T>(
         &self,
         key: &str,
+        needed: &ClientCapabilities,
         request: InputRequest,
         limit: Duration,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
@@ -275,35 +271,50 @@ impl Asking {
                     Found::Nothing => request,
                 };
                 match self.task.get() {
-                    Some(task) => self.ask_in_task(task, key, request, limit, check).await,
+                    Some(task) => {
+                        let ask = async |request| task.ask(key, request).await;
+                        self.attempts(request, limit, check, ask).await
+                    }
                     None => self.wait_for_next_round(key, request).await,
                 }
             }
-            Way::Session { session, sink, request_id } => {
-                let task = self.task.get();
-                let request = task.map_or_else(|| request.clone(), |task| task::related(&request, task.id()));
-                let mut asking = request.clone();
-                for attempt in 1.. {
-                    let _waiting = self.wait();
-                    let _asks = task.map(|task| task.wait_for_answer());
-                    let asked = async {
-                        match task {
-                            None => session.ask(&asking, sink.as_deref(), request_id).await,
-                            Some(task) => task::ask_about(task, session, &asking, request_id).await,
-                        }
-                    };
-                    let answer = tokio::select! {
-                        answer = tokio::time::timeout(limit, asked) => answer.map_err(|_| InputError::timed_out())??,
-                        () = self.over.cancelled() => return Err(InputError::gone()),
-                    };
-                    match check(&answer) {
-                        Err(error) if error.is_invalid() && attempt < ATTEMPTS => asking = again(&request, &error),
-                        checked => return checked.map(|(answer, _)| answer),
-                    }
+            Way::Session { session, sink, request_id } => match self.task.get() {
+                None => {
+                    let ask = async |request| session.ask(&request, sink.as_deref(), request_id).await;
+                    self.attempts(request, limit, check, ask).await
                 }
-                Err(InputError::gone())
+                Some(task) => {
+                    let request = task::related(&request, task.id());
+                    let ask = |request| {
+                        task::ask_about(task.clone(), session.clone(), request_id.clone(), needed.clone(), request)
+                    };
+                    self.attempts(request, limit, check, ask).await
+                }
+            },
+        }
+    }
+
+    /// Asks until an answer passes `check`, or three did not. The clock of the handler stands still meanwhile.
+    async fn attempts<T, F: Future<Output = Result<Value, InputError>>>(
+        &self,
+        request: InputRequest,
+        limit: Duration,
+        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
+        ask: impl Fn(InputRequest) -> F,
+    ) -> Result<T, InputError> {
+        let mut asking = request.clone();
+        for attempt in 1.. {
+            let _waiting = self.wait();
+            let answer = tokio::select! {
+                answer = tokio::time::timeout(limit, ask(asking)) => answer.map_err(|_| InputError::timed_out())??,
+                () = self.over.cancelled() => return Err(InputError::gone()),
+            };
+            match check(&answer) {
+                Err(error) if error.is_invalid() && attempt < ATTEMPTS => asking = again(&request, &error),
+                checked => return checked.map(|(answer, _)| answer),
             }
         }
+        Err(InputError::gone())
     }
 
     /// The answer to a question in this round or an earlier one, if there is one that fits.
@@ -380,7 +391,7 @@ enum Found<T> {
 }
 
 /// The same question to the user, which says what was wrong with the last answer.
-pub(super) fn again(request: &InputRequest, error: &InputError) -> InputRequest {
+fn again(request: &InputRequest, error: &InputError) -> InputRequest {
     let mut request = request.clone();
     if let (Some(Value::String(message)), Some(problem)) =
         (request.params.as_mut().and_then(|params| params.get_mut("message")), error.problem())

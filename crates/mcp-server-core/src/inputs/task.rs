@@ -1,55 +1,42 @@
-//! Questions inside of a task: the answer to the call is out, and the handler stays where it asks.
+//! Questions inside of a task of a session: the answer to the call is out, and the handler stays where it asks.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use mcp_protocol::{InputRequest, RequestId};
+use mcp_protocol::{ClientCapabilities, InputRequest, RequestId};
 use serde_json::{Map, Value, json};
 
-use super::{
-    InputError,
-    asking::{ATTEMPTS, Asking, again},
-};
+use super::InputError;
 use crate::{session::Session, tasks::Live};
 
-impl Asking {
-    /// Asks where the client looks for the task (the extension), until an answer passes `check`, or three did not.
-    pub(super) async fn ask_in_task<T>(
-        &self,
-        task: &Arc<Live>,
-        key: &str,
-        request: InputRequest,
-        limit: Duration,
-        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
-    ) -> Result<T, InputError> {
-        let mut asking = request.clone();
-        for attempt in 1.. {
-            let _waiting = self.wait();
-            let asked = tokio::time::timeout(limit, task.ask(key, asking.clone()));
-            let answer = tokio::select! {
-                answer = asked => answer.map_err(|_| InputError::timed_out())??,
-                () = self.ended() => return Err(InputError::gone()),
-            };
-            match check(&answer) {
-                Err(error) if error.is_invalid() && attempt < ATTEMPTS => asking = again(&request, &error),
-                checked => return checked.map(|(answer, _)| answer),
+/// Asks about a task of a session (2025-11-25). The question goes on the stream of a request for the result, whichever
+/// session that belongs to, and is asked again on the next one when that ends without an answer. HTTP waits for such a
+/// stream; elsewhere the session of the call has one for everything, as long as it lasts.
+pub(super) async fn ask_about(
+    task: Arc<Live>,
+    session: Arc<Session>,
+    call: RequestId,
+    needed: ClientCapabilities,
+    request: InputRequest,
+) -> Result<Value, InputError> {
+    let _asks = task.wait_for_answer();
+    loop {
+        if task.stream(&needed).is_none() && session.id().is_none() {
+            match session.ask(&request, None, &call).await {
+                // Another session may have taken its place, whose client can still ask for the result.
+                Err(error) if error.is_gone() => {}
+                answered => return answered,
             }
         }
-        Err(InputError::gone())
-    }
-}
-
-/// Asks the client of a session about a task. The question goes on the stream of a request for the result (2025-11-25
-/// tasks), for which HTTP waits; elsewhere there is one stream for everything.
-pub(super) async fn ask_about(
-    task: &Live,
-    session: &Session,
-    request: &InputRequest,
-    call: &RequestId,
-) -> Result<Value, InputError> {
-    let stream = if session.id().is_some() { task.next_stream().await } else { task.stream() };
-    match stream {
-        Some(stream) => session.ask(request, Some(&*stream.sink), &stream.request).await,
-        None => session.ask(request, None, call).await,
+        let (stream, session) = task.next_stream(&needed).await.ok_or_else(InputError::gone)?;
+        tokio::select! {
+            biased;
+            answered = session.ask(&request, Some(&*stream.sink), &stream.request) => match answered {
+                Err(error) if error.is_gone() && session.is_closed() => {}
+                Err(error) if error.is_gone() => stream.ended().await,
+                answered => return answered,
+            },
+            () = stream.ended() => {}
+        }
     }
 }
 

@@ -21,12 +21,23 @@ const WAITING: usize = 256;
 /// The questions of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    waiting: Mutex<HashMap<RequestId, oneshot::Sender<Answer>>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    questions: HashMap<RequestId, oneshot::Sender<Answer>>,
+    /// The session is over: nobody answers any more.
+    is_closed: bool,
 }
 
 impl Asked {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<RequestId, oneshot::Sender<Answer>>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.waiting().is_closed
     }
 
     /// Sends a question on the stream of the request that it is about, or where unasked messages go, and waits for the
@@ -46,10 +57,13 @@ impl Asked {
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
-            if waiting.len() >= WAITING {
+            if waiting.is_closed {
+                return Err(InputError::gone());
+            }
+            if waiting.questions.len() >= WAITING {
                 return Err(InputError::misuse("too many questions wait in this session"));
             }
-            waiting.insert(id.clone(), sender);
+            waiting.questions.insert(id.clone(), sender);
         }
         let mut taken_back = TakeBack { asked: self, id, sink, outbox, answered: false };
         let frame = Frame::new(message).with_route(Route::Request(about.clone()));
@@ -68,13 +82,15 @@ impl Asked {
 
     /// Hands an answer to whoever asked; false when nobody waits for it.
     pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
-        let waiting = self.waiting().remove(id);
+        let waiting = self.waiting().questions.remove(id);
         waiting.is_some_and(|sender| sender.send(answer).is_ok())
     }
 
-    /// Ends all questions: the session is over.
+    /// Ends all questions, and those to come: the session is over.
     pub(crate) fn close(&self) {
-        self.waiting().clear();
+        let mut waiting = self.waiting();
+        waiting.is_closed = true;
+        waiting.questions.clear();
     }
 }
 
@@ -89,7 +105,7 @@ struct TakeBack<'a> {
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        let waited = self.asked.waiting().remove(&self.id).is_some();
+        let waited = self.asked.waiting().questions.remove(&self.id).is_some();
         if self.answered || !waited {
             return;
         }

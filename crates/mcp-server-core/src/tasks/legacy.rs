@@ -14,7 +14,7 @@ use super::{
     serve::Asker,
     table::Found,
 };
-use crate::engine::Reply;
+use crate::{context::Client, engine::Reply};
 
 /// Tasks on a page.
 const PAGE: usize = 50;
@@ -31,7 +31,10 @@ pub(super) async fn result(asker: &Asker<'_>, id: &str) -> Result<Reply, RpcErro
         let record = match asker.find(id).await? {
             Found::Here(live) => {
                 // While this waits, the client can be asked on its stream.
-                let _lent = live.lend(asker.request, asker.scope.sink.as_ref());
+                let _lent = match &asker.scope.client {
+                    Client::Session(session) => live.lend(asker.request, session, asker.scope.sink.as_ref()),
+                    Client::Request(_) => None,
+                };
                 live.ended().await;
                 live.record()
             }

@@ -7,10 +7,9 @@ use std::{
 };
 
 use mcp_protocol::{
-    InputRequest, JsonObject, NotificationMethod, RequestId, jsonrpc, notification,
+    InputRequest, JsonObject, NotificationMethod, jsonrpc, notification,
     tasks::{TaskState, ext::DetailedTask},
 };
-use mcp_transport::FrameSender;
 use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     clock,
+    lent::Streams,
     record::{Outcome, Record},
 };
 use crate::{inputs::InputError, notices::Listener, session::Session};
@@ -50,18 +50,9 @@ struct State {
     /// How many answers are waited for in a session.
     waiting: usize,
     /// Requests for the result, on whose streams the client can be asked (2025-11-25).
-    streams: Vec<Stream>,
-    next_stream: u64,
+    streams: Streams,
     /// Streams of notices that are told of this task (the extension).
     listeners: Vec<Weak<Listener>>,
-}
-
-/// A request for the result that waits, and can carry questions.
-#[derive(Clone)]
-pub(crate) struct Stream {
-    number: u64,
-    pub(crate) request: RequestId,
-    pub(crate) sink: Arc<dyn FrameSender>,
 }
 
 impl Live {
@@ -71,8 +62,7 @@ impl Live {
             open: BTreeMap::new(),
             used: HashSet::new(),
             waiting: 0,
-            streams: Vec::new(),
-            next_stream: 0,
+            streams: Streams::default(),
             listeners: Vec::new(),
             record,
         };
@@ -164,26 +154,39 @@ impl Live {
             state.record.updated = clock::now();
             // Whoever waits for an answer is about to be dropped.
             state.open.clear();
+            self.tell_session(&state);
         }
-        self.changed();
+        self.wake();
+        self.tell_listeners();
         true
     }
 
     /// Waits for the end.
     pub(super) async fn ended(&self) {
-        // The sender lives as long as the task, so that the wait cannot fail.
-        let _ = self.changes.subscribe().wait_for(|_| self.is_over()).await;
+        self.wait_until(|| self.is_over()).await;
     }
 
-    /// Tells who waits, the session, and the streams of notices.
-    fn changed(self: &Arc<Self>) {
+    /// Wakes who waits for a change. Nobody may hold the state: who is woken looks at it.
+    pub(super) fn wake(&self) {
         self.changes.send_modify(|count| *count += 1);
-        self.tell_listeners();
-        if let Some(session) = self.session.as_ref().and_then(Weak::upgrade) {
-            let params = TaskState::new(self.state().record.legacy());
-            if let Ok(message) = jsonrpc::notification(notification::TaskStatus::NAME, &params) {
-                session.send(message);
-            }
+    }
+
+    pub(super) async fn wait_until(&self, is_so: impl Fn() -> bool) {
+        // The sender lives as long as the task, so that the wait cannot fail.
+        let _ = self.changes.subscribe().wait_for(|_| is_so()).await;
+    }
+
+    pub(super) fn streams<T>(&self, change: impl FnOnce(&mut Streams) -> T) -> T {
+        change(&mut self.state().streams)
+    }
+
+    /// Tells the session of a status. The state is held meanwhile, so that two never change places; the message is queued
+    /// or dropped, and nobody is waited for.
+    fn tell_session(&self, state: &State) {
+        let Some(session) = self.session.as_ref().and_then(Weak::upgrade) else { return };
+        let params = TaskState::new(state.record.legacy());
+        if let Ok(message) = jsonrpc::notification(notification::TaskStatus::NAME, &params) {
+            session.send(message);
         }
     }
 
@@ -203,11 +206,13 @@ impl Live {
             if is_other {
                 state.record.asks = asks;
                 state.record.updated = clock::now();
+                self.tell_session(&state);
             }
             (value, is_other)
         };
         if is_other {
-            self.changed();
+            self.wake();
+            self.tell_listeners();
         }
         value
     }
@@ -246,31 +251,6 @@ impl Live {
             }
         }
     }
-
-    /// Lends the stream of a request for the result to questions, until the guard is dropped.
-    pub(super) fn lend(&self, request: &RequestId, sink: Option<&Arc<dyn FrameSender>>) -> Option<Lent<'_>> {
-        let sink = sink?.clone();
-        let number = {
-            let mut state = self.state();
-            let number = state.next_stream;
-            state.next_stream += 1;
-            state.streams.push(Stream { number, request: request.clone(), sink });
-            number
-        };
-        self.changes.send_modify(|count| *count += 1);
-        Some(Lent { live: self, number })
-    }
-
-    /// The newest stream that a question can go on.
-    pub(crate) fn stream(&self) -> Option<Stream> {
-        self.state().streams.last().cloned()
-    }
-
-    /// The same, and waits for one.
-    pub(crate) async fn next_stream(&self) -> Option<Stream> {
-        let _ = self.changes.subscribe().wait_for(|_| self.is_over() || self.stream().is_some()).await;
-        self.stream()
-    }
 }
 
 /// Marks that an answer is waited for.
@@ -299,21 +279,88 @@ impl Drop for TakeBack<'_> {
     }
 }
 
-/// A stream that is lent to questions.
-pub(super) struct Lent<'a> {
-    live: &'a Live,
-    number: u64,
-}
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        self.live.state().streams.retain(|stream| stream.number != self.number);
-    }
-}
-
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Whoever has the id may ask for the task, so it is not printed.
         f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use mcp_protocol::{ClientCapabilities, Implementation, InputRequests, ProtocolVersion};
+    use mcp_transport::{BoxFuture, Frame, TransportError, TrySendError};
+
+    use super::*;
+    use crate::Peer;
+
+    /// Keeps what is sent; the first message that asks is kept late.
+    struct Slow {
+        kept: Mutex<Vec<String>>,
+        asks: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+    }
+
+    impl mcp_transport::FrameSender for Slow {
+        fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+            let sent = self.try_send(frame);
+            Box::pin(async move { sent.map_err(|_| TransportError::closed()) })
+        }
+
+        fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+            let message: Value = serde_json::from_slice(&frame.message).unwrap();
+            let status = message["params"]["status"].as_str().unwrap().to_owned();
+            if status == "input_required"
+                && let Some((begun, over)) = self.asks.lock().unwrap().take()
+            {
+                begun.send(()).unwrap();
+                // Whoever ends the task meanwhile would be told first; whoever has to wait for this is not.
+                let _ = over.recv_timeout(Duration::from_millis(100));
+            }
+            self.kept.lock().unwrap().push(status);
+            Ok(())
+        }
+
+        fn ready(&self, _len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn close(&self, _id: &mcp_protocol::RequestId) {}
+
+        fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_after_the_end() {
+        let ((begun, begins), (over, ends)) = (mpsc::channel(), mpsc::channel());
+        let slow = Arc::new(Slow { kept: Mutex::default(), asks: Mutex::new(Some((begun, ends))) });
+        let peer = Peer::new(slow.clone(), 1);
+        let (info, version) = (Implementation::new("t", "1"), ProtocolVersion::V2025_11_25);
+        let session = Arc::new(Session::new(None, version, info, ClientCapabilities::default(), &peer));
+        session.mark_initialized();
+        let record = Record {
+            id: "t".into(),
+            owner: "o".into(),
+            tool: None,
+            created: clock::now(),
+            updated: clock::now(),
+            ttl: 1,
+            poll: 1,
+            message: None,
+            questions: InputRequests::new(),
+            asks: false,
+            outcome: None,
+        };
+        let live = Arc::new(Live::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
+        let asking = live.clone();
+        let asks = std::thread::spawn(move || drop(asking.wait_for_answer()));
+        begins.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(live.settle(Outcome::Cancelled));
+        let _ = over.send(());
+        asks.join().unwrap();
+        assert_eq!(slow.kept.lock().unwrap().last().unwrap(), "cancelled");
     }
 }
