@@ -44,6 +44,9 @@ pub struct TaskLimits {
     pub per_principal: usize,
     /// Tasks of all callers that nobody authenticated. Default 10,000.
     pub unauthenticated: usize,
+    /// Bytes of JSON that all tasks of this node may have come to until they expire. A task whose result finds no room
+    /// fails with an error that says so. Default 64 MiB.
+    pub result_bytes: usize,
 }
 
 impl Default for TaskLimits {
@@ -54,6 +57,7 @@ impl Default for TaskLimits {
             poll_interval: Duration::from_secs(1),
             per_principal: 1000,
             unauthenticated: 10_000,
+            result_bytes: 64 << 20,
         }
     }
 }

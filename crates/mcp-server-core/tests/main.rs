@@ -34,6 +34,7 @@ mod subscriptions;
 mod tasks;
 mod tasks_extension;
 mod tasks_fixture;
+mod tasks_kept;
 mod tasks_listening;
 mod tasks_outside;
 mod templates;

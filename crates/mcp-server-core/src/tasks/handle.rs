@@ -113,7 +113,10 @@ impl Drop for TaskHandle {
     fn drop(&mut self) {
         if !self.live.is_over() {
             tracing::warn!("a task was dropped before it ended");
-            self.live.settle(Outcome::Error(RpcError::internal("the work on this task was given up")));
+            self.server
+                .inner
+                .tasks
+                .mark(&self.live, Outcome::Error(RpcError::internal("the work on this task was given up")));
         }
     }
 }

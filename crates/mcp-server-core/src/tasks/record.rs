@@ -30,6 +30,26 @@ impl Outcome {
         }
     }
 
+    /// How many bytes of JSON it is.
+    pub(super) fn size(&self) -> usize {
+        /// Keeps the length of what is written.
+        struct Length(usize);
+        impl std::io::Write for Length {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0 += bytes.len();
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut length = Length(0);
+        // What cannot be written is not kept either.
+        let _ = serde_json::to_writer(&mut length, self);
+        length.0
+    }
+
     fn is_tool_error(&self) -> bool {
         matches!(self, Self::Result(result) if result.get("isError") == Some(&Value::Bool(true)))
     }

@@ -86,9 +86,22 @@ impl Tasking {
         let _ = self.live.set(live.clone());
         self.stage.send_replace(Stage::Task);
     }
+}
 
-    fn refuse(&self) {
-        self.stage.send_replace(Stage::Refused);
+/// Refuses what was not decided when a call is over, however it came to its end: who waits to be detached learns it.
+struct Decided<'a>(Option<&'a Arc<Tasking>>);
+
+impl Drop for Decided<'_> {
+    fn drop(&mut self) {
+        if let Some(tasking) = self.0 {
+            tasking.stage.send_if_modified(|stage| {
+                let is_open = *stage != Stage::Task;
+                if is_open {
+                    *stage = Stage::Refused;
+                }
+                is_open
+            });
+        }
     }
 }
 
@@ -107,6 +120,7 @@ pub(crate) struct Candidate<'a> {
 impl Candidate<'_> {
     /// Runs the call until it is done or has become a task.
     pub(crate) async fn run(self, mut work: Work) -> Result<Output, Stop> {
+        let decided = Decided(self.context.tasking());
         if let TaskPolicy::After(time) = self.policy {
             let done = tokio::select! {
                 biased;
@@ -118,8 +132,12 @@ impl Candidate<'_> {
                 // It was quick, and is a task all the same.
                 Some(Ok(Output::Tool(result))) if self.is_required => {
                     let live = self.create().await?;
-                    self.server.inner.tasks.settle(&live, Outcome::of(&result)).await;
-                    return Ok(self.created(&live));
+                    self.server.inner.tasks.mark(&live, Outcome::of(&result));
+                    let created = self.created(&live);
+                    // The record says so before the answer does, and does so when nobody waits for the answer.
+                    let (server, ended) = (self.server.clone(), live.clone());
+                    let _ = tokio::spawn(async move { server.inner.tasks.persist(&ended).await }).await;
+                    return Ok(created);
                 }
                 Some(done) => return done,
                 None => {}
@@ -129,9 +147,7 @@ impl Candidate<'_> {
             Ok(live) => live,
             // Whoever did not ask for a task, and does not need one, waits as for any other call.
             Err(_) if !self.is_required && self.scope.version.has_extensions() => {
-                if let Some(tasking) = self.context.tasking() {
-                    tasking.refuse();
-                }
+                drop(decided);
                 return work.await;
             }
             Err(error) => return Err(error.into()),
@@ -179,8 +195,8 @@ impl Candidate<'_> {
 async fn drive(server: Server, live: Arc<Live>, work: Work) {
     let outcome = tokio::select! {
         biased;
-        // Whoever cancels says so in the record.
-        () = live.cancel.cancelled() => return,
+        // Whoever cancels has marked it, and may be gone by now.
+        () = live.cancel.cancelled() => return server.inner.tasks.persist(&live).await,
         done = work => match done {
             Ok(Output::Tool(result)) => Outcome::of(&result),
             Ok(_) => Outcome::Error(RpcError::internal("not a tool result")),
@@ -196,7 +212,8 @@ async fn drive(server: Server, live: Arc<Live>, work: Work) {
 pub(super) async fn watch_over(server: Server, live: Arc<Live>) {
     let outcome = tokio::select! {
         biased;
-        () = live.ended() => return,
+        // Whoever ended it has marked it, and may be gone by now.
+        () = live.ended() => return server.inner.tasks.persist(&live).await,
         outcome = over(&server, &live) => outcome,
     };
     end(&server, &live, outcome).await;

@@ -31,6 +31,8 @@ pub(crate) struct TaskTable {
 struct Entries {
     tasks: HashMap<String, Entry>,
     counts: HashMap<Owner, usize>,
+    /// What all tasks came to, in bytes.
+    bytes: usize,
     swept: Instant,
 }
 
@@ -38,6 +40,8 @@ struct Entries {
 struct Entry {
     owner: Owner,
     expires: Instant,
+    /// What it came to, in bytes.
+    bytes: usize,
     /// Present while it runs, and when its end could not be written.
     live: Option<Arc<Live>>,
 }
@@ -70,7 +74,7 @@ pub(super) struct Wanted<'a> {
 
 impl TaskTable {
     pub(crate) fn new(store: Arc<dyn Store>, limits: TaskLimits) -> Self {
-        let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), swept: Instant::now() };
+        let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
         Self { store, limits, entries: Mutex::new(entries) }
     }
 
@@ -108,22 +112,24 @@ impl TaskTable {
         let written = bytes_of(&record)?;
         let key = wanted.owner.key(&id);
         let live = Arc::new(Live::new(record, written.clone(), wanted.ttl, wanted.session));
-        let entry = Entry { owner: wanted.owner, expires: live.expires(), live: Some(live.clone()) };
+        let entry = Entry { owner: wanted.owner, expires: live.expires(), bytes: 0, live: Some(live.clone()) };
         if !self.enter(id.clone(), entry) {
             return Err(RpcError::internal("too many tasks: try again when some have expired"));
         }
+        let mut entering = Entering { table: self, id: &id, key: Some(key.clone()) };
         if let Err(error) = self.store.put(&key, written, Some(wanted.ttl)).await {
             tracing::error!(%error, "a task cannot be kept");
-            self.entries().remove(&id);
             return Err(RpcError::internal("no task can be created"));
         }
+        entering.key = None;
         Ok(live)
     }
 
     fn enter(&self, id: String, entry: Entry) -> bool {
         let cap = if entry.owner.is_one() { self.limits.per_principal } else { self.limits.unauthenticated };
-        self.sweep(cap, &entry.owner);
         let mut entries = self.entries();
+        let is_full = entries.counts.get(&entry.owner).is_some_and(|count| *count >= cap);
+        entries.sweep(is_full);
         let count = entries.counts.entry(entry.owner.clone()).or_default();
         if *count >= cap {
             return false;
@@ -133,25 +139,31 @@ impl TaskTable {
         true
     }
 
-    /// Forgets what has expired. Nothing runs for it any more: whoever drives a task ends with it.
-    fn sweep(&self, cap: usize, owner: &Owner) {
-        let now = Instant::now();
+    /// Takes room for what a task came to; false when there is none.
+    fn reserve(&self, id: &str, bytes: usize) -> bool {
         let mut entries = self.entries();
-        let is_full = entries.counts.get(owner).is_some_and(|count| *count >= cap);
-        // Who floods the table must not buy a search with every request.
-        let pause = if is_full { Duration::from_secs(1) } else { SWEEP };
-        if now.duration_since(entries.swept) < pause {
-            return;
+        let fits = |entries: &Entries| entries.bytes.saturating_add(bytes) <= self.limits.result_bytes;
+        if !fits(&entries) {
+            entries.sweep(true);
         }
-        entries.swept = now;
-        let Entries { tasks, counts, .. } = &mut *entries;
-        tasks.retain(|_, entry| {
-            let lives = entry.expires > now;
-            if !lives {
-                discount(counts, &entry.owner);
-            }
-            lives
-        });
+        if !fits(&entries) {
+            return false;
+        }
+        let entries = &mut *entries;
+        // One that has expired is kept no longer.
+        if let Some(entry) = entries.tasks.get_mut(id) {
+            entry.bytes += bytes;
+            entries.bytes += bytes;
+        }
+        true
+    }
+
+    fn give_back(&self, id: &str, bytes: usize) {
+        let entries = &mut *self.entries();
+        if let Some(entry) = entries.tasks.get_mut(id) {
+            entry.bytes -= bytes;
+            entries.bytes -= bytes;
+        }
     }
 
     /// Finds a task of an owner. Foreign, unknown and expired tasks are the same.
@@ -206,20 +218,44 @@ impl TaskTable {
 
     /// Ends a task that runs here, and keeps what it came to; false when it ended before.
     pub(super) async fn settle(&self, live: &Arc<Live>, outcome: Outcome) -> bool {
+        let is_first = self.mark(live, outcome);
+        if is_first {
+            self.persist(live).await;
+        }
+        is_first
+    }
+
+    /// Ends a task for this node; false when it ended before. Whoever drives it writes that down, whatever becomes of the
+    /// caller.
+    pub(super) fn mark(&self, live: &Arc<Live>, outcome: Outcome) -> bool {
         let is_cancelled = outcome == Outcome::Cancelled;
+        let bytes = outcome.size();
+        let (outcome, bytes) = if self.reserve(live.id(), bytes) {
+            (outcome, bytes)
+        } else {
+            tracing::warn!(bytes, "the result of a task finds no room among those that are kept");
+            (Outcome::Error(RpcError::internal("the server has no room to keep the result of this task")), 0)
+        };
         if !live.settle(outcome) {
+            self.give_back(live.id(), bytes);
             return false;
         }
         if is_cancelled {
             live.cancel.cancel();
         }
-        let record = live.record();
+        true
+    }
+
+    /// Writes down the end of a task, where nobody has.
+    pub(super) async fn persist(&self, live: &Arc<Live>) {
+        let is_kept = self.entries().tasks.get(live.id()).is_none_or(|entry| entry.live.is_none());
         let left = live.expires().saturating_duration_since(Instant::now());
-        let key = format!("{}{}", Owner::named(&record.owner).prefix(), live.id());
-        let Ok(bytes) = bytes_of(&record) else { return true };
-        if left.is_zero() {
-            return true;
+        if is_kept || left.is_zero() {
+            return;
         }
+        let record = live.record();
+        let key = format!("{}{}", Owner::named(&record.owner).prefix(), live.id());
+        let Ok(bytes) = bytes_of(&record) else { return };
         match self.store.compare_and_swap(&key, Some(&live.written()), Some(bytes), Some(left)).await {
             // Another node cancelled it in the meantime: its word stands.
             Ok(Swap::Done | Swap::Lost { .. }) => {
@@ -231,7 +267,6 @@ impl TaskTable {
             // It stays in memory then, until it expires.
             Err(error) => tracing::error!(%error, "the end of a task cannot be kept"),
         }
-        true
     }
 
     /// Cancels a task that runs on another node, or whose node is gone; false when it ended before.
@@ -259,7 +294,50 @@ impl Entries {
     fn remove(&mut self, id: &str) {
         if let Some(entry) = self.tasks.remove(id) {
             discount(&mut self.counts, &entry.owner);
+            self.bytes -= entry.bytes;
         }
+    }
+
+    /// Forgets what has expired. Nothing runs for it any more: whoever drives a task ends with it.
+    fn sweep(&mut self, is_full: bool) {
+        let now = Instant::now();
+        // Who floods the table must not buy a search with every request.
+        let pause = if is_full { Duration::from_secs(1) } else { SWEEP };
+        if now.duration_since(self.swept) < pause {
+            return;
+        }
+        self.swept = now;
+        let Self { tasks, counts, bytes, .. } = self;
+        tasks.retain(|_, entry| {
+            let lives = entry.expires > now;
+            if !lives {
+                discount(counts, &entry.owner);
+                *bytes -= entry.bytes;
+            }
+            lives
+        });
+    }
+}
+
+/// Takes a task back that is not in the store, or whose creator did not wait until it was.
+struct Entering<'a> {
+    table: &'a TaskTable,
+    id: &'a str,
+    key: Option<String>,
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        self.table.entries().remove(self.id);
+        let store = self.table.store.clone();
+        // Outside of a runtime nothing can be under way.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            if let Err(error) = store.delete(&key).await {
+                tracing::error!(%error, "a task that was not created cannot be forgotten");
+            }
+        });
     }
 }
 

@@ -1,0 +1,251 @@
+//! How tasks are kept: in the store, on other nodes, and whatever becomes of who creates and ends them.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
+
+use mcp_protocol::{CallToolResult, ProtocolVersion};
+use mcp_server_core::{Context, NewTask, Server, TaskPolicy, TaskSupport, tool};
+use mcp_store::{KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreFuture, Subscription, Swap};
+use serde_json::json;
+use tokio::sync::{mpsc::unbounded_channel, watch};
+
+use crate::{
+    kit::{Client, code_and_text},
+    tasks_fixture::{Jobs, call, declared, made, of, wait_for},
+};
+
+/// A store that takes nothing about tasks while it is held.
+#[derive(Debug, Clone)]
+struct Held {
+    store: MemoryStore,
+    is_held: watch::Sender<bool>,
+}
+
+impl Held {
+    fn new() -> Self {
+        Self { store: MemoryStore::new(), is_held: watch::Sender::new(false) }
+    }
+
+    async fn pass(&self, key: &str) {
+        if key.starts_with("mcp/task/") {
+            self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
+        }
+    }
+}
+
+impl KeyValue for Held {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        self.store.get(key)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            // It is there before anybody hears that it is.
+            self.store.put(key, value, ttl).await?;
+            self.pass(key).await;
+            Ok(())
+        })
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        Box::pin(async move {
+            self.pass(key).await;
+            self.store.compare_and_swap(key, expected, new, ttl).await
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        self.store.delete(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        self.store.list(prefix, after, limit)
+    }
+}
+
+impl Log for Held {
+    fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        self.store.append(log, data, ttl)
+    }
+
+    fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
+        self.store.read_after(log, after, limit)
+    }
+
+    fn trim<'a>(&'a self, log: &'a str, retain: Retain) -> StoreFuture<'a, u64> {
+        self.store.trim(log, retain)
+    }
+
+    fn delete_log<'a>(&'a self, log: &'a str) -> StoreFuture<'a, bool> {
+        self.store.delete_log(log)
+    }
+}
+
+impl PubSub for Held {
+    fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
+        self.store.publish(topic, message)
+    }
+
+    fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription> {
+        self.store.subscribe(topic, capacity)
+    }
+}
+
+/// Polls a future once, and gives it up.
+fn drop_halfway(future: impl Future) {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(matches!(std::pin::pin!(future).poll(&mut cx), Poll::Pending), "it is not held");
+}
+
+fn node(store: &Held) -> Server {
+    Server::builder("node", "1").store(Arc::new(store.clone())).other_tasks().build()
+}
+
+async fn client(server: &Server) -> Client {
+    Client::connect_with(server, ProtocolVersion::LATEST, declared()).await
+}
+
+#[tokio::test]
+async fn the_end_of_a_task_is_kept_whatever_becomes_of_who_ends_it() {
+    let store = Held::new();
+    let (here, there) = (node(&store), node(&store));
+    let mut client = client(&there).await;
+    for (end, status) in [("dropped", "failed"), ("finished halfway", "completed"), ("failed halfway", "failed")] {
+        let task = here.tasks().create(NewTask::for_local()).await.unwrap();
+        let id = json!(task.id());
+        assert_eq!(client.result("tasks/get", of(&id)).await["status"], "working", "{end}");
+        store.is_held.send_replace(true);
+        match end {
+            "dropped" => drop(task),
+            "finished halfway" => drop_halfway(task.finish(CallToolResult::text("done"))),
+            _ => drop_halfway(task.fail(mcp_protocol::RpcError::internal("no"))),
+        }
+        store.is_held.send_replace(false);
+        wait_for(&mut client, &id, status).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_is_kept_whatever_becomes_of_its_request() {
+    let store = Held::new();
+    let jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
+    let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
+    let id = made(&mut here, "hold").await;
+    store.is_held.send_replace(true);
+    let cancel = here.start("tasks/cancel", of(&id)).await;
+    let params = json!({ "requestId": cancel });
+    here.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+    wait_for(&mut here, &id, "cancelled").await;
+    store.is_held.send_replace(false);
+    wait_for(&mut there, &id, "cancelled").await;
+}
+
+#[tokio::test]
+async fn a_task_whose_creator_gave_up_leaves_nothing_behind() {
+    let store = Held::new();
+    let shared = Arc::new(store.clone());
+    let server = Server::builder("node", "1")
+        .store(shared)
+        .other_tasks()
+        .limits(|limits| limits.tasks.per_principal = 1)
+        .build();
+    store.is_held.send_replace(true);
+    drop_halfway(server.tasks().create(NewTask::for_local()));
+    store.is_held.send_replace(false);
+    let task = server.tasks().create(NewTask::for_local()).await.unwrap();
+    let mut client = Client::connect(&server, ProtocolVersion::V2025_11_25).await;
+    for _ in 0..1000 {
+        let listed = client.result("tasks/list", json!({})).await["tasks"].clone();
+        if listed.as_array().unwrap().len() == 1 {
+            assert_eq!(listed[0]["taskId"], task.id());
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the record of a task that is none stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_have_a_budget_and_room_again_when_tasks_expire() {
+    let server = Server::builder("large", "1")
+        .task_policy(TaskPolicy::Immediately)
+        .limits(|limits| limits.tasks.result_bytes = 3000)
+        .tool(tool("large", async || "x".repeat(2000)).task(TaskSupport::Required))
+        .tool(tool("small", async || "x").task(TaskSupport::Required))
+        .build();
+    let mut client = client(&server).await;
+    let (first, second) = (made(&mut client, "large").await, made(&mut client, "large").await);
+    let ended = [wait_for_end(&mut client, &first).await, wait_for_end(&mut client, &second).await];
+    let completed = ended.iter().position(|task| task["status"] == "completed").unwrap();
+    let failed = &ended[1 - completed];
+    assert_eq!(
+        code_and_text(&failed["error"]),
+        (-32603, "the server has no room to keep the result of this task"),
+        "{ended:?}"
+    );
+    let small = made(&mut client, "small").await;
+    wait_for(&mut client, &small, "completed").await;
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    let third = made(&mut client, "large").await;
+    wait_for(&mut client, &third, "completed").await;
+}
+
+async fn wait_for_end(client: &mut Client, id: &serde_json::Value) -> serde_json::Value {
+    for _ in 0..1000 {
+        let task = client.result("tasks/get", of(id)).await;
+        if task["status"] != "working" {
+            return task;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the task does not end");
+}
+
+#[tokio::test]
+async fn who_wants_a_task_of_a_call_that_is_over_is_refused() {
+    let (went_on, mut seen) = unbounded_channel();
+    let server = Server::builder("late", "1")
+        .tool(
+            tool("late", move |context: Context| {
+                let went_on = went_on.clone();
+                async move {
+                    let (over, wait) = tokio::sync::oneshot::channel::<()>();
+                    tokio::spawn(async move {
+                        let _ = wait.await;
+                        went_on.send(context.detach().await).ok();
+                    });
+                    drop(over);
+                    "done"
+                }
+            })
+            .task_policy(TaskPolicy::After(Duration::from_secs(60)))
+            .task(TaskSupport::Optional),
+        )
+        .build();
+    let mut client = client(&server).await;
+    assert_eq!(client.result("tools/call", call("late")).await["content"][0]["text"], "done");
+    let is_task = tokio::time::timeout(Duration::from_secs(10), seen.recv()).await.expect("an answer");
+    assert_eq!(is_task, Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_without_end_is_a_long_one() {
+    let server = Server::builder("long", "1")
+        .other_tasks()
+        .limits(|limits| {
+            limits.tasks.max_ttl = Duration::MAX;
+            limits.inputs.state = Duration::MAX;
+        })
+        .build();
+    let task = server.tasks().create(NewTask::for_local().ttl(Duration::MAX)).await.unwrap();
+    let mut client = client(&server).await;
+    assert_eq!(client.result("tasks/get", of(&json!(task.id()))).await["status"], "working");
+    assert!(task.finish(CallToolResult::text("done")).await);
+}
