@@ -230,7 +230,8 @@ impl Inputs {
 
     /// Runs a side effect at most once per call, however often the handler runs: later rounds get the first result. A round
     /// that comes while the first is still at it waits. If the process ends in the middle, later rounds get an error: the
-    /// effect is never tried a second time. Nothing can be asked inside of it: ask first.
+    /// effect is never tried a second time, also when it failed. Nothing can be asked inside of it: ask first. What is asked
+    /// beside it, as by `tokio::join!`, ends the run of the handler in the stateless revision when the effect is done.
     ///
     /// # Errors
     /// The error of `effect`, or one that says that an earlier round did not finish it.

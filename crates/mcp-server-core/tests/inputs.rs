@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use super::Link;
 
 #[derive(Deserialize, JsonSchema)]
-struct Name {
-    name: String,
+pub(crate) struct Name {
+    pub(crate) name: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -100,9 +100,9 @@ fn server(counts: &Counts) -> Server {
 }
 
 /// What the client answers to one question: method, then result or error.
-type Answers = Vec<(&'static str, Value)>;
+pub(crate) type Answers = Vec<(&'static str, Value)>;
 
-struct Client {
+pub(crate) struct Client {
     link: Link,
     version: &'static str,
     capabilities: Value,
@@ -111,10 +111,10 @@ struct Client {
     asked: Vec<Value>,
 }
 
-const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
+pub(crate) const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 
 impl Client {
-    async fn connect(server: &Server, version: &'static str, capabilities: Value) -> Self {
+    pub(crate) async fn connect(server: &Server, version: &'static str, capabilities: Value) -> Self {
         let link = Link::connect(server);
         let mut client = Self { link, version, capabilities, next: 0, asked: Vec::new() };
         if client.is_legacy() {
@@ -129,15 +129,15 @@ impl Client {
         client
     }
 
-    fn is_legacy(&self) -> bool {
+    pub(crate) fn is_legacy(&self) -> bool {
         self.version != "2026-07-28"
     }
 
-    async fn write(&mut self, message: Value) {
+    pub(crate) async fn write(&mut self, message: Value) {
         self.link.send(message.to_string()).await;
     }
 
-    async fn send(&mut self, method: &str, mut params: Value) -> i64 {
+    pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next += 1;
         if !self.is_legacy() {
             params["_meta"] = json!({
@@ -149,7 +149,7 @@ impl Client {
         self.next
     }
 
-    async fn receive(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         let message = tokio::time::timeout(Duration::from_secs(3600), self.link.receive()).await;
         serde_json::from_slice(&message.unwrap()).unwrap()
     }
@@ -185,20 +185,20 @@ impl Client {
         }
     }
 
-    async fn tool(&mut self, name: &str, answers: Answers) -> Value {
+    pub(crate) async fn tool(&mut self, name: &str, answers: Answers) -> Value {
         self.call("tools/call", json!({ "name": name, "arguments": {} }), answers).await
     }
 }
 
-fn accept(content: Value) -> (&'static str, Value) {
+pub(crate) fn accept(content: Value) -> (&'static str, Value) {
     ("elicitation/create", json!({ "action": "accept", "content": content }))
 }
 
-fn text(response: &Value) -> &str {
+pub(crate) fn text(response: &Value) -> &str {
     response["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{response}"))
 }
 
-fn everything() -> Value {
+pub(crate) fn everything() -> Value {
     json!({ "elicitation": {}, "sampling": {}, "roots": {} })
 }
 

@@ -11,6 +11,7 @@ mod concurrency;
 mod connection;
 mod context;
 mod definitions;
+mod effects;
 mod hostile;
 #[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `pipes`")]
 mod inputs;

@@ -5,12 +5,13 @@
 use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
 use mcp_protocol::{CallToolResult, ProtocolVersion};
-use mcp_server_core::{Context, NewTask, Server, TaskPolicy, TaskSupport, tool};
+use mcp_server_core::{Context, Inputs, NewTask, Server, TaskPolicy, TaskSupport, ToolError, tool};
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreFuture, Subscription, Swap};
 use serde_json::json;
-use tokio::sync::{mpsc::unbounded_channel, watch};
+use tokio::sync::{Notify, mpsc::unbounded_channel, watch};
 
 use crate::{
+    inputs::Name,
     kit::{Client, code_and_text},
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},
 };
@@ -25,6 +26,11 @@ struct Held {
 impl Held {
     fn new() -> Self {
         Self { store: MemoryStore::new(), is_held: watch::Sender::new(false) }
+    }
+
+    /// How many records there are.
+    fn usage(&self) -> usize {
+        self.store.usage().entries
     }
 
     async fn pass(&self, key: &str) {
@@ -233,6 +239,55 @@ async fn who_wants_a_task_of_a_call_that_is_over_is_refused() {
     assert_eq!(client.result("tools/call", call("late")).await["content"][0]["text"], "done");
     let is_task = tokio::time::timeout(Duration::from_secs(10), seen.recv()).await.expect("an answer");
     assert_eq!(is_task, Some(false));
+}
+
+#[tokio::test]
+async fn what_is_asked_while_a_call_becomes_a_task_is_asked_in_the_task() {
+    let store = Held::new();
+    let asks = Arc::new(Notify::new());
+    let wait = asks.clone();
+    let server = Server::builder("helped", "1")
+        .store(Arc::new(store.clone()))
+        .tool(
+            tool("helped", move |inputs: Inputs| {
+                let wait = wait.clone();
+                async move {
+                    let helper = tokio::spawn(async move {
+                        wait.notified().await;
+                        inputs.elicit::<Name>("name", "Name?").await
+                    });
+                    let Name { name } = helper.await.map_err(|_| ToolError::new("no helper"))??;
+                    Ok::<_, ToolError>(format!("Hello, {name}!"))
+                }
+            })
+            .task_policy(TaskPolicy::After(Duration::from_millis(1)))
+            .task(TaskSupport::Optional),
+        )
+        .build();
+    store.is_held.send_replace(true);
+    let mut client = client(&server).await;
+    let call = client.start("tools/call", call("helped")).await;
+    // Its record waits to be taken, and it is no task yet.
+    for _ in 0..1000 {
+        if store.usage() > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(store.usage() > 0);
+    asks.notify_one();
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+    store.is_held.send_replace(false);
+    let created = client.response(call).await;
+    assert_eq!(created["result"]["resultType"], "task", "{created}");
+    let id = created["result"]["taskId"].clone();
+    wait_for(&mut client, &id, "input_required").await;
+    let answer = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    client.result("tasks/update", json!({ "taskId": id, "inputResponses": answer })).await;
+    let done = wait_for(&mut client, &id, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "Hello, Ada!");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Tasks over HTTP: headers that mirror the id, callers that cannot be told apart, questions on the stream of the result.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::{future::Future, time::Duration};
 
 use http::StatusCode;

@@ -1,7 +1,7 @@
 //! One request's questions: where answers come from in this era, and what is asked but not answered yet.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Poll, Waker},
@@ -19,7 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    InputError,
+    InputError, once,
     seal::{self, Flow, Kept},
     task,
 };
@@ -37,9 +37,9 @@ pub(crate) struct Asking {
     /// The task that the call has become.
     task: OnceLock<Arc<Live>>,
     state: Mutex<State>,
-    /// Fires when the call is over: who asks then is told so.
+    /// Fires when the call is over, or was dropped: who asks then is told so.
     over: CancellationToken,
-    /// Told when the handler no longer waits for answers.
+    /// Told when the handler no longer waits for answers, when an effect is over, and when the call becomes a task.
     woken: Notify,
 }
 
@@ -64,8 +64,10 @@ struct State {
     open: BTreeMap<String, InputRequest>,
     /// Keys that this run of the handler used.
     used: HashSet<String>,
-    /// How many side effects run that happen once: nothing can be asked in one.
+    /// How many side effects run that happen once: the run of the handler does not end before they do.
     effects: usize,
+    /// Side effects of this run of the handler that are not done.
+    claims: HashMap<String, Claimed>,
     /// What the handler was ended for.
     asked: Option<InputRequests>,
     /// Wakes whoever drives the handler, so that it sees what is open.
@@ -108,14 +110,20 @@ impl Asking {
             way,
             task: OnceLock::new(),
             state: Mutex::new(state),
-            over: CancellationToken::new(),
+            over: scope.cancel.child_token(),
             woken: Notify::new(),
         })
     }
 
-    /// The call has become a task: its handler is not ended for questions any more.
+    /// The call has become a task: its handler is not ended for questions any more, and what it asked meanwhile is asked
+    /// in the task.
     pub(crate) fn become_task(&self, task: &Arc<Live>) {
-        let _ = self.task.set(task.clone());
+        {
+            let mut state = self.state();
+            let _ = self.task.set(task.clone());
+            state.open.clear();
+        }
+        self.woken.notify_waiters();
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -148,10 +156,11 @@ impl Asking {
         .await
     }
 
-    /// Whether a question is open, on which the handler ends. Otherwise the waker learns of the next one.
+    /// Whether a question is open, on which the handler ends. Otherwise the waker learns of the next one. An effect that
+    /// happens once is never broken off for a question.
     fn is_asked(&self, driver: &Waker) -> bool {
         let mut state = self.state();
-        if state.open.is_empty() {
+        if state.open.is_empty() || state.effects > 0 {
             state.driver = Some(driver.clone());
             return false;
         }
@@ -180,7 +189,7 @@ impl Asking {
             Kept::Inline(flow)
         } else {
             // The same round kept twice takes the room of one.
-            let round = flow.answers.len() + flow.remembered.len() + flow.failures.len();
+            let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
             let name = format!("mcp/state/{}/{round}", flow.id);
             self.server.inner.store.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
                 tracing::error!(%error, "the state of a call cannot be kept");
@@ -251,14 +260,11 @@ impl Asking {
         limit: Duration,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
-        {
-            let mut state = self.state();
-            if state.effects > 0 {
-                return Err(InputError::misuse(format!("`{key}` is asked inside of a side effect that runs once")));
-            }
-            if !state.used.insert(key.to_owned()) {
-                return Err(InputError::misuse(format!("the key `{key}` is used twice in one call")));
-            }
+        if once::is_inside(self) {
+            return Err(InputError::misuse(format!("`{key}` is asked inside of a side effect that runs once")));
+        }
+        if !self.state().used.insert(key.to_owned()) {
+            return Err(InputError::misuse(format!("the key `{key}` is used twice in one call")));
         }
         if self.over.is_cancelled() {
             return Err(InputError::gone());
@@ -270,13 +276,9 @@ impl Asking {
                     Found::Misfit(error) => again(&request, &error),
                     Found::Nothing => request,
                 };
-                match self.task.get() {
-                    Some(task) => {
-                        let ask = async |request| task.ask(key, request).await;
-                        self.attempts(request, limit, check, ask).await
-                    }
-                    None => self.wait_for_next_round(key, request).await,
-                }
+                let task = self.wait_for_next_round(key, &request).await?;
+                let ask = async |request| task.ask(key, request).await;
+                self.attempts(request, limit, check, ask).await
             }
             Way::Session { session, sink, request_id } => match self.task.get() {
                 None => {
@@ -327,11 +329,14 @@ impl Asking {
         if let Some(earlier) = state.flow.answers.get(key) {
             return check(earlier).map(|(answer, _)| Found::Answer(answer));
         }
+        if state.flow.failures.get(key).is_some_and(|failures| *failures >= ATTEMPTS) {
+            return Err(InputError::invalid("too many answers did not"));
+        }
         let Some(answer) = state.fresh.remove(key) else { return Ok(Found::Nothing) };
         match check(&answer) {
             Err(error) if error.is_invalid() => {
                 let failures = state.flow.failures.entry(key.to_owned()).or_default();
-                *failures += 1;
+                *failures = failures.saturating_add(1);
                 if *failures >= ATTEMPTS { Err(error) } else { Ok(Found::Misfit(error)) }
             }
             Err(error) => {
@@ -347,19 +352,32 @@ impl Asking {
         }
     }
 
-    /// Puts the question where the driver finds it. The handler ends here; it starts again with the answer.
-    async fn wait_for_next_round<T>(&self, key: &str, request: InputRequest) -> Result<T, InputError> {
+    /// Puts the question where the driver finds it. The handler ends here, and starts again with the answer; unless the call
+    /// becomes a task, which is to ask then.
+    async fn wait_for_next_round(&self, key: &str, request: &InputRequest) -> Result<&Arc<Live>, InputError> {
         let driver = {
             let mut state = self.state();
-            state.open.insert(key.to_owned(), request);
+            // Under the lock, since what is open when the call becomes a task is taken out.
+            if let Some(task) = self.task.get() {
+                return Ok(task);
+            }
+            state.open.insert(key.to_owned(), request.clone());
             state.driver.take()
         };
         if let Some(driver) = driver {
             driver.wake();
         }
-        // Who drives the handler drops it here. A task that the handler started is told when the round is over.
-        self.over.cancelled().await;
-        Err(InputError::gone())
+        loop {
+            let woken = self.woken.notified();
+            if let Some(task) = self.task.get() {
+                return Ok(task);
+            }
+            // Who drives the handler drops it here. A task that the handler started is told when the round is over.
+            tokio::select! {
+                () = self.over.cancelled() => return Err(InputError::gone()),
+                () = woken => {}
+            }
+        }
     }
 
     /// The call is over: nobody is asked any more, and who still waits is told.
@@ -367,7 +385,30 @@ impl Asking {
         self.over.cancel();
     }
 
-    /// Until the guard is dropped, nothing can be asked.
+    /// What came of an effect that happens once; otherwise it is the caller's to try, unless somebody is at it, who is
+    /// waited for, or was.
+    pub(super) async fn claim(&self, key: &str) -> Claim<'_> {
+        loop {
+            let woken = self.woken.notified();
+            {
+                let mut state = self.state();
+                if let Some(value) = state.flow.done.get(key) {
+                    return Claim::Done(value.clone());
+                }
+                match state.claims.get(key) {
+                    Some(Claimed::Failed) => return Claim::Failed,
+                    Some(Claimed::Running) => {}
+                    None => {
+                        state.claims.insert(key.to_owned(), Claimed::Running);
+                        return Claim::Mine(Attempt { asking: self, key: key.to_owned(), value: None });
+                    }
+                }
+            }
+            woken.await;
+        }
+    }
+
+    /// Until the guard is dropped, no question ends the run of the handler.
     pub(super) fn effect(&self) -> Effect<'_> {
         self.state().effects += 1;
         Effect { asking: self }
@@ -429,7 +470,60 @@ pub(super) struct Effect<'a> {
 
 impl Drop for Effect<'_> {
     fn drop(&mut self) {
-        self.asking.state().effects -= 1;
+        let mut state = self.asking.state();
+        state.effects -= 1;
+        // What was asked beside it ends the run now.
+        let is_due = state.effects == 0 && !state.open.is_empty();
+        let driver = if is_due { state.driver.take() } else { None };
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+/// How far an effect came that is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    Running,
+    Failed,
+}
+
+/// Whose an effect is.
+pub(super) enum Claim<'a> {
+    Mine(Attempt<'a>),
+    Done(Value),
+    Failed,
+}
+
+/// The one attempt at an effect; it has failed when it is dropped without a value.
+pub(super) struct Attempt<'a> {
+    asking: &'a Asking,
+    key: String,
+    value: Option<Value>,
+}
+
+impl Attempt<'_> {
+    pub(super) fn done(mut self, value: Value) {
+        self.value = Some(value);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let mut state = self.asking.state();
+        let key = std::mem::take(&mut self.key);
+        match self.value.take() {
+            Some(value) => {
+                state.claims.remove(&key);
+                state.flow.done.insert(key, value);
+            }
+            None => {
+                state.claims.insert(key, Claimed::Failed);
+            }
+        }
+        drop(state);
+        self.asking.woken.notify_waiters();
     }
 }
 

@@ -7,8 +7,8 @@ use mcp_store::Swap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::Asking;
-use crate::handler::ToolError;
+use super::{Asking, asking::Claim};
+use crate::{Server, handler::ToolError};
 
 /// What stands under the guard's name.
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,6 +24,20 @@ enum Guard {
 /// How often a round looks whether another one is done.
 const LOOK: Duration = Duration::from_millis(20);
 
+tokio::task_local! {
+    /// Whose effect is polled, by its address.
+    static INSIDE: usize;
+}
+
+/// Whether this is polled by an effect that happens once.
+pub(super) fn is_inside(asking: &Asking) -> bool {
+    INSIDE.try_with(|inside| *inside == address(asking)).unwrap_or(false)
+}
+
+fn address(asking: &Asking) -> usize {
+    std::ptr::from_ref(asking).addr()
+}
+
 pub(super) async fn run<T, E, F, Fut>(asking: &Asking, key: &str, effect: F) -> Result<T, ToolError>
 where
     T: Serialize + DeserializeOwned,
@@ -32,47 +46,56 @@ where
     Fut: Future<Output = Result<T, E>>,
 {
     // What was done in this round, or in an earlier one whose state says so, needs no guard any more.
-    let done_key = format!("once/{key}");
-    if let Some(value) = asking.remembered(&done_key) {
-        return Ok(serde_json::from_value(value)?);
-    }
-    let Some(flow) = asking.flow_id() else {
-        // A call that has one round only: its handler runs once, and so does the effect.
-        let outcome = {
-            let _effect = asking.effect();
-            effect().await
-        };
-        return finish(asking, &done_key, outcome.map_err(Into::into)?);
+    let attempt = match asking.claim(key).await {
+        Claim::Done(value) => return Ok(serde_json::from_value(value)?),
+        Claim::Failed => return Err(unfinished()),
+        Claim::Mine(attempt) => attempt,
     };
+    let effect = INSIDE.scope(address(asking), async { effect().await.map_err(Into::into) });
+    let value = match asking.flow_id() {
+        // A call that has one round only: its handler runs once, and so does the effect.
+        None => {
+            let _running = asking.effect();
+            effect.await?
+        }
+        Some(flow) => guarded(asking, format!("mcp/once/{flow}/{key}"), effect).await?,
+    };
+    attempt.done(serde_json::to_value(&value)?);
+    Ok(value)
+}
+
+/// Runs an effect unless another round has, or is at it.
+async fn guarded<T: Serialize + DeserializeOwned>(
+    asking: &Asking,
+    name: String,
+    effect: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, ToolError> {
     let store = &asking.server().inner.store;
-    let (name, ttl) = (format!("mcp/once/{flow}/{key}"), Some(asking.server().limits().inputs.state * 2));
-    match store.compare_and_swap(&name, None, Some(written(&Guard::Running)?), ttl).await? {
+    // Until it is known what came of it, this run of the handler goes on.
+    let running = asking.effect();
+    match store.compare_and_swap(&name, None, Some(written(&Guard::Running)?), ttl(asking.server())).await? {
         Swap::Done => {}
         Swap::Lost { current } => {
-            let value = wait_for(asking, &name, current).await?;
-            asking.remember(&done_key, value.clone());
-            return Ok(serde_json::from_value(value)?);
+            drop(running);
+            return Ok(serde_json::from_value(wait_for(asking, &name, current).await?)?);
         }
         _ => return Err(unfinished()),
     }
     // Whatever ends this future early, later rounds learn it instead of waiting.
     let mut given_up = GiveUp { asking, name: Some(name.clone()) };
-    let outcome = {
-        let _effect = asking.effect();
-        effect().await.map_err(Into::into)
-    };
+    let outcome = effect.await;
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
     };
-    store.put(&name, written(&guard)?, ttl).await?;
+    store.put(&name, written(&guard)?, ttl(asking.server())).await?;
     given_up.name = None;
-    finish(asking, &done_key, outcome?)
+    outcome
 }
 
-fn finish<T: Serialize>(asking: &Asking, done_key: &str, value: T) -> Result<T, ToolError> {
-    asking.remember(done_key, serde_json::to_value(&value)?);
-    Ok(value)
+/// How long a guard stands: longer than any state that knows of its flow.
+fn ttl(server: &Server) -> Option<Duration> {
+    Some(server.limits().inputs.state.saturating_mul(2))
 }
 
 /// Waits until another round is done. The handler's own time limit bounds it, and the guard's life.
@@ -99,8 +122,7 @@ impl Drop for GiveUp<'_> {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let (server, Ok(failed)) = (self.asking.server().clone(), written(&Guard::Failed)) else { return };
         runtime.spawn(async move {
-            let ttl = Some(server.limits().inputs.state * 2);
-            if let Err(error) = server.inner.store.put(&name, failed, ttl).await {
+            if let Err(error) = server.inner.store.put(&name, failed, ttl(&server)).await {
                 tracing::error!(%error, "an effect that did not finish cannot be marked");
             }
         });

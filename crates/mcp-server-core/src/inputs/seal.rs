@@ -26,6 +26,9 @@ pub(crate) struct Flow {
     /// What the handler remembered, by key.
     #[serde(rename = "r", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) remembered: BTreeMap<String, Value>,
+    /// What came of effects that happen once, by key.
+    #[serde(rename = "o", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) done: BTreeMap<String, Value>,
     /// How many answers did not fit, by key.
     #[serde(rename = "n", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failures: BTreeMap<String, u8>,

@@ -290,7 +290,7 @@ impl std::fmt::Debug for Live {
 mod tests {
     use std::sync::mpsc;
 
-    use mcp_protocol::{ClientCapabilities, Implementation, InputRequests, ProtocolVersion};
+    use mcp_protocol::{ClientCapabilities, Implementation, InputRequests, ProtocolVersion, ServerCapabilities};
     use mcp_transport::{BoxFuture, Frame, TransportError, TrySendError};
 
     use super::*;
@@ -339,7 +339,8 @@ mod tests {
         let slow = Arc::new(Slow { kept: Mutex::default(), asks: Mutex::new(Some((begun, ends))) });
         let peer = Peer::new(slow.clone(), 1);
         let (info, version) = (Implementation::new("t", "1"), ProtocolVersion::V2025_11_25);
-        let session = Arc::new(Session::new(None, version, info, ClientCapabilities::default(), &peer));
+        let (able, offered) = (ClientCapabilities::default(), ServerCapabilities::default());
+        let session = Arc::new(Session::new(None, version, info, able, &offered, &peer));
         session.mark_initialized();
         let record = Record {
             id: "t".into(),

@@ -1,0 +1,160 @@
+//! Effects that happen once, questions beside them, and who asks when the call is over.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_server_core::{Inputs, Server, ToolError, tool};
+use serde_json::json;
+use tokio::sync::{Notify, mpsc::unbounded_channel};
+
+use crate::{
+    inputs::{ALL, Client, Name, accept, everything, text},
+    kit::ask,
+};
+
+/// Takes a while, and counts how often it happens.
+async fn buy(count: &AtomicUsize) -> Result<usize, ToolError> {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    Ok(count.fetch_add(1, Ordering::SeqCst) + 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_beside_an_effect_does_not_break_it_off() {
+    for version in ALL {
+        for name in ["asks_first", "acts_first"] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let (one, two) = (count.clone(), count.clone());
+            let server = Server::builder("beside", "1")
+                .tool(tool("asks_first", move |inputs: Inputs| {
+                    let count = one.clone();
+                    async move {
+                        let (name, ticket) =
+                            tokio::join!(inputs.elicit::<Name>("name", "?"), inputs.once("buy", || buy(&count)));
+                        Ok::<_, ToolError>(format!("{} {}", name?.name, ticket?))
+                    }
+                }))
+                .tool(tool("acts_first", move |inputs: Inputs| {
+                    let count = two.clone();
+                    async move {
+                        let (ticket, name) =
+                            tokio::join!(inputs.once("buy", || buy(&count)), inputs.elicit::<Name>("name", "?"));
+                        Ok::<_, ToolError>(format!("{} {}", name?.name, ticket?))
+                    }
+                }))
+                .build();
+            let mut client = Client::connect(&server, version, everything()).await;
+            let response = client.tool(name, vec![accept(json!({ "name": "Ada" }))]).await;
+            assert_eq!(text(&response), "Ada 1", "{version} {name}");
+            assert_eq!(count.load(Ordering::SeqCst), 1, "{version} {name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_uses_of_a_key_have_one_effect() {
+    for version in ALL {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (both, failures) = (count.clone(), Arc::new(AtomicUsize::new(0)));
+        let fails = failures.clone();
+        let server = Server::builder("both", "1")
+            .tool(tool("both", move |inputs: Inputs| {
+                let count = both.clone();
+                async move {
+                    let (one, two) =
+                        tokio::join!(inputs.once("buy", || buy(&count)), inputs.once("buy", || buy(&count)));
+                    Ok::<_, ToolError>(format!("{} {}", one?, two?))
+                }
+            }))
+            .tool(tool("again", move |inputs: Inputs| {
+                let failures = fails.clone();
+                async move {
+                    for _ in 0..2 {
+                        let failed = inputs.once("buy", async || {
+                            failures.fetch_add(1, Ordering::SeqCst);
+                            Err::<(), _>(ToolError::new("halfway"))
+                        });
+                        assert!(failed.await.is_err());
+                    }
+                    "failed once"
+                }
+            }))
+            .build();
+        let mut client = Client::connect(&server, version, everything()).await;
+        assert_eq!(text(&client.tool("both", vec![]).await), "1 1", "{version}");
+        assert_eq!(count.load(Ordering::SeqCst), 1, "{version}");
+        assert_eq!(text(&client.tool("again", vec![]).await), "failed once", "{version}");
+        assert_eq!(failures.load(Ordering::SeqCst), 1, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_no_effect() {
+    let server = Server::builder("names", "1")
+        .limits(|limits| limits.inputs.state = Duration::MAX)
+        .tool(tool("names", async |inputs: Inputs| -> Result<String, ToolError> {
+            let remembered: String = inputs.remember("once/x", || "remembered".to_owned())?;
+            let Name { name } = inputs.elicit("name", "?").await?;
+            let done: u32 = inputs.once("x", async || Ok::<_, ToolError>(1)).await?;
+            Ok(format!("{remembered} {name} {done}"))
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let response = client.tool("names", vec![accept(json!({ "name": "Ada" }))]).await;
+        assert_eq!(text(&response), "remembered Ada 1", "{version}");
+    }
+}
+
+#[tokio::test]
+async fn three_answers_that_do_not_fit_end_a_question_for_good() {
+    let server = Server::builder("stubborn", "1")
+        .tool(tool("stubborn", async |inputs: Inputs| -> Result<String, ToolError> {
+            let first = inputs.elicit::<Name>("first", "First?").await;
+            let second: Name = inputs.elicit("second", "Second?").await?;
+            Ok(format!("{} {}", first.is_err_and(|error| error.is_invalid()), second.name))
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let wrong = || accept(json!({ "name": 7 }));
+        let answers = vec![wrong(), wrong(), wrong(), accept(json!({ "name": "Ada" }))];
+        assert_eq!(text(&client.tool("stubborn", answers).await), "true Ada", "{version}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_after_the_request_was_dropped_is_told_that_nobody_is_there() {
+    let (entered, asks) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (told, mut answers) = unbounded_channel();
+    let (begun, wait) = (entered.clone(), asks.clone());
+    let server = Server::builder("dropped", "1")
+        .tool(tool("helped", move |inputs: Inputs| {
+            let (begun, wait, told) = (begun.clone(), wait.clone(), told.clone());
+            async move {
+                tokio::spawn(async move {
+                    wait.notified().await;
+                    told.send(inputs.elicit::<Name>("name", "Name?").await.map(|name| name.name)).ok();
+                });
+                begun.notify_one();
+                std::future::pending::<()>().await;
+            }
+        }))
+        .build();
+    let mut params = json!({ "name": "helped" });
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = everything();
+    let asked = server.clone();
+    let request = tokio::spawn(async move { ask(&asked, "tools/call", params, |scope| scope).await });
+    entered.notified().await;
+    request.abort();
+    assert!(request.await.unwrap_err().is_cancelled());
+    asks.notify_one();
+    let answer = tokio::time::timeout(Duration::from_secs(10), answers.recv()).await.expect("an end").unwrap();
+    assert_eq!(answer.unwrap_err().to_string(), "the client is gone");
+}
