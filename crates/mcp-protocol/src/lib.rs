@@ -44,6 +44,7 @@ mod roots;
 mod sampling;
 mod sampling_tools;
 mod shape;
+pub mod skills;
 mod subscriptions;
 pub mod tasks;
 mod tool;

@@ -8,6 +8,7 @@ use crate::{
     InitializeParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListRootsResult, ListToolsResult, ListenParams, ListenResult, PaginatedParams, ProtocolVersion, ReadResourceParams,
     ReadResourceResult, ResultPayload, SetLevelParams, SubscribeParams,
+    skills::{GetSkillParams, GetSkillResult, ListSkillsResult, ReadDirectoryParams},
     tasks::{self, TaskParams},
 };
 
@@ -29,14 +30,14 @@ pub trait NotificationMethod {
     type Params: Serialize + DeserializeOwned + Send;
 }
 
-/// Whether any revision, or the tasks extension, has a request of this name.
+/// Whether any revision, or an extension, has a request of this name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     REQUESTS.iter().any(|(known, _)| *known == name)
 }
 
-/// Whether a revision has a request of this name. Those of the tasks extension count for 2026-07-28; requests that
-/// 2026-07-28 knows as inputs only do not.
+/// Whether a revision has a request of this name. Those of the tasks extension count for 2026-07-28, those of the
+/// skills extension for every revision; requests that 2026-07-28 knows as inputs only do not.
 #[must_use]
 pub fn exists_in(name: &str, version: ProtocolVersion) -> bool {
     REQUESTS.iter().any(|(known, exists)| *known == name && exists(version))
@@ -124,6 +125,12 @@ requests! {
     UpdateTask "tasks/update" tasks::ext::UpdateTaskParams => EmptyResult, ProtocolVersion::has_extensions;
     /// Cancels a task (tasks extension).
     RequestTaskCancellation "tasks/cancel" TaskParams => EmptyResult, ProtocolVersion::has_extensions;
+    /// Lists skills (skills extension).
+    ListSkills "skills/list" PaginatedParams => ListSkillsResult, |_| true;
+    /// Asks what a skill is (skills extension).
+    GetSkill "skills/get" GetSkillParams => GetSkillResult, |_| true;
+    /// Lists what is in a directory (skills extension).
+    ReadDirectory "resources/directory/read" ReadDirectoryParams => ListResourcesResult, |_| true;
 }
 
 #[cfg(test)]
@@ -157,6 +164,9 @@ mod tests {
             ("tasks/list", "---+-"),
             ("tasks/cancel", "---++"),
             ("tasks/update", "----+"),
+            ("skills/list", "+++++"),
+            ("skills/get", "+++++"),
+            ("resources/directory/read", "+++++"),
         ] {
             let got: String =
                 ProtocolVersion::ALL.iter().rev().map(|v| if exists_in(name, *v) { '+' } else { '-' }).collect();

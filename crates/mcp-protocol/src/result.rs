@@ -9,7 +9,7 @@ use crate::{
     CallToolResult, CompleteResult, ContentBlock, CreateMessageResult, DiscoverResult, ElicitResult, EmptyResult,
     GetPromptResult, InitializeResult, InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListRootsResult, ListToolsResult, ListenResult, Meta, ReadResourceResult, RpcError,
-    json::write, jsonrpc::describe, tasks,
+    json::write, jsonrpc::describe, skills, tasks,
 };
 
 /// The kinds of result that 2026-07-28 tells apart.
@@ -155,6 +155,8 @@ result_payload! {
     ListRootsResult,
     ListToolsResult,
     ListenResult,
+    skills::GetSkillResult,
+    skills::ListSkillsResult,
     tasks::CreateTaskResult,
     tasks::ListTasksResult,
     tasks::TaskPayload,

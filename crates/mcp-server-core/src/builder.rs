@@ -54,6 +54,10 @@ pub(crate) struct Config {
     pub(crate) tools_later: bool,
     pub(crate) resources_later: bool,
     pub(crate) prompts_later: bool,
+    #[cfg(feature = "fs")]
+    pub(crate) watched: Vec<crate::content::Watched>,
+    #[cfg(feature = "skills")]
+    pub(crate) skills: crate::skills::SkillSet,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -77,6 +81,10 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 tools_later: false,
                 resources_later: false,
                 prompts_later: false,
+                #[cfg(feature = "fs")]
+                watched: Vec::new(),
+                #[cfg(feature = "skills")]
+                skills: crate::skills::SkillSet::default(),
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -260,9 +268,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// # Errors
     /// When the name is taken or invalid, or a schema is not valid.
     pub fn try_tool(mut self, route: ToolRoute<S>) -> Result<Self, RegistrationError> {
-        let (spec, handler) = route.check()?;
-        self.claim("tool", &spec.tool.name)?;
-        self.tools.push((spec, handler));
+        self.add_tool(route)?;
         Ok(self)
     }
 
@@ -280,9 +286,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// # Errors
     /// When the URI is taken or not a URI.
     pub fn try_resource(mut self, route: ResourceRoute<S>) -> Result<Self, RegistrationError> {
-        let (spec, handler) = route.check()?;
-        self.claim("resource", &spec.resource.uri)?;
-        self.resources.push((spec, handler));
+        self.add_resource(route)?;
         Ok(self)
     }
 
@@ -301,9 +305,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// # Errors
     /// When the template is taken or not valid.
     pub fn try_resource_template(mut self, route: TemplateRoute<S>) -> Result<Self, RegistrationError> {
-        let (spec, handler, completions) = route.check()?;
-        self.claim("resource template", &spec.template.uri_template)?;
-        self.templates.push((spec, handler, completions));
+        self.add_resource_template(route)?;
         Ok(self)
     }
 
@@ -321,9 +323,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// # Errors
     /// When the name is taken or an argument is given twice.
     pub fn try_prompt(mut self, route: PromptRoute<S>) -> Result<Self, RegistrationError> {
-        let (prompt, handler, completions) = route.check()?;
-        self.claim("prompt", &prompt.name)?;
-        self.prompts.push((prompt, handler, completions));
+        self.add_prompt(route)?;
         Ok(self)
     }
 
@@ -359,6 +359,38 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         }
     }
 
+    /// Adds a tool; what is refused changes nothing.
+    pub(crate) fn add_tool(&mut self, route: ToolRoute<S>) -> Result<(), RegistrationError> {
+        let (spec, handler) = route.check()?;
+        self.claim("tool", &spec.tool.name)?;
+        self.tools.push((spec, handler));
+        Ok(())
+    }
+
+    /// Adds a resource; what is refused changes nothing.
+    pub(crate) fn add_resource(&mut self, route: ResourceRoute<S>) -> Result<(), RegistrationError> {
+        let (spec, handler) = route.check()?;
+        self.claim("resource", &spec.resource.uri)?;
+        self.resources.push((spec, handler));
+        Ok(())
+    }
+
+    /// Adds a resource template; what is refused changes nothing.
+    pub(crate) fn add_resource_template(&mut self, route: TemplateRoute<S>) -> Result<(), RegistrationError> {
+        let (spec, handler, completions) = route.check()?;
+        self.claim("resource template", &spec.template.uri_template)?;
+        self.templates.push((spec, handler, completions));
+        Ok(())
+    }
+
+    /// Adds a prompt; what is refused changes nothing.
+    pub(crate) fn add_prompt(&mut self, route: PromptRoute<S>) -> Result<(), RegistrationError> {
+        let (prompt, handler, completions) = route.check()?;
+        self.claim("prompt", &prompt.name)?;
+        self.prompts.push((prompt, handler, completions));
+        Ok(())
+    }
+
     fn claim(&mut self, noun: &'static str, name: &str) -> Result<(), RegistrationError> {
         if self.names.insert((noun, name.to_owned())) {
             return Ok(());
@@ -374,7 +406,10 @@ impl ServerBuilder<()> {
     /// When the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
     #[track_caller]
     #[must_use]
-    pub fn build(self) -> Server {
+    #[cfg_attr(not(feature = "skills"), expect(unused_mut, reason = "only skills have to be written"))]
+    pub fn build(mut self) -> Server {
+        #[cfg(feature = "skills")]
+        self.config.skills.finish();
         let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(()) });
         let resources = self.resources.into_iter().map(|(spec, run)| ResourceEntry { spec, run: run.with_state(()) });
         let templates = self.templates.into_iter().map(|(spec, run, completions)| TemplateEntry {
@@ -404,7 +439,7 @@ impl<S> std::fmt::Debug for ServerBuilder<S> {
 }
 
 #[track_caller]
-fn accept<T>(result: Result<T, RegistrationError>) -> T {
+pub(crate) fn accept<T>(result: Result<T, RegistrationError>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => panic!("{error}"),

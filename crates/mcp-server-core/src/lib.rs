@@ -8,6 +8,8 @@
 mod builder;
 mod caller;
 mod connection;
+#[cfg(any(feature = "fs", feature = "skills"))]
+mod content;
 mod context;
 pub mod engine;
 mod handler;
@@ -23,6 +25,8 @@ mod notices;
 mod registry;
 mod server;
 mod session;
+#[cfg(feature = "skills")]
+mod skills;
 mod tasks;
 mod trace;
 
@@ -51,7 +55,13 @@ pub use self::{
     trace::Propagate,
 };
 
+#[cfg(any(feature = "fs", feature = "skills"))]
+pub use self::content::ContentProblem;
+#[cfg(feature = "fs")]
+pub use self::content::ResourceDir;
 #[cfg(feature = "log-layer")]
 pub use self::log_layer::{LogLayer, LogRecords};
+#[cfg(feature = "skills")]
+pub use self::skills::Skill;
 
 pub use mcp_protocol::TaskSupport;

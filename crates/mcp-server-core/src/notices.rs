@@ -110,6 +110,8 @@ impl Server {
 
     /// Makes a session one of the readers.
     pub(crate) fn join(&self, session: &Arc<Session>) {
+        #[cfg(feature = "fs")]
+        self.start_watching();
         self.inner.publisher.join(session);
         if let Some(fleet) = &self.inner.publisher.fleet {
             fleet.start(&self.inner);
@@ -118,6 +120,8 @@ impl Server {
 
     /// Opens a stream of notices; `None` when this caller, or everybody together, has as many as there may be.
     pub(crate) fn listen(&self, filter: Filter, principal: Option<&Principal>) -> Option<Listening> {
+        #[cfg(feature = "fs")]
+        self.start_watching();
         let listener = self.inner.publisher.listen(filter, principal, self.limits())?;
         if let Some(fleet) = &self.inner.publisher.fleet {
             fleet.start(&self.inner);

@@ -46,13 +46,18 @@ pub(crate) trait Entry: Send + Sync + 'static {
     fn definition(&self, version: ProtocolVersion) -> Vec<u8>;
 }
 
-/// The four lists.
+/// The lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum List {
     Tools,
     Resources,
     ResourceTemplates,
     Prompts,
+    #[cfg(feature = "skills")]
+    Skills,
+    /// What is in one directory.
+    #[cfg(feature = "skills")]
+    Directory,
 }
 
 impl List {
@@ -63,6 +68,10 @@ impl List {
             Self::Resources => "resources",
             Self::ResourceTemplates => "resourceTemplates",
             Self::Prompts => "prompts",
+            #[cfg(feature = "skills")]
+            Self::Skills => "skills",
+            #[cfg(feature = "skills")]
+            Self::Directory => "resources",
         }
     }
 
@@ -72,12 +81,16 @@ impl List {
             Self::Resources => "resource",
             Self::ResourceTemplates => "resource template",
             Self::Prompts => "prompt",
+            #[cfg(feature = "skills")]
+            Self::Skills => "skill",
+            #[cfg(feature = "skills")]
+            Self::Directory => "file",
         }
     }
 }
 
 /// A definition in the form of a revision.
-fn definition<T: Shape + Serialize + Clone>(value: &T, version: ProtocolVersion) -> Vec<u8> {
+pub(crate) fn definition<T: Shape + Serialize + Clone>(value: &T, version: ProtocolVersion) -> Vec<u8> {
     let mut value = value.clone();
     value.shape(version);
     // Definitions hold JSON values, texts and numbers: writing those into memory has no way to fail.
@@ -164,6 +177,45 @@ impl<E: Entry> Registry<E> {
             self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, pages: Pages::default() }));
         }
         Ok(added)
+    }
+
+    /// Takes entries out, puts others in the place of those that have their keys, and adds more at the end, all at once.
+    /// Returns the keys of those that were to be added and whose keys are taken.
+    #[cfg(feature = "fs")]
+    pub(crate) fn change(
+        &self,
+        removed: &std::collections::HashSet<String>,
+        replaced: Vec<E>,
+        added: Vec<E>,
+    ) -> Vec<String> {
+        let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.snapshot.load_full();
+        let mut by_key = current.by_key.clone();
+        let mut ordered = current.ordered.clone();
+        let mut next = current.next;
+        by_key.retain(|key, _| !removed.contains(&**key));
+        ordered.retain(|(_, entry)| !removed.contains(entry.key()));
+        let replaced: HashMap<String, Arc<E>> =
+            replaced.into_iter().map(|entry| (entry.key().to_owned(), Arc::new(entry))).collect();
+        for (_, entry) in &mut ordered {
+            if let Some(new) = replaced.get(entry.key()) {
+                *entry = new.clone();
+                by_key.insert(new.key().into(), new.clone());
+            }
+        }
+        let mut taken = Vec::new();
+        for entry in added {
+            if by_key.contains_key(entry.key()) {
+                taken.push(entry.key().to_owned());
+                continue;
+            }
+            let entry = Arc::new(entry);
+            by_key.insert(entry.key().into(), entry.clone());
+            ordered.push((next, entry));
+            next += 1;
+        }
+        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, pages: Pages::default() }));
+        taken
     }
 
     /// Takes an entry out; false when there is none.

@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) state_keys: StateKeys,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) tasks: TaskTable,
+    #[cfg(feature = "fs")]
+    pub(crate) watchers: crate::content::Watchers,
 }
 
 impl Server {
@@ -83,6 +85,8 @@ impl Server {
             tasks: TaskTable::new(store.clone(), config.limits.tasks.clone()),
             store,
             gate: Gate::new(config.limits.handlers),
+            #[cfg(feature = "fs")]
+            watchers: crate::content::Watchers::new(config.watched.clone()),
             config,
             tools: filled(tools),
             resources: filled(resources),
@@ -92,7 +96,16 @@ impl Server {
             publisher: Publisher::new(fleet),
             shutdown: CancellationToken::new(),
         };
-        Self { inner: Arc::new(inner) }
+        let server = Self { inner: Arc::new(inner) };
+        #[cfg(feature = "fs")]
+        server.start_watching();
+        server
+    }
+
+    /// Looks after what it serves from the disk from now on, where there is a runtime to do it.
+    #[cfg(feature = "fs")]
+    pub(crate) fn start_watching(&self) {
+        self.inner.watchers.start(&self.inner);
     }
 
     /// What the server is called.
@@ -239,6 +252,8 @@ impl Server {
         if self.has_tasks() && version.has_extensions() {
             capabilities = capabilities.with_extension(mcp_protocol::tasks::ext::IDENTIFIER, JsonObject::default());
         }
+        #[cfg(feature = "skills")]
+        let capabilities = self.with_skills(capabilities);
         capabilities
     }
 

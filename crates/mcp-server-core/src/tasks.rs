@@ -15,6 +15,8 @@ mod table;
 
 use std::time::Duration;
 
+#[cfg(feature = "fs")]
+pub(crate) use self::clock::timestamp;
 pub use self::{
     handle::{NewTask, TaskHandle, Tasks},
     policy::TaskPolicy,

@@ -11,7 +11,11 @@ mod concurrency;
 mod connection;
 mod context;
 mod definitions;
+#[cfg(any(feature = "fs", feature = "skills"))]
+mod disk;
 mod effects;
+#[cfg(feature = "fs")]
+mod from_dir;
 mod hostile;
 #[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `pipes`")]
 mod inputs;
@@ -27,9 +31,13 @@ mod pipes;
 mod progress;
 mod prompts;
 mod registration;
+#[cfg(feature = "fs")]
+mod resource_dir;
 mod resources;
 mod results;
 mod runtime;
+#[cfg(feature = "skills")]
+mod skills;
 mod stateless;
 mod subscriptions;
 mod tasks;

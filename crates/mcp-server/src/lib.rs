@@ -37,6 +37,8 @@ pub mod prelude {
         CallToolResult, ContentBlock, GetPromptResult, LoggingLevel, Meta, Principal, PromptArgument, PromptMessage,
         ReadResourceResult, Resource, ResourceContents, Role, RpcError,
     };
+    #[cfg(feature = "fs")]
+    pub use mcp_server_core::ResourceDir;
     pub use mcp_server_core::{
         Args, Audio, Blob, Cancelled, Completing, Context, Extension, FromRef, Image, Inputs, Json, MessageTemplate,
         Parameter, ParameterType, Progress, PromptRoute, RawArgs, ResourceRoute, ResourceUri, Server, ServerBuilder,

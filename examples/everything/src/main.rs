@@ -22,6 +22,7 @@ mod notes;
 mod observed;
 mod prompts;
 mod resources;
+mod skills;
 mod tools;
 
 #[tokio::main]
@@ -93,6 +94,7 @@ fn server(options: &Options, app: &App) -> Server {
     builder = tools::register(builder);
     builder = tools::register_generated(builder, options.tools);
     builder = resources::register(builder);
+    builder = skills::register(builder);
     builder = prompts::register(builder);
     builder = observed::register(builder, app);
     let server = builder.with_state(app.clone()).build();

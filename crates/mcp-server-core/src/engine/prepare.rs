@@ -257,6 +257,8 @@ impl Server {
             | method::ListTasks::NAME
             | method::CancelTask::NAME
             | method::UpdateTask::NAME => self.has_tasks(),
+            #[cfg(feature = "skills")]
+            method::ListSkills::NAME | method::GetSkill::NAME | method::ReadDirectory::NAME => self.has_skills(),
             method::Ping::NAME | method::Discover::NAME | method::SetLevel::NAME => true,
             _ => false,
         }
@@ -282,6 +284,10 @@ impl Server {
                 let params: PaginatedParams = decode_params(name, params)?;
                 let page = self.list(name, version, params.cursor.as_deref())?;
                 done(Reply::written(&request.id, page))
+            }
+            #[cfg(feature = "skills")]
+            method::ListSkills::NAME | method::GetSkill::NAME | method::ReadDirectory::NAME => {
+                done(Reply::written(&request.id, self.skills_result(name, params, version)?))
             }
             method::Ping::NAME => done(Reply::result(self, &request.id, version, EmptyResult::default(), 16)),
             method::Discover::NAME => {

@@ -20,6 +20,26 @@ pub(crate) struct ListStyle {
     pub(crate) stateless_opening: Arc<str>,
 }
 
+#[cfg(feature = "skills")]
+impl ListStyle {
+    /// A result with one entry instead of a list.
+    pub(crate) fn single(&self, member: &str, definition: &[u8], version: ProtocolVersion) -> Bytes {
+        let mut out = Vec::with_capacity(definition.len() + 256);
+        out.push(b'{');
+        if version.has_result_type() {
+            out.extend_from_slice(self.stateless_opening.as_bytes());
+        }
+        out.extend_from_slice(format!("\"{member}\":").as_bytes());
+        out.extend_from_slice(definition);
+        if version.has_cache_hints() {
+            out.push(b',');
+            out.extend_from_slice(self.cache.members().as_bytes());
+        }
+        out.push(b'}');
+        out.into()
+    }
+}
+
 /// The cursor came from somewhere else.
 #[derive(Debug)]
 pub(crate) struct PageError;

@@ -51,6 +51,11 @@ impl<S> PromptRoute<S> {
         Self { prompt, handler, completions: Sources::default() }
     }
 
+    #[cfg(feature = "fs")]
+    pub(crate) fn arguments_mut(&mut self) -> &mut Vec<PromptArgument> {
+        &mut self.prompt.arguments
+    }
+
     /// What it is for. Replaces the doc comment of the arguments.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.prompt.description = Some(text.into());

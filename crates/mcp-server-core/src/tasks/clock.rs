@@ -15,7 +15,8 @@ fn millis() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn timestamp(millis: u64) -> String {
+/// A time in milliseconds since 1970 as an ISO 8601 date and time in UTC.
+pub(crate) fn timestamp(millis: u64) -> String {
     const DAY: u64 = 24 * 60 * 60;
     let (seconds, millis) = (millis / 1000, millis % 1000);
     let (year, month, day) = date(seconds / DAY);

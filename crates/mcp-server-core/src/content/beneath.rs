@@ -1,0 +1,142 @@
+//! Files beneath a directory, and nothing that lies elsewhere.
+//!
+//! A path is resolved first, links and all, and has to end beneath the root, which is resolved as well. What is opened
+//! then is the resolved path, from the root down, one component after the other, and none of them may be a link: whoever
+//! puts a link in the way between the two steps gets an error, and never a file from elsewhere.
+
+use std::{
+    fmt, fs, io,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use mcp_schema::safe_relative_path;
+
+/// A directory whose files may be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Beneath {
+    root: PathBuf,
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// It has more bytes than may be read.
+    TooLarge(u64),
+    /// There is none that may be read: it does not exist, lies elsewhere, or is no plain file.
+    Missing(io::Error),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge(limit) => write!(f, "it is larger than {limit} bytes"),
+            Self::Missing(error) => write!(f, "it cannot be read: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Missing(error)
+    }
+}
+
+impl Beneath {
+    pub(crate) fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Reads a file whose relative path somebody else may have chosen.
+    pub(crate) fn read(&self, relative: &str, limit: u64) -> Result<Vec<u8>, ReadError> {
+        let file = self.open(relative)?;
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            return Err(ReadError::TooLarge(limit));
+        }
+        Ok(bytes)
+    }
+
+    /// Opens a plain file.
+    fn open(&self, relative: &str) -> io::Result<fs::File> {
+        let (root, inner) = self.resolve(relative)?;
+        let file = open_beneath(&root, &inner)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+        }
+        Ok(file)
+    }
+
+    /// What is at a path beneath the root, links followed.
+    pub(crate) fn metadata(&self, relative: &str) -> io::Result<fs::Metadata> {
+        let (root, inner) = self.resolve(relative)?;
+        fs::symlink_metadata(root.join(inner))
+    }
+
+    /// The root, and a path beneath it, without any links.
+    fn resolve(&self, relative: &str) -> io::Result<(PathBuf, PathBuf)> {
+        let relative = safe_relative_path(relative).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        let root = self.root.canonicalize()?;
+        let path = root.join(relative).canonicalize()?;
+        match path.strip_prefix(&root) {
+            Ok(inner) if !inner.as_os_str().is_empty() => Ok((root.clone(), inner.to_owned())),
+            _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it lies outside of the directory")),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn open_beneath(root: &Path, inner: &Path) -> io::Result<fs::File> {
+    use rustix::fs::{Mode, OFlags, open, openat};
+
+    let directory = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECTORY;
+    // A pipe that nobody writes into must not hold the thread.
+    let last = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut at = open(root, directory, Mode::empty())?;
+    let mut components = inner.components().peekable();
+    while let Some(component) = components.next() {
+        let flags = if components.peek().is_some() { directory } else { last };
+        at = openat(&at, component.as_os_str(), flags, Mode::empty())?;
+    }
+    Ok(at.into())
+}
+
+/// Where files cannot be opened from a directory down, the path is resolved again once the file is open: whatever was put
+/// in the way before has to be taken away again in between to be missed.
+#[cfg(not(unix))]
+fn open_beneath(root: &Path, inner: &Path) -> io::Result<fs::File> {
+    let path = root.join(inner);
+    if !fs::symlink_metadata(&path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+    }
+    let file = fs::File::open(&path)?;
+    if path.canonicalize()? != path {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it lies outside of the directory"));
+    }
+    Ok(file)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_appears_between_looking_and_opening_is_not_followed() {
+        let root = std::env::temp_dir().join(format!("mcp-beneath-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("inner")).unwrap();
+        let root = root.canonicalize().unwrap();
+        fs::write(root.join("inner/file"), "x").unwrap();
+        std::os::unix::fs::symlink("inner/file", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("inner", root.join("directory")).unwrap();
+        for (path, opens) in [("inner/file", true), ("link", false), ("directory/file", false), ("none", false)] {
+            assert_eq!(open_beneath(&root, Path::new(path)).is_ok(), opens, "{path}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

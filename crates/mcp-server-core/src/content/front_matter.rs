@@ -1,0 +1,79 @@
+//! Markdown with front matter: YAML between two lines of three dashes, then the text.
+
+use serde_json::{Map, Value};
+
+use super::yaml;
+
+/// The most bytes of front matter.
+const MAX: usize = 64 * 1024;
+
+/// A Markdown file, taken apart.
+#[derive(Debug)]
+pub(crate) struct FrontMatter<'a> {
+    /// What stands between the dashes.
+    pub(crate) members: Map<String, Value>,
+    /// What follows them.
+    #[cfg_attr(not(feature = "fs"), expect(dead_code, reason = "only prompts need the text apart"))]
+    pub(crate) body: &'a str,
+}
+
+impl<'a> FrontMatter<'a> {
+    /// Takes a file apart. Without front matter there are no members, and all of it is the body.
+    pub(crate) fn read(text: &'a str) -> Result<Self, String> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let Some((yaml, body)) = split(text)? else { return Ok(Self { members: Map::new(), body: text }) };
+        if yaml.len() > MAX {
+            return Err(format!("the front matter is longer than {MAX} bytes"));
+        }
+        match yaml::parse(yaml).map_err(|error| format!("the front matter: {error}"))? {
+            Value::Object(members) => Ok(Self { members, body }),
+            Value::Null => Ok(Self { members: Map::new(), body }),
+            _ => Err("the front matter is no list of `name: value`".to_owned()),
+        }
+    }
+}
+
+/// The YAML and the body; nothing when the first line is not three dashes.
+fn split(text: &str) -> Result<Option<(&str, &str)>, String> {
+    let mut lines = text.split_inclusive('\n');
+    let Some(first) = lines.next().filter(|line| line.trim_end() == "---") else { return Ok(None) };
+    let start = first.len();
+    let mut at = start;
+    for line in lines {
+        let end = at + line.len();
+        if line.trim_end() == "---" {
+            return Ok(Some((&text[start..at], &text[end..])));
+        }
+        at = end;
+    }
+    Err("the front matter has no end: a line of three dashes".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn files_are_taken_apart() {
+        for (text, members, body) in [
+            ("---\na: 1\n---\nbody\n", json!({ "a": 1 }), "body\n"),
+            ("\u{feff}---\r\na: x\r\n---\r\nbody", json!({ "a": "x" }), "body"),
+            ("---\n---", json!({}), ""),
+            ("no front\n---\nx: 1\n---\n", json!({}), "no front\n---\nx: 1\n---\n"),
+            ("", json!({}), ""),
+        ] {
+            let read = FrontMatter::read(text).unwrap();
+            assert_eq!((Value::Object(read.members), read.body), (members, body), "{text:?}");
+        }
+        for (text, reason) in
+            [("---\na: 1\n", "no end"), ("---\n- a\n---\n", "no list of"), ("---\na: [\n---\n", "the front matter: ")]
+        {
+            let error = FrontMatter::read(text).unwrap_err();
+            assert!(error.contains(reason), "{text:?}: {error}");
+        }
+        let long = format!("---\na: {}\n---\n", "x".repeat(MAX));
+        assert!(FrontMatter::read(&long).unwrap_err().contains("longer"));
+    }
+}

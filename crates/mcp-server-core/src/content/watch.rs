@@ -1,0 +1,131 @@
+//! Tells clients of files that come, go and change, by looking at a directory again and again.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio::{
+    runtime::Handle,
+    task::{AbortHandle, spawn_blocking},
+};
+
+use super::{ResourceDir, listing::Listing};
+use crate::{RegistrationError, Server, notices::Notice, registry::ResourceEntry, server::Inner};
+
+/// A directory, and what of it is listed.
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    dir: Arc<ResourceDir>,
+    known: Arc<Mutex<Listing>>,
+}
+
+impl Watched {
+    pub(super) fn new(dir: Arc<ResourceDir>, listing: Listing) -> Self {
+        Self { dir, known: Arc::new(Mutex::new(listing)) }
+    }
+
+    /// Looks at the directory until the server is gone or ends.
+    async fn run(self, server: Weak<Inner>) {
+        let Some(interval) = self.dir.interval() else { return };
+        let Some(shutdown) = server.upgrade().map(|inner| inner.shutdown.clone()) else { return };
+        let looking = async {
+            loop {
+                tokio::time::sleep(interval).await;
+                let dir = self.dir.clone();
+                let now = spawn_blocking(move || dir.list()).await;
+                let Some(inner) = server.upgrade() else { return };
+                match now {
+                    Ok(Ok(now)) => self.compare(&Server { inner }, &now),
+                    // It may be back the next time: what is listed stays until then.
+                    Ok(Err(error)) => tracing::debug!(%error, "a directory of resources cannot be read"),
+                    Err(_) => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = looking => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+
+    /// Makes the list what the directory is, and tells of the difference.
+    fn compare(&self, server: &Server, now: &Listing) {
+        let before = std::mem::replace(&mut *self.known.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+        if before == *now {
+            return;
+        }
+        let entry = |path: &str| -> Result<ResourceEntry, RegistrationError> {
+            let (spec, run) = self.dir.file_route::<()>(path, &now[path]).check()?;
+            Ok(ResourceEntry { spec, run: run.with_state(()) })
+        };
+        let gone: HashSet<String> =
+            before.keys().filter(|path| !now.contains_key(*path)).map(|path| self.dir.uri(path)).collect();
+        let changed: Vec<&String> = now
+            .iter()
+            .filter(|(path, stamp)| before.get(*path).is_some_and(|old| old != *stamp))
+            .map(|(p, _)| p)
+            .collect();
+        let new: Vec<&String> = now.keys().filter(|path| !before.contains_key(*path)).collect();
+        let entries = |paths: &[&String]| paths.iter().filter_map(|path| entry(path).ok()).collect();
+        let taken = server.inner.resources.change(&gone, entries(&changed), entries(&new));
+        if !taken.is_empty() {
+            tracing::debug!(?taken, "files are not listed: their URIs are other resources'");
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|path, _| !taken.contains(&self.dir.uri(path)));
+        }
+        if !gone.is_empty() || !new.is_empty() {
+            server.publish(Notice::Resources);
+        }
+        for uri in gone {
+            server.notify().resource_updated(&uri);
+        }
+        for path in changed {
+            server.notify().resource_updated(&self.dir.uri(path));
+        }
+    }
+}
+
+/// The directories of a server, and what looks at them.
+#[derive(Default)]
+pub(crate) struct Watchers {
+    watched: Vec<Watched>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Watchers {
+    pub(crate) fn new(watched: Vec<Watched>) -> Self {
+        let watched = watched.into_iter().filter(|watched| watched.dir.interval().is_some()).collect();
+        Self { watched, tasks: Mutex::default() }
+    }
+
+    /// Looks at the directories from now on, where there is a runtime to do it.
+    pub(crate) fn start(&self, server: &Arc<Inner>) {
+        if self.watched.is_empty() {
+            return;
+        }
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // A runtime of another time may have ended with the tasks.
+        if !tasks.is_empty() && !tasks.iter().all(AbortHandle::is_finished) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let run = |watched: &Watched| runtime.spawn(watched.clone().run(Arc::downgrade(server))).abort_handle();
+        *tasks = self.watched.iter().map(run).collect();
+    }
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        for task in self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Watchers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watchers").field(&self.watched.len()).finish()
+    }
+}

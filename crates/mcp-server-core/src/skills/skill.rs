@@ -1,0 +1,100 @@
+//! A skill on its way into a server: its path and its files.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use super::check::{MAX_BYTES, MAX_FILES, SKILL_MD};
+use crate::content::{Beneath, ContentProblem, list};
+
+/// Files beneath a directory of skills that are looked at.
+const MAX_LISTED: usize = 100_000;
+
+/// A skill: a directory of instructions for agents, with a file `SKILL.md` that begins with front matter in YAML.
+///
+/// ```
+/// use mcp_server_core::{Server, Skill};
+///
+/// let skill = Skill::new("acme/git-workflow", "---\nname: git-workflow\ndescription: How we commit.\n---\nSmall.\n")
+///     .file("references/style.md", "# Style\n");
+/// let server = Server::builder("skills", "1.0.0").skill(skill).build();
+/// # let _: Server = server;
+/// ```
+#[derive(Clone)]
+#[must_use = "a skill is served by a server"]
+pub struct Skill {
+    pub(super) path: String,
+    pub(super) files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Skill {
+    /// A skill at a path: segments of letters, digits and `-._~`, whose last one is the skill's name. `skill_md` is the
+    /// content of its `SKILL.md`.
+    pub fn new(path: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), files: BTreeMap::from([(SKILL_MD.to_owned(), skill_md.into())]) }
+    }
+
+    /// Adds a file, by its path from the skill's directory on. One of the same path is replaced.
+    pub fn file(mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
+        self.files.insert(path.into(), content.into());
+        self
+    }
+
+    /// Reads a skill from a directory, to be served under a path. Files and directories whose names begin with a dot are
+    /// no part of it; links are followed to files inside of the directory only.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or there are more than 512 of them, or more than 16 MiB.
+    pub fn from_dir(path: impl Into<String>, dir: impl AsRef<Path>) -> Result<Self, ContentProblem> {
+        let dir = dir.as_ref();
+        let beneath = Beneath::new(dir);
+        let listed = list(&beneath, MAX_FILES + 1, false).map_err(|error| ContentProblem::new(dir, error))?;
+        if listed.len() > MAX_FILES {
+            return Err(ContentProblem::new(dir, format!("the skill has more than {MAX_FILES} files")));
+        }
+        let mut files = BTreeMap::new();
+        let mut left = MAX_BYTES;
+        for name in listed.into_keys() {
+            let bytes = beneath.read(&name, left).map_err(|error| ContentProblem::new(dir.join(&name), error))?;
+            left -= bytes.len() as u64;
+            files.insert(name, bytes);
+        }
+        Ok(Self { path: path.into(), files })
+    }
+}
+
+impl fmt::Debug for Skill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Skill").field("path", &self.path).field("files", &self.files.keys()).finish()
+    }
+}
+
+/// A skill with its directory, or why it cannot be read.
+type Found = Result<(PathBuf, Skill), ContentProblem>;
+
+/// The skills beneath a directory that lie in no other skill.
+pub(super) fn beneath(root: &Path) -> Result<Vec<Found>, ContentProblem> {
+    let listed = list(&Beneath::new(root), MAX_LISTED, false).map_err(|error| ContentProblem::new(root, error))?;
+    if listed.contains_key(SKILL_MD) {
+        let reason = format!("`{SKILL_MD}` lies in the directory of skills itself, and not in one of its own");
+        return Err(ContentProblem::new(root, io::Error::other(reason)));
+    }
+    let mut found: Vec<Found> = Vec::new();
+    let mut outer: Vec<String> = Vec::new();
+    let mut paths: Vec<&str> =
+        listed.keys().filter_map(|file| file.strip_suffix(SKILL_MD)?.strip_suffix('/')).collect();
+    // What lies in a directory comes after it.
+    paths.sort_unstable_by_key(|path| (path.matches('/').count(), *path));
+    for path in paths {
+        let is_inside = |other: &String| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        if outer.iter().any(is_inside) {
+            continue;
+        }
+        outer.push(path.to_owned());
+        let directory = root.join(path);
+        found.push(Skill::from_dir(path, &directory).map(|skill| (directory, skill)));
+    }
+    Ok(found)
+}

@@ -1,0 +1,294 @@
+//! Directories that become servers: what is loaded, what is reported, and what a command may do.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use crate::{
+    disk::Disk,
+    kit::{Client, names},
+};
+use mcp_protocol::ProtocolVersion;
+use mcp_server_core::{Server, tool};
+use serde_json::json;
+
+const NO_ARGUMENTS: [(&str, &str); 0] = [];
+
+#[tokio::test]
+async fn a_directory_becomes_a_server() {
+    let disk = Disk::new("a_directory_becomes");
+    disk.write("files/server.toml", "name = \"docs\"\nversion = \"2.1.0\"\ninstructions = \"Read.\"\n");
+    disk.write(
+        "files/tools/count.toml",
+        r#"
+            title = "Count"
+            description = "Count words."
+            command = ["wc", "-w"]
+            scopes = ["words"]
+            [annotations]
+            read_only = true
+            [input_schema]
+            type = "object"
+            properties.text.type = "string"
+            required = ["text"]
+        "#,
+    );
+    disk.write(
+        "files/tools/other.json",
+        r#"{ "name": "renamed", "description": "Does nothing.", "command": ["true"] }"#,
+    );
+    disk.write("files/tools/README.txt", "No manifest.");
+    disk.write("files/tools/nested/ignored.toml", "");
+    disk.write(
+        "files/prompts/review.md",
+        "---\ntitle: Review\ndescription: Review code.\narguments:\n- name: focus\n  description: What matters.\n---\n\
+         Review {code}.{?focus? Look at {focus}.}\n",
+    );
+    disk.write("files/resources/a.txt", "A");
+    let (server, problems) = Server::from_dir_report(disk.path("files")).unwrap();
+    assert_eq!(problems, []);
+    assert_eq!((server.info().name.as_str(), server.info().version.as_str()), ("docs", "2.1.0"));
+
+    let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
+    assert_eq!(client.opening["instructions"], "Read.");
+    let tools = client.list("tools/list", "tools").await;
+    assert_eq!(names(&tools, "name"), ["count", "renamed"]);
+    assert_eq!(tools[0]["title"], "Count");
+    assert_eq!(tools[0]["annotations"], json!({ "readOnlyHint": true }));
+    assert_eq!(tools[0]["inputSchema"]["required"], json!(["text"]));
+    let prompts = client.list("prompts/list", "prompts").await;
+    assert_eq!(prompts[0]["title"], "Review");
+    let arguments = json!([
+        { "name": "code", "required": true },
+        { "name": "focus", "description": "What matters.", "required": false },
+    ]);
+    assert_eq!(prompts[0]["arguments"], arguments);
+    let prompt = server.get_prompt("review", [("code", "x"), ("focus", "names")]).await.unwrap();
+    assert_eq!(prompt.messages[0].content.as_text(), Some("Review x. Look at names."));
+    assert_eq!(server.read_resource("file:///a.txt").await.unwrap().contents[0].as_text(), Some("A"));
+}
+
+#[tokio::test]
+async fn what_is_missing_is_not_served() {
+    let disk = Disk::new("what_is_missing");
+    disk.write("bare/.keep", "");
+    let (server, problems) = Server::from_dir_report(disk.path("bare")).unwrap();
+    assert_eq!(problems, []);
+    assert_eq!(server.info().name, "bare");
+    assert!(server.tools().names().is_empty() && server.prompts().names().is_empty());
+
+    let error = Server::from_dir(disk.path("nothing")).unwrap_err();
+    assert_eq!(error.path(), disk.path("nothing"));
+    let (_, problems) = Server::builder::<()>("t", "1").dir_report(disk.path("nothing"));
+    assert_eq!(problems.len(), 1);
+    disk.write("bare/server.toml", "nome = \"x\"\n");
+    let error = Server::from_dir(disk.path("bare")).unwrap_err();
+    assert!(error.reason().contains("unknown field `nome`") && error.path().ends_with("server.toml"), "{error}");
+}
+
+#[tokio::test]
+async fn a_bad_file_is_reported_and_the_others_are_served() {
+    let disk = Disk::new("a_bad_file");
+    let good = r#"{ "description": "d", "command": ["true"] }"#;
+    disk.write("tools/good.json", good);
+    disk.write("tools/z-good.json", good);
+    disk.write("prompts/good.md", "Hello.");
+    let with = |more: &str| format!(r#"{{ "description": "d", "command": ["true"], {more} }}"#);
+    let cases = [
+        ("tools/key.json", with(r#""colour": 1"#), "unknown field `colour`"),
+        ("tools/key.toml", "description = 'd'\ncommand = ['true']\ncolour = 1".to_owned(), "unknown field `colour`"),
+        ("tools/syntax.json", "{".to_owned(), "EOF"),
+        ("tools/twice.json", with(r#""name": "good""#), "already registered"),
+        ("tools/name.json", with(r#""name": "no spaces""#), "a name has"),
+        ("tools/schema.json", with(r#""input_schema": { "type": "nonsense" }"#), "input schema"),
+        ("tools/empty.json", r#"{ "description": "d", "command": [] }"#.to_owned(), "`command` is empty"),
+        ("tools/none.json", r#"{ "description": "d", "command": ["./none"] }"#.to_owned(), "there is no file"),
+        ("tools/cwd.json", with(r#""cwd": "none""#), "there is no directory"),
+        ("tools/timeout.json", with(r#""timeout": 0"#), "`timeout` is 0"),
+        ("tools/running.json", with(r#""max_running": 0"#), "`max_running` is 0"),
+        ("tools/form.json", with(r#""output": "text", "output_schema": { "type": "object" }"#), "no `output_schema`"),
+        ("tools/large.json", " ".repeat(1024 * 1024 + 1), "larger than 1048576 bytes"),
+        ("prompts/yaml.md", "---\na: [\n---\nx".to_owned(), "front matter"),
+        ("prompts/empty.md", "---\nname: x\n---\n".to_owned(), "no text"),
+    ];
+    for (path, content, _) in &cases {
+        disk.write(path, content);
+    }
+    disk.write("prompts/bytes.md", [0xff]);
+    let builder = Server::builder::<()>("t", "1").tool(tool("mine", async || "x"));
+    let (builder, problems) = builder.dir_report(disk.path(""));
+    let server = builder.build();
+    assert_eq!(server.tools().names(), ["mine", "good", "z-good"]);
+    assert_eq!(server.prompts().names(), ["good"]);
+    let reason = |path: &str| problems.iter().find(|problem| problem.path() == disk.path(path)).unwrap().reason();
+    for (path, _, expected) in &cases {
+        assert!(reason(path).contains(expected), "{path}: {}", reason(path));
+    }
+    assert_eq!(reason("prompts/bytes.md"), "it is not UTF-8");
+    assert_eq!(problems.len(), cases.len() + 1, "{problems:?}");
+    server.get_prompt("good", NO_ARGUMENTS).await.unwrap();
+}
+
+#[cfg(feature = "skills")]
+#[tokio::test]
+async fn skills_of_a_directory_are_served() {
+    let disk = Disk::new("skills_of_a_directory");
+    disk.write("skills/a/SKILL.md", "---\nname: a\ndescription: d\n---\n");
+    disk.write("skills/b/SKILL.md", "---\nname: a\ndescription: d\n---\n");
+    let (server, problems) = Server::from_dir_report(disk.path("")).unwrap();
+    assert_eq!(problems.iter().map(|problem| problem.path()).collect::<Vec<_>>(), [disk.path("skills/b")]);
+    let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
+    let skills = client.list("skills/list", "skills").await;
+    assert_eq!(names(&skills, "uri"), ["skill://a/SKILL.md"]);
+}
+
+#[cfg(unix)]
+mod commands {
+    //! What commands get, and what becomes of what they write.
+    #![allow(clippy::verbose_file_reads, reason = "a pipe is read, from where it is")]
+
+    use std::{io::Read as _, os::unix::fs::PermissionsExt as _, time::Duration};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn script(disk: &Disk, name: &str, more: Value, text: &str) {
+        let mut manifest = json!({ "description": "d", "command": [format!("bin/{name}"), "one two", "$HOME"] });
+        manifest.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        manifest["input_schema"] = json!({ "type": "object" });
+        disk.write(&format!("tools/{name}.json"), manifest.to_string());
+        let path = disk.path(&format!("bin/{name}"));
+        disk.write(&format!("bin/{name}"), format!("#!/bin/sh\n{text}\n"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_command_gets_json_and_its_output_is_the_result() {
+        let disk = Disk::new("a_command_gets_json");
+        script(&disk, "stdin", json!({}), "cat");
+        script(&disk, "arguments", json!({}), "echo \"$1|$2|$#\"");
+        script(&disk, "nothing", json!({}), ":");
+        script(&disk, "cwd", json!({ "cwd": "bin" }), "pwd");
+        script(&disk, "env", json!({ "env": ["CARGO_MANIFEST_DIR"] }), "env | cut -d = -f 1 | sort | tr '\\n' ' '");
+        script(&disk, "data", json!({ "output": "json" }), "echo '{\"a\": [1]}'");
+        script(&disk, "no_data", json!({ "output": "json" }), "echo oops");
+        script(&disk, "failing", json!({}), "echo 'told the model'; echo 'told the log' >&2; exit 3");
+        script(&disk, "silent", json!({}), "echo 'told the log' >&2; exit 3");
+        script(&disk, "bytes", json!({}), "printf '\\377'");
+        script(&disk, "at_the_limit", json!({ "max_output": 5 }), "printf 12345");
+        script(&disk, "over_the_limit", json!({ "max_output": 5 }), "printf 123456; exec sleep 1000");
+        script(&disk, "endless", json!({}), "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done");
+        script(
+            &disk,
+            "loud",
+            json!({}),
+            "i=0; while [ $i -lt 20000 ]; do echo 0123456789 >&2; i=$((i+1)); done; echo ok",
+        );
+        script(&disk, "background", json!({}), "sleep 1000 & echo done");
+        let (server, problems) = Server::from_dir_report(disk.path("")).unwrap();
+        assert_eq!(problems, []);
+        let home = disk.path("bin").to_string_lossy().into_owned();
+        for (tool, is_error, expected) in [
+            ("stdin", false, r#"{"text":"ü \"$(id)\""}"#),
+            ("arguments", false, "one two|$HOME|2"),
+            ("nothing", false, ""),
+            ("cwd", false, home.as_str()),
+            ("env", false, "CARGO_MANIFEST_DIR PATH PWD "),
+            ("data", false, r#"{"a": [1]}"#),
+            ("no_data", true, "the command did not write JSON"),
+            ("failing", true, "told the model"),
+            ("silent", true, "the command failed (exit status: 3)"),
+            ("bytes", true, "the command wrote something that is not UTF-8"),
+            ("at_the_limit", false, "12345"),
+            ("over_the_limit", true, "the command wrote more than 5 bytes"),
+            ("endless", true, "the command wrote more than 1048576 bytes"),
+            ("loud", false, "ok"),
+            ("background", false, "done"),
+        ] {
+            let call = server.call_tool(tool, json!({ "text": "ü \"$(id)\"" }));
+            let result = tokio::time::timeout(PATIENCE, call).await.expect(tool).unwrap();
+            let text = result.content[0].as_text().unwrap();
+            let shown = text.replace("_ ", "").replace("OLDPWD ", "").replace("SHLVL ", "");
+            assert_eq!((shown.as_str(), result.is_error), (expected, is_error), "{tool}");
+            let data = (tool == "data").then(|| json!({ "a": [1] }));
+            assert_eq!(result.structured_content, data, "{tool}");
+        }
+    }
+
+    #[tokio::test]
+    async fn as_many_run_at_once_as_may() {
+        let disk = Disk::new("as_many_run_at_once");
+        // Who finds the other one's directory says so.
+        script(
+            &disk,
+            "alone",
+            json!({ "max_running": 1 }),
+            "mkdir running && sleep 0.2 && rmdir running && echo alone",
+        );
+        let server = Server::from_dir(disk.path("")).unwrap();
+        let call = || server.call_tool("alone", json!({}));
+        for result in <[_; 3]>::from(tokio::join!(call(), call(), call())) {
+            assert_eq!(result.unwrap().content[0].as_text(), Some("alone"));
+        }
+    }
+
+    #[tokio::test]
+    async fn structured_output_is_checked() {
+        let disk = Disk::new("structured_output");
+        let schema = json!({ "output_schema": { "type": "object", "required": ["a"] } });
+        script(&disk, "fits", schema.clone(), "echo '{\"a\": 1}'");
+        script(&disk, "fits_not", schema, "echo '{}'");
+        let server = Server::from_dir(disk.path("")).unwrap();
+        let fits = server.call_tool("fits", json!({})).await.unwrap();
+        assert_eq!(fits.structured_content, Some(json!({ "a": 1 })));
+        assert!(server.call_tool("fits_not", json!({})).await.unwrap().is_error);
+    }
+
+    #[tokio::test]
+    async fn a_command_that_cannot_start_tells_nothing_of_the_server() {
+        let disk = Disk::new("a_command_that_cannot");
+        disk.write("tools/x.json", r#"{ "description": "d", "command": ["no-such-program-anywhere"] }"#);
+        let server = Server::from_dir(disk.path("")).unwrap();
+        let result = server.call_tool("x", json!({})).await.unwrap();
+        let text = result.content[0].as_text().unwrap();
+        assert!(result.is_error && text.contains("reference") && !text.contains("no-such"), "{text}");
+    }
+
+    /// Runs a command that starts another one, both of which hold a pipe open, and waits until nobody does.
+    async fn ends_with_all_it_started(test: &str, more: Value, cancel: bool) {
+        let disk = Disk::new(test);
+        script(&disk, "slow", more, "exec 3> pipe; sleep 1000 & echo started >&3; sleep 1000");
+        let pipe = disk.path("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let server = Server::from_dir(disk.path("")).unwrap();
+        let (started, has_started) = tokio::sync::oneshot::channel();
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut pipe = std::fs::File::open(pipe).unwrap();
+            let mut line = [0; 8];
+            pipe.read_exact(&mut line).unwrap();
+            let _ = started.send(());
+            pipe.read_to_end(&mut Vec::new()).unwrap()
+        });
+        let call = server.call_tool("slow", json!({}));
+        if cancel {
+            tokio::select! {
+                result = call => panic!("{result:?}"),
+                started = has_started => started.unwrap(),
+            }
+        } else {
+            let result = call.await.unwrap();
+            assert!(result.content[0].as_text().unwrap().contains("did not finish within 0.5 seconds"), "{result:?}");
+        }
+        tokio::time::timeout(PATIENCE, reading).await.expect("a process is left").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_command_that_takes_too_long_ends_with_all_it_started() {
+        ends_with_all_it_started("takes_too_long", json!({ "timeout": 0.5 }), false).await;
+    }
+
+    #[tokio::test]
+    async fn a_command_whose_call_is_cancelled_ends_with_all_it_started() {
+        ends_with_all_it_started("is_cancelled", json!({}), true).await;
+    }
+}

@@ -1,0 +1,46 @@
+//! A server that is a directory: `from-dir [--stdio] [DIRECTORY]`. Without a directory it serves its own example.
+
+#![expect(clippy::print_stderr, reason = "a server says on stderr where it listens: stdout may be the protocol's")]
+
+use mcp_server::prelude::*;
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/content");
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // What of the directory cannot be served is told to `tracing`, and so is what commands write to stderr.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    let (options, paths): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+    let server = Server::from_dir(paths.first().map_or(EXAMPLE, String::as_str))?;
+    if options.iter().any(|option| option == "--stdio") {
+        server.serve_stdio().await?;
+    } else {
+        eprintln!("from-dir serves http://127.0.0.1:8080/mcp");
+        server.serve_http("127.0.0.1:8080").await?;
+    }
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_example_is_served_whole() {
+        let (server, problems) = Server::from_dir_report(EXAMPLE).unwrap();
+        assert_eq!(problems, []);
+        assert_eq!(server.tools().names(), ["disk_usage", "word_count"]);
+
+        let counted = server.call_tool("word_count", json!({ "text": "to be or not" })).await.unwrap();
+        assert_eq!(counted.structured_content, Some(json!({ "words": 4, "bytes": 12 })));
+        let usage = server.call_tool("disk_usage", json!({})).await.unwrap();
+        assert!(!usage.is_error && usage.content[0].as_text().unwrap().contains("resources"), "{usage:?}");
+
+        let prompt = server.get_prompt("summarize", [("guide", "style"), ("audience", "children")]).await.unwrap();
+        assert!(prompt.messages[0].content.as_text().unwrap().contains("Write for children."));
+        let guide = server.read_resource("file:///guides/style.md").await.unwrap();
+        assert_eq!(guide.contents[0].mime_type.as_deref(), Some("text/markdown"));
+    }
+}
