@@ -6,13 +6,13 @@ use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
 
 use crate::Error;
 
-/// What a client can be connected to: whatever opens transports ([`Connect`]: a child process, a server in memory), by value,
-/// by reference or shared.
+/// What a client can be connected to: a URL (feature `http`), and whatever opens transports ([`Connect`]: a child process, a
+/// server in memory), by value, by reference or shared.
 ///
 /// `M` only tells the implementations apart, and is never written.
 #[diagnostic::on_unimplemented(
     message = "a client cannot be connected to `{Self}`",
-    note = "it takes a `ChildProcess`, a `Server` in memory, `Once::new(transport)`, or anything else that implements `Connect`"
+    note = "it takes a URL (feature `http`), a `ChildProcess`, a `Server` in memory, `Once::new(transport)`, or anything else that implements `Connect`"
 )]
 pub trait IntoConnector<M> {
     /// What opens the transports.
@@ -52,6 +52,36 @@ impl<C: Connect + Clone> IntoConnector<ByReference> for &C {
 impl IntoConnector<ByShare> for Arc<dyn Connect> {
     fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
         Ok(self)
+    }
+}
+
+/// Marks URLs.
+#[cfg(feature = "http")]
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ByUrl;
+
+#[cfg(feature = "http")]
+impl IntoConnector<ByUrl> for &str {
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+        match mcp_client_http::Http::new(self) {
+            Ok(http) => Ok(Arc::new(http)),
+            Err(error) => Err(Error::request(error.to_string())),
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+impl IntoConnector<ByUrl> for String {
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+        self.as_str().into_connector()
+    }
+}
+
+#[cfg(feature = "http")]
+impl IntoConnector<ByUrl> for &String {
+    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+        self.as_str().into_connector()
     }
 }
 

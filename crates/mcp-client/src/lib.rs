@@ -3,6 +3,9 @@
 //! [`Client::builder`] says who the client is and what it can answer; [`ClientBuilder::connect`] takes whatever opens
 //! transports ([`IntoConnector`]), finds out what the server speaks, and gives a [`Client`]. Its methods are calls that are
 //! awaited ([`Call`]), each bounded in time and cancelled by being dropped.
+//!
+//! A server is behind a URL (feature `http`, on by default; the module `http` has what can be set), in a [`ChildProcess`], or
+//! in the same program: a server of `mcp-server` is something to connect to as it is.
 
 mod builder;
 mod call;
@@ -28,11 +31,17 @@ mod wire;
 
 /// Marks that tell the implementations of [`IntoConnector`] apart; never written.
 pub mod marker {
+    #[cfg(feature = "http")]
+    pub use crate::connector::ByUrl;
     pub use crate::connector::{ByReference, ByShare, ByValue};
 }
 
+#[cfg(feature = "http")]
+pub use mcp_client_http as http;
+
 pub use mcp_protocol as protocol;
 pub use mcp_transport as transport;
+pub use mcp_transport::child::ChildProcess;
 
 pub use self::{
     builder::ClientBuilder,

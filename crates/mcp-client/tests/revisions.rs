@@ -78,23 +78,47 @@ async fn ask_model(asked: Asked<CreateMessageParams>) -> Result<CreateMessageRes
     Ok(CreateMessageResult::new("model", "42"))
 }
 
+/// How the client reaches the server.
+#[derive(Debug, Clone, Copy)]
+enum Over {
+    Memory,
+    Http,
+}
+
+fn everywhere() -> impl Iterator<Item = (ProtocolVersion, Over)> {
+    ProtocolVersion::ALL.into_iter().flat_map(|version| [(version, Over::Memory), (version, Over::Http)])
+}
+
 async fn connect(version: ProtocolVersion) -> Client {
-    let client = builder()
+    connect_over(version, Over::Memory).await
+}
+
+async fn connect_over(version: ProtocolVersion, over: Over) -> Client {
+    let builder = builder()
         .on_elicit(ask_user)
         .on_sample(ask_model)
         .roots([Root::new("file:///work")])
-        .log_level(LoggingLevel::Info)
-        .connect(&server(version))
-        .await
-        .unwrap();
-    assert_eq!(client.version(), version);
+        .log_level(LoggingLevel::Info);
+    let server = server(version);
+    let client = match over {
+        Over::Memory => builder.connect(&server).await,
+        Over::Http => {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+            // It ends with the runtime of the test.
+            tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
+            builder.connect(url).await
+        }
+    };
+    let client = client.unwrap();
+    assert_eq!(client.version(), version, "{over:?}");
     client
 }
 
 #[tokio::test]
 async fn everything_that_a_server_offers_works_in_every_revision() {
-    for version in ProtocolVersion::ALL {
-        let client = connect(version).await;
+    for (version, over) in everywhere() {
+        let client = connect_over(version, over).await;
         let known = client.negotiated();
         assert_eq!(
             (&*known.server_info.name, known.instructions.as_deref()),
@@ -133,8 +157,8 @@ async fn everything_that_a_server_offers_works_in_every_revision() {
 
 #[tokio::test]
 async fn errors_of_the_server_are_errors_of_the_call() {
-    for version in ProtocolVersion::ALL {
-        let client = connect(version).await;
+    for (version, over) in everywhere() {
+        let client = connect_over(version, over).await;
         let unknown = client.call_tool("nothing", ()).await.unwrap_err();
         assert_eq!(unknown.rpc().unwrap().code.0, -32602, "{version}: {unknown}");
         let unknown = client.request("x/y", ()).await.unwrap_err();
@@ -147,8 +171,8 @@ async fn errors_of_the_server_are_errors_of_the_call() {
 
 #[tokio::test]
 async fn progress_is_heard_in_order_before_the_result() {
-    for version in ProtocolVersion::ALL {
-        let client = connect(version).await;
+    for (version, over) in everywhere() {
+        let client = connect_over(version, over).await;
         let heard = Arc::new(Mutex::new(Vec::new()));
         let sink = heard.clone();
         let call = client.call_tool("count", ()).on_progress(move |notice| sink.lock().unwrap().push(notice.progress));
@@ -159,8 +183,8 @@ async fn progress_is_heard_in_order_before_the_result() {
 
 #[tokio::test]
 async fn questions_are_answered_in_every_revision() {
-    for version in ProtocolVersion::ALL {
-        let client = connect(version).await;
+    for (version, over) in everywhere() {
+        let client = connect_over(version, over).await;
         if version.has_elicitation() {
             let greeted = client.call_tool("greet", ()).await.unwrap();
             assert_eq!(greeted.text(), "Hello, Ada!", "{version}");
