@@ -48,7 +48,7 @@ const MAX_REDIRECTS: usize = 3;
 /// What is not followed comes back as the answer, and is a fault then.
 fn follow(attempt: Attempt<'_>) -> Action {
     let keeps_request = matches!(attempt.status().as_u16(), 307 | 308);
-    let is_same_origin = attempt.previous().iter().all(|url| url.origin() == attempt.url().origin());
+    let is_same_origin = attempt.previous().iter().all(|url| config::is_same_origin(url, attempt.url()));
     if keeps_request && is_same_origin && attempt.previous().len() <= MAX_REDIRECTS {
         attempt.follow()
     } else {

@@ -124,6 +124,13 @@ pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
+/// Whether both URLs lead to the same server.
+pub(crate) fn is_same_origin(one: &Url, other: &Url) -> bool {
+    one.scheme() == other.scheme()
+        && one.host_str() == other.host_str()
+        && one.port_or_known_default() == other.port_or_known_default()
+}
+
 /// What may be shown of a URL: no user, no query, and no part of the path that is long enough to be a key.
 pub(crate) fn shown(url: &Url) -> String {
     let mut shown = origin(url);

@@ -3,18 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use reqwest::{Request, Response, Url};
 use tokio::time::timeout;
 
 use crate::{
-    Authorizer, Refusal, Target, Verdict, config,
+    Authorizer, Refusal, Target, Verdict,
+    config::{self, Config},
     fault::Fault,
     headers::{EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
     link::Link,
 };
 
 /// A request that can be sent more than once.
+#[derive(Clone)]
 pub(crate) struct Exchange {
     method: Method,
     url: Url,
@@ -26,81 +28,81 @@ pub(crate) struct Exchange {
 const MAX_REFUSALS: usize = 2;
 
 impl Exchange {
-    /// A message, with the headers that belong to it.
-    pub(crate) fn post(link: &Link, mut headers: HeaderMap, message: Bytes) -> Self {
-        headers.insert(header::CONTENT_TYPE, JSON);
-        headers.insert(header::ACCEPT, JSON_OR_EVENTS);
+    /// A message, with the headers of [`Exchange::post_headers`] and those that belong to it.
+    pub(crate) fn post(link: &Link, headers: HeaderMap, message: Bytes) -> Self {
         Self { method: Method::POST, url: link.target().clone(), headers, body: message }
     }
 
+    /// The headers that every message is posted with.
+    pub(crate) fn post_headers(config: &Config) -> HeaderMap {
+        let mut headers = config.headers.clone();
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers.insert(header::ACCEPT, JSON_OR_EVENTS);
+        headers
+    }
+
     /// A stream of events, from its beginning or from behind an event.
-    pub(crate) fn stream(link: &Link, mut headers: HeaderMap, last_event_id: Option<http::HeaderValue>) -> Self {
-        headers.insert(header::ACCEPT, EVENT_STREAM);
+    pub(crate) fn stream(link: &Link, named: HeaderMap, last_event_id: Option<HeaderValue>) -> Self {
+        let mut get = Self::without_body(link, Method::GET, named);
+        get.headers.insert(header::ACCEPT, EVENT_STREAM);
         if let Some(id) = last_event_id {
-            headers.insert(LAST_EVENT_ID, id);
+            get.headers.insert(LAST_EVENT_ID, id);
         }
-        Self { method: Method::GET, url: link.url.clone(), headers, body: Bytes::new() }
+        get
     }
 
     /// The end of a session.
-    pub(crate) fn delete(link: &Link, headers: HeaderMap) -> Self {
-        Self { method: Method::DELETE, url: link.url.clone(), headers, body: Bytes::new() }
+    pub(crate) fn delete(link: &Link, named: HeaderMap) -> Self {
+        Self::without_body(link, Method::DELETE, named)
+    }
+
+    fn without_body(link: &Link, method: Method, named: HeaderMap) -> Self {
+        let mut headers = link.config.headers.clone();
+        headers.extend(named);
+        Self { method, url: link.url.clone(), headers, body: Bytes::new() }
     }
 
     /// Sends it, and again as often as its authorizer has something better. The head of each response may take `limit`.
-    pub(crate) async fn send(&self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
-        let authorizer = link.config.authorizer.as_ref();
+    pub(crate) async fn send(self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
+        let Some(authorizer) = &link.config.authorizer else { return self.send_once(link, limit).await };
         let mut refusals = 0;
         loop {
-            let authorization = match authorizer {
-                Some(authorizer) => authorizer.authorize(&self.target()).await.map_err(Fault::Authorizer)?,
-                None => HeaderMap::new(),
-            };
-            let response = self.send_once(link, &authorization, limit).await?;
+            let authorization = authorizer.authorize(&self.target()).await.map_err(Fault::Authorizer)?;
+            let mut authorized = self.clone();
+            for (name, value) in &authorization {
+                let mut value = value.clone();
+                value.set_sensitive(true);
+                authorized.headers.insert(name, value);
+            }
+            let response = authorized.send_once(link, limit).await?;
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            match authorizer {
-                Some(authorizer) if is_refused && refusals < MAX_REFUSALS => {
-                    refusals += 1;
-                    if self.ask(authorizer, &response, authorization).await? == Verdict::GiveUp {
-                        return Ok(response);
-                    }
-                }
-                _ => return Ok(response),
+            if !is_refused || refusals == MAX_REFUSALS {
+                return Ok(response);
+            }
+            refusals += 1;
+            if self.ask(authorizer, &response, authorization).await? == Verdict::GiveUp {
+                return Ok(response);
             }
         }
     }
 
-    async fn send_once(
-        &self,
-        link: &Link,
-        authorization: &HeaderMap,
-        limit: Option<Duration>,
-    ) -> Result<Response, Fault> {
-        let mut request = Request::new(self.method.clone(), self.url.clone());
-        let headers = request.headers_mut();
-        headers.clone_from(&link.config.headers);
-        for (name, value) in &self.headers {
-            // A name may come more than once among the mirrored arguments, and none of these is the application's.
-            headers.append(name, value.clone());
-        }
-        for (name, value) in authorization {
-            let mut value = value.clone();
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
-        if self.method == Method::POST {
-            *request.body_mut() = Some(self.body.clone().into());
+    async fn send_once(self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
+        let has_body = self.method == Method::POST;
+        let mut request = Request::new(self.method, self.url);
+        *request.headers_mut() = self.headers;
+        if has_body {
+            *request.body_mut() = Some(self.body.into());
         }
         let sending = link.client.execute(request);
         let sent = match limit {
             Some(after) => timeout(after, sending).await.map_err(|_| Fault::Silent { after })?,
             None => sending.await,
         };
-        let response = sent.map_err(|error| Fault::sending(error, &self.url))?;
+        let response = sent.map_err(|error| Fault::sending(error, &link.url))?;
         let status = response.status();
         let to = if status.is_redirection() {
-            response.headers().get(header::LOCATION).and_then(|to| self.url.join(to.to_str().ok()?).ok())
-        } else if *response.url() != self.url && response.url().origin() != self.url.origin() {
+            response.headers().get(header::LOCATION).and_then(|to| response.url().join(to.to_str().ok()?).ok())
+        } else if !config::is_same_origin(response.url(), &link.url) {
             // Only a client of the application goes there.
             Some(response.url().clone())
         } else {

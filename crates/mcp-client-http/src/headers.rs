@@ -23,10 +23,9 @@ pub(crate) fn is_stateless(hints: &Hints) -> bool {
     hints.version.is_some_and(|version| version.is_stateless())
 }
 
-/// What the hints of a message put into headers.
-pub(crate) fn mirror(hints: &Hints) -> Result<HeaderMap, Fault> {
-    let mut headers = HeaderMap::new();
-    let Some(version) = hints.version else { return Ok(headers) };
+/// Puts what the hints of a message say into its headers.
+pub(crate) fn mirror(hints: &Hints, headers: &mut HeaderMap) -> Result<(), Fault> {
+    let Some(version) = hints.version else { return Ok(()) };
     // `initialize` is what settles the version, and servers that check the header do not know every version.
     if version.has_version_header() && hints.method.as_deref() != Some("initialize") {
         headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
@@ -43,7 +42,7 @@ pub(crate) fn mirror(hints: &Hints) -> Result<HeaderMap, Fault> {
             headers.append(name, encode(value)?);
         }
     }
-    Ok(headers)
+    Ok(())
 }
 
 /// A value as it travels: itself, or in base64 when it is not plain or looks as if it were encoded.
@@ -101,7 +100,8 @@ mod tests {
 
     #[track_caller]
     fn check(version: &str, method: &str, expected: &[(&str, &str)]) {
-        let headers = mirror(&hints(version, method)).unwrap();
+        let mut headers = HeaderMap::new();
+        mirror(&hints(version, method), &mut headers).unwrap();
         let got: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(got, expected, "{version} {method}");
     }
@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn what_no_header_can_carry_is_refused() {
-        assert!(mirror(&hints("2026-07-28", "a\nb")).is_err());
+        assert!(mirror(&hints("2026-07-28", "a\nb"), &mut HeaderMap::new()).is_err());
         let mut with_param = hints("2026-07-28", "tools/call");
         with_param.params = vec![("a b".into(), "x".into())];
-        assert!(mirror(&with_param).is_err());
+        assert!(mirror(&with_param, &mut HeaderMap::new()).is_err());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
     config::Config,
+    exchange::Exchange,
+    fault::Fault,
     headers::{self, SESSION, VERSION},
     tasks::Tasks,
 };
@@ -29,6 +31,8 @@ pub(crate) struct Link {
     /// Where the application said the server is.
     pub(crate) url: Url,
     pub(crate) config: Config,
+    /// The headers that every message is posted with.
+    pub(crate) post_headers: HeaderMap,
     /// Where messages are posted to, once the server turned out to speak HTTP+SSE.
     pub(crate) endpoint: OnceLock<Url>,
     pub(crate) tasks: Arc<Tasks>,
@@ -69,6 +73,7 @@ impl Link {
             is_closing: AtomicBool::new(false),
             session: Mutex::default(),
             inbound: Mutex::new(Some(inbound)),
+            post_headers: Exchange::post_headers(&config),
             config,
         };
         (Arc::new(link), receiver)
@@ -77,6 +82,13 @@ impl Link {
     /// Where messages go.
     pub(crate) fn target(&self) -> &Url {
         self.endpoint.get().unwrap_or(&self.url)
+    }
+
+    /// The headers of a message, but for its session.
+    pub(crate) fn message_headers(&self, hints: &Hints) -> Result<HeaderMap, Fault> {
+        let mut headers = self.post_headers.clone();
+        headers::mirror(hints, &mut headers)?;
+        Ok(headers)
     }
 
     /// Gives on what was received. False when nobody receives any more.

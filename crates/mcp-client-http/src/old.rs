@@ -46,7 +46,7 @@ async fn begin(link: &Link) -> Result<(Url, Events), Fault> {
     }
     let named = String::from_utf8_lossy(&first.data);
     let endpoint = base.join(named.trim()).map_err(|_| Fault::NoEndpoint)?;
-    if endpoint.origin() != link.url.origin() {
+    if !config::is_same_origin(&endpoint, &link.url) {
         return Err(Fault::ForeignEndpoint { origin: config::origin(&endpoint) });
     }
     Ok((endpoint, events))

@@ -12,13 +12,12 @@ use crate::{exchange::Exchange, headers::retry_after, link::Link, stream::Place}
 const MAX_ATTEMPTS: u32 = 3;
 
 /// Posts a message. Says whether the server took it.
-pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mirrored: HeaderMap) -> bool {
-    let mut named = mirrored;
-    let in_session = link.name_session(&mut named, &frame.hints) || link.endpoint.get().is_some();
-    let post = Exchange::post(link, named, frame.message.clone());
+pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mut headers: HeaderMap) -> bool {
+    let in_session = link.name_session(&mut headers, &frame.hints) || link.endpoint.get().is_some();
+    let post = Exchange::post(link, headers, frame.message.clone());
     let mut attempts = Place::default();
     loop {
-        let wait = match post.send(link, Some(link.config.response_timeout)).await {
+        let wait = match post.clone().send(link, Some(link.config.response_timeout)).await {
             Ok(response) if response.status().is_success() => return true,
             Ok(response) if response.status() == StatusCode::NOT_FOUND && in_session => {
                 link.deliver(Err(TransportError::session_lost())).await;

@@ -26,18 +26,17 @@ const DRAIN: Duration = Duration::from_secs(1);
 const DRAIN_LEN: usize = 64 * 1024;
 
 /// Posts a request and gives its answer on, or the fault that stands for it.
-pub(crate) async fn run(link: Arc<Link>, id: RequestId, frame: Frame, mirrored: HeaderMap) {
-    if let Err(error) = answer(&link, &id, &frame, mirrored).await {
+pub(crate) async fn run(link: Arc<Link>, id: RequestId, frame: Frame, headers: HeaderMap) {
+    if let Err(error) = answer(&link, &id, &frame, headers).await {
         link.tasks.answered(&id);
         link.deliver(Err(error.of_request(id))).await;
     }
 }
 
-async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mirrored: HeaderMap) -> Result<(), TransportError> {
-    let mut named = mirrored.clone();
+async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mut headers: HeaderMap) -> Result<(), TransportError> {
     let is_old = link.endpoint.get().is_some();
-    let in_session = link.name_session(&mut named, &frame.hints) || is_old;
-    let response = Exchange::post(link, named, frame.message.clone()).send(link, None).await;
+    let in_session = link.name_session(&mut headers, &frame.hints) || is_old;
+    let response = Exchange::post(link, headers, frame.message.clone()).send(link, None).await;
     let response = response.map_err(Fault::into_error)?;
     let status = response.status();
     if status == StatusCode::NOT_FOUND && in_session {
@@ -57,7 +56,10 @@ async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mirrored: Heade
     let refused = refusal(link, response, in_session).await;
     if opens_session && !is_old && refused.may_be_old(status) {
         match old::open(link).await {
-            Ok(()) => return Box::pin(answer(link, id, frame, mirrored)).await,
+            Ok(()) => {
+                let headers = link.message_headers(&frame.hints).map_err(Fault::into_error)?;
+                return Box::pin(answer(link, id, frame, headers)).await;
+            }
             Err(fault) => tracing::debug!(%fault, "the server does not speak HTTP+SSE either"),
         }
     }

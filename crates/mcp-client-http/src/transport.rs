@@ -62,12 +62,12 @@ struct Sender {
 impl FrameSender for Sender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
-            let mirrored = headers::mirror(&frame.hints).map_err(Fault::into_error)?;
+            let headers = self.link.message_headers(&frame.hints).map_err(Fault::into_error)?;
             let request = request_id(&frame);
             let permit = Arc::clone(self.room(request.is_some())).acquire_owned().await;
             match permit {
                 Ok(permit) if !self.link.is_closing() => {
-                    start(&self.link, frame, request, mirrored, permit);
+                    start(&self.link, frame, request, headers, permit);
                     Ok(())
                 }
                 _ => Err(TransportError::closed()),
@@ -79,11 +79,11 @@ impl FrameSender for Sender {
         if self.link.is_closing() {
             return Err(TrySendError::Closed(frame));
         }
-        let Ok(mirrored) = headers::mirror(&frame.hints) else { return Err(TrySendError::Refused(frame)) };
+        let Ok(headers) = self.link.message_headers(&frame.hints) else { return Err(TrySendError::Refused(frame)) };
         let request = request_id(&frame);
         match Arc::clone(self.room(request.is_some())).try_acquire_owned() {
             Ok(permit) => {
-                start(&self.link, frame, request, mirrored, permit);
+                start(&self.link, frame, request, headers, permit);
                 Ok(())
             }
             Err(_) if self.link.is_closing() => Err(TrySendError::Closed(frame)),
@@ -156,13 +156,7 @@ fn request_id(frame: &Frame) -> Option<RequestId> {
 }
 
 /// Starts the task that sends a frame.
-fn start(
-    link: &Arc<Link>,
-    frame: Frame,
-    request: Option<RequestId>,
-    mirrored: HeaderMap,
-    permit: OwnedSemaphorePermit,
-) {
+fn start(link: &Arc<Link>, frame: Frame, request: Option<RequestId>, headers: HeaderMap, permit: OwnedSemaphorePermit) {
     let is_stateless = headers::is_stateless(&frame.hints);
     let ends_handshake = !is_stateless && frame.hints.method.as_deref() == Some("notifications/initialized");
     let link = Arc::clone(link);
@@ -172,7 +166,7 @@ fn start(
         link.handshake.send_replace(true);
         let handshake = Handshake(Arc::clone(&link));
         tasks.spawn(None, async move {
-            let is_taken = post::run(&link, &frame, mirrored).await;
+            let is_taken = post::run(&link, &frame, headers).await;
             drop((handshake, permit));
             if is_taken && link.endpoint.get().is_none() {
                 listen::run(link).await;
@@ -187,8 +181,8 @@ fn start(
             wait(handshake).await;
         }
         match request {
-            Some(id) => request::run(link, id, frame, mirrored).await,
-            None => _ = post::run(&link, &frame, mirrored).await,
+            Some(id) => request::run(link, id, frame, headers).await,
+            None => _ = post::run(&link, &frame, headers).await,
         }
     });
 }
