@@ -273,8 +273,8 @@ impl Connection<'_> {
                 }
                 return Ok(Some(Prepared::done(self.server, request, Scope::session(session), reply)));
             }
-            Era::Session => match &self.session {
-                Some(session) => Scope::session(session.clone()),
+            Era::Session(meta) => match &self.session {
+                Some(session) => Scope::session(session.clone()).saying(meta.as_ref()),
                 None if request.method == method::Ping::NAME && self.server.has_legacy_versions() => {
                     let scope = Scope::unopened(self.server);
                     return self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error);

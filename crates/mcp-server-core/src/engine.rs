@@ -12,7 +12,7 @@ mod run;
 
 use std::sync::Arc;
 
-use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion};
+use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion, RequestMeta};
 use mcp_transport::FrameSender;
 use tokio_util::sync::CancellationToken;
 
@@ -89,6 +89,13 @@ impl Scope {
             ending: None,
             said: None,
         }
+    }
+
+    /// What the metadata of the request says, as [`Era::of`] has read it, so that it is not read again.
+    #[must_use]
+    pub fn saying(mut self, meta: Option<&RequestMeta<'_>>) -> Self {
+        self.said = Some(meta.map(Said::of).unwrap_or_default());
+        self
     }
 
     /// Where notifications about this request go; without one they are dropped.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use mcp_protocol::{
-    ErrorCode, ProtocolVersion, RpcError,
+    ErrorCode, ProtocolVersion, RequestMeta, RpcError,
     jsonrpc::{self, Notification, Request},
 };
 use mcp_server_core::{
@@ -70,7 +70,13 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
 
 /// Serves a request of an open session. It goes on when the connection is lost: only `notifications/cancelled`, or the end
 /// of the session, stops it.
-pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Accepted, parts: Parts) -> Response<Body> {
+pub(crate) async fn request(
+    inner: &Inner,
+    request: &Request<'_>,
+    meta: Option<&RequestMeta<'_>>,
+    accepted: Accepted,
+    parts: Parts,
+) -> Response<Body> {
     let http = match open(inner, &parts.headers) {
         Ok(http) => http,
         Err(response) => return response,
@@ -78,6 +84,7 @@ pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Acce
     let session_open = http.open();
     let stream = Arc::new(CallStream::new(http.log.clone(), http.session.version().has_sse_polling()));
     let mut scope = Scope::session(http.session.clone())
+        .saying(meta)
         .peer(http.peer.clone())
         .extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {

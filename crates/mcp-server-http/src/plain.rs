@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode, request::Parts};
-use mcp_protocol::{ErrorCode, ProtocolVersion, jsonrpc::Request};
+use mcp_protocol::{ErrorCode, ProtocolVersion, RequestMeta, jsonrpc::Request};
 use mcp_server_core::engine::{Refusal, Scope};
 
 use crate::{
@@ -27,13 +27,19 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>) -> Response<Body>
 }
 
 /// Serves a request. With no session to name it in, nothing but the end of its connection can cancel it, so that does.
-pub(crate) async fn request(inner: &Inner, request: &Request<'_>, accepted: Accepted, parts: Parts) -> Response<Body> {
+pub(crate) async fn request(
+    inner: &Inner,
+    request: &Request<'_>,
+    meta: Option<&RequestMeta<'_>>,
+    accepted: Accepted,
+    parts: Parts,
+) -> Response<Body> {
     let version = match version(inner, &parts.headers) {
         Ok(version) => version,
         Err(response) => return response,
     };
     let queue: Arc<Queue> = Arc::default();
-    let mut scope = Scope::sessionless(version).extensions(RequestParts::of(parts).into_extensions());
+    let mut scope = Scope::sessionless(version).saying(meta).extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }

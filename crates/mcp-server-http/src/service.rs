@@ -261,8 +261,14 @@ impl Inner {
                     let error = RpcError::header_mismatch(text);
                     respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error)
                 }
-                Ok(_) if !self.config.has_sessions => plain::request(self, &request, accepted, parts).await,
-                Ok(_) => legacy::request(self, &request, accepted, parts).await,
+                Ok(era) => {
+                    let meta = if let Era::Session(meta) = &era { meta.as_ref() } else { None };
+                    if self.config.has_sessions {
+                        legacy::request(self, &request, meta, accepted, parts).await
+                    } else {
+                        plain::request(self, &request, meta, accepted, parts).await
+                    }
+                }
             },
             // Nothing hangs on a notification of a stateless client: closing the stream is its cancellation.
             Message::Notification(_) if names_stateless || !self.server.has_legacy_versions() => {

@@ -46,7 +46,9 @@ impl Server {
             match Message::parse_with(member.get().as_bytes(), &limits) {
                 Ok(Message::Request(request)) => {
                     let prepared = match Era::of(&request.method, request.params) {
-                        Ok(Era::Session) => self.prepare(&request, scope()).map_err(Refusal::into_error),
+                        Ok(Era::Session(meta)) => {
+                            self.prepare(&request, scope().saying(meta.as_ref())).map_err(Refusal::into_error)
+                        }
                         Ok(_) => Err(RpcError::invalid_request("this request travels alone, not in a batch")),
                         Err(error) => Err(error.error),
                     };

@@ -24,8 +24,8 @@ pub enum Era<'a> {
     Stateless(RequestMeta<'a>),
     /// It opens a legacy session.
     Initialize,
-    /// It belongs to a legacy session, or to none.
-    Session,
+    /// It belongs to a legacy session, or to none. Its metadata, where there is some, is for [`Scope::saying`](super::Scope::saying).
+    Session(Option<RequestMeta<'a>>),
 }
 
 impl<'a> Era<'a> {
@@ -37,7 +37,7 @@ impl<'a> Era<'a> {
         match RequestMeta::from_params(params)? {
             Some(meta) if meta.is_modern => Ok(Self::Stateless(meta)),
             _ if method == <method::Initialize as Method>::NAME => Ok(Self::Initialize),
-            _ => Ok(Self::Session),
+            meta => Ok(Self::Session(meta)),
         }
     }
 }
