@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use mcp_protocol::{
     CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, Icon, Implementation, JsonObject,
-    LoggingLevel, NotificationMethod, ProtocolVersion, Root, RpcError, UrlElicitParams,
+    LoggingLevel, NotificationMethod, ProtocolVersion, Root, RpcError, UrlElicitParams, tasks::ext::IDENTIFIER,
 };
 use serde_json::Value;
 
@@ -158,6 +158,12 @@ impl ClientBuilder {
     pub fn check_results(mut self, on: bool) -> Self {
         self.config.checks_results = on;
         self
+    }
+
+    /// Lets servers make a task of any call of a tool, which is then awaited as if it were none (2026-07-28). Without it they may
+    /// do so where [`Call::as_task`](crate::Call::as_task) wants it, and with tools that are nothing else.
+    pub fn tasks(self) -> Self {
+        self.extension(IDENTIFIER, JsonObject::new())
     }
 
     /// Declares an extension of the protocol.

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Client, Error,
+    Client, Error, TaskCall, ToolResult,
     drive::{Options, Reply, drive},
     shared::Shared,
     wire::Request,
@@ -95,6 +95,15 @@ impl<T> Call<T> {
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.options.cancel = Some(token);
         self
+    }
+}
+
+impl Call<ToolResult> {
+    /// Wants a task instead of a result: something that runs on, also over lost connections, and can be asked for later by its id.
+    ///
+    /// The server decides: a tool may be none, and a server may know no tasks. Then there is the result after all.
+    pub fn as_task(self) -> TaskCall {
+        TaskCall::new(self)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use mcp_protocol::{CallToolResult, JsonObject, Tool};
+use mcp_protocol::{CallToolResult, JsonObject, TaskSupport, Tool};
 use mcp_schema::{
     Schema,
     header::{HeaderParam, header_params},
@@ -30,6 +30,8 @@ pub(crate) struct Known {
     headers: Vec<HeaderParam>,
     /// It says that doing it twice does no more than doing it once.
     pub(crate) is_safe: bool,
+    /// Whether it may or must be a task (2025-11-25).
+    pub(crate) task_support: Option<TaskSupport>,
     input: Value,
     output: Option<Value>,
     compiled_input: OnceLock<Option<Schema>>,
@@ -74,6 +76,7 @@ impl Known {
         Self {
             headers,
             is_safe: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
+            task_support: tool.execution.as_ref().and_then(|execution| execution.task_support),
             input,
             output: tool.output_schema.clone(),
             compiled_input: OnceLock::new(),

@@ -6,7 +6,7 @@ use mcp_protocol::{
     CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference, EmptyParams, EmptyResult,
     GetPromptParams, GetPromptResult, Implementation, LoggingLevel, Method, Prompt, ProtocolVersion,
     ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate, SetLevelParams, SubscriptionFilter, Tool,
-    jsonrpc, method,
+    jsonrpc, method, tasks::Task,
 };
 use mcp_transport::Connect;
 use serde::Serialize;
@@ -17,7 +17,8 @@ use serde_json::{
 use tokio::sync::watch;
 
 use crate::{
-    Call, ClientBuilder, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, ToolResult,
+    Call, ClientBuilder, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, TaskHandle,
+    ToolResult,
     config::Config,
     drive::Reply,
     listener,
@@ -129,6 +130,16 @@ impl Client {
 
     /// The prompts.
     pub fn list_prompts(&self) -> List<Prompt> {
+        List::new(self)
+    }
+
+    /// A task by its id: one that was made here or elsewhere, now or before.
+    pub fn task(&self, id: impl Into<String>) -> TaskHandle {
+        TaskHandle::new(self, id.into())
+    }
+
+    /// The tasks of this client (2025-11-25; later ones are known by their ids alone).
+    pub fn list_tasks(&self) -> List<Task> {
         List::new(self)
     }
 

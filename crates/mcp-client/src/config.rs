@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mcp_protocol::{ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion};
+use mcp_protocol::{
+    ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER,
+};
 
 use crate::{handlers::Handlers, negotiated::Negotiated};
 
@@ -134,6 +136,11 @@ impl Config {
             capabilities.experimental.get_or_insert_default().extend(experimental.clone());
         }
         capabilities
+    }
+
+    /// Whether every request says that it may become a task.
+    pub(crate) fn declares_tasks(&self) -> bool {
+        self.extensions.contains_key(IDENTIFIER)
     }
 
     /// The newest revision without a handshake that may be spoken.

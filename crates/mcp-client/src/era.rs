@@ -6,10 +6,11 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, Method, NotificationMethod,
+    DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, JsonObject, Method, NotificationMethod,
     ProtocolVersion, RpcError, Shape, jsonrpc,
     method::{Discover, Initialize},
     notification::Initialized,
+    tasks::ext::IDENTIFIER,
 };
 use mcp_transport::Hints;
 use serde::Deserialize;
@@ -113,8 +114,11 @@ pub(crate) async fn initialize(shared: &Shared, link: &Arc<Link>, offer: Protoco
 
 /// Says on the link what was agreed.
 pub(crate) fn agree(config: &Config, link: &Link, negotiated: Negotiated) {
-    let stamp = Stamp::new(negotiated.version, &config.capabilities(), &config.info);
-    link.agree(negotiated, stamp);
+    let capabilities = config.capabilities();
+    let stamp = Stamp::new(negotiated.version, &capabilities, &config.info);
+    let with_tasks = capabilities.with_extension(IDENTIFIER, JsonObject::new());
+    let with_tasks = Stamp::new(negotiated.version, &with_tasks, &config.info);
+    link.agree(negotiated, stamp, with_tasks);
 }
 
 /// What an answer to `server/discover` says.

@@ -27,6 +27,7 @@ mod shared;
 mod state;
 mod subscription;
 mod supervise;
+mod tasks;
 mod wire;
 
 /// Marks that tell the implementations of [`IntoConnector`] apart; never written.
@@ -57,4 +58,5 @@ pub use self::{
     result::ToolResult,
     state::State,
     subscription::{Subscription, Update},
+    tasks::{Started, TaskCall, TaskHandle},
 };

@@ -27,7 +27,15 @@ pub(crate) use self::{
 #[derive(Debug)]
 pub(crate) struct Agreed {
     pub(crate) negotiated: Arc<Negotiated>,
-    pub(crate) stamp: Stamp,
+    stamp: Stamp,
+    with_tasks: Stamp,
+}
+
+impl Agreed {
+    /// The metadata of a request, which may become a task or not.
+    pub(crate) fn stamp(&self, declares_tasks: bool) -> &Stamp {
+        if declares_tasks { &self.with_tasks } else { &self.stamp }
+    }
 }
 
 /// One connection to the server.
@@ -59,8 +67,8 @@ impl Link {
     }
 
     /// Says what was agreed; the first word counts.
-    pub(crate) fn agree(&self, negotiated: Negotiated, stamp: Stamp) {
-        let _ = self.agreed.set(Agreed { negotiated: Arc::new(negotiated), stamp });
+    pub(crate) fn agree(&self, negotiated: Negotiated, stamp: Stamp, with_tasks: Stamp) {
+        let _ = self.agreed.set(Agreed { negotiated: Arc::new(negotiated), stamp, with_tasks });
     }
 
     /// What was agreed; nothing while the connection is being opened.

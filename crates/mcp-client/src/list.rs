@@ -10,14 +10,14 @@ use std::{
 };
 
 use futures_core::Stream;
-use mcp_protocol::{CacheScope, Meta, PaginatedParams, Prompt, Resource, ResourceTemplate, Tool};
+use mcp_protocol::{CacheScope, Meta, PaginatedParams, Prompt, Resource, ResourceTemplate, Tool, tasks::Task};
 use mcp_transport::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::{Call, Client, Error, drive::Reply, error::Kind, shared::Shared, wire::Request};
 
-/// What servers list: tools, resources, resource templates, prompts.
+/// What servers list: tools, resources, resource templates, prompts, tasks.
 pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
     /// The method that lists it.
     const METHOD: &'static str;
@@ -26,7 +26,7 @@ pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
 }
 
 mod sealed {
-    use super::{Prompt, Reply, Resource, ResourceTemplate, Shared, Tool};
+    use super::{Prompt, Reply, Resource, ResourceTemplate, Shared, Task, Tool};
 
     #[expect(unnameable_types, reason = "nobody else implements it")]
     pub trait Learn: Sized {
@@ -44,6 +44,7 @@ mod sealed {
     impl Learn for Resource {}
     impl Learn for ResourceTemplate {}
     impl Learn for Prompt {}
+    impl Learn for Task {}
     impl Learn for Tool {
         fn learn(tools: &mut Vec<Self>, listing: Listing<'_>) {
             listing.shared.catalog.learn(tools, listing.reply.is_mirrored);
@@ -65,6 +66,7 @@ listed! {
     Resource: "resources/list", "resources";
     ResourceTemplate: "resources/templates/list", "resourceTemplates";
     Prompt: "prompts/list", "prompts";
+    Task: "tasks/list", "tasks";
 }
 
 /// One page of a list.
@@ -271,7 +273,10 @@ mod tests {
         let connector = std::sync::Arc::new(crate::Once::new(mcp_transport::memory::duplex(1).0));
         let shared = Shared::new(crate::config::Config::new(mcp_protocol::Implementation::default()), connector);
         let method = "tools/list".into();
-        read_page(&shared, &Reply { bytes: wire.as_bytes().into(), method, name: None, version, is_mirrored: false })
+        read_page(
+            &shared,
+            &Reply { bytes: wire.as_bytes().into(), method, name: None, version, is_mirrored: false, task: None },
+        )
     }
 
     #[test]

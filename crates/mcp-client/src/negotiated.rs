@@ -1,6 +1,6 @@
 //! What client and server agreed on, in a form that can be kept and given to another client.
 
-use mcp_protocol::{Implementation, ProtocolVersion, ServerCapabilities};
+use mcp_protocol::{Implementation, ProtocolVersion, ServerCapabilities, tasks::ext::IDENTIFIER};
 use serde::{Deserialize, Serialize};
 
 /// What client and server agreed on: the revision, and who the server is and what it can do.
@@ -49,6 +49,15 @@ impl Negotiated {
             }
             ("resources", "list" | "templates/list" | "read") => (capabilities.resources.is_some(), "resources"),
             ("logging", _) => (capabilities.logging.is_some(), "logging"),
+            ("tasks", method) if self.version.has_core_tasks() => {
+                let tasks = capabilities.tasks.as_ref();
+                match method {
+                    "list" => (tasks.is_some_and(|tasks| tasks.list.is_some()), "tasks.list"),
+                    "cancel" => (tasks.is_some_and(|tasks| tasks.cancel.is_some()), "tasks.cancel"),
+                    _ => (tasks.is_some(), "tasks"),
+                }
+            }
+            ("tasks", _) => (capabilities.supports_extension(IDENTIFIER), IDENTIFIER),
             // The first revision has the method without the capability.
             ("completion", _) => {
                 (capabilities.completions.is_some() || !self.version.has_completions_capability(), "completions")

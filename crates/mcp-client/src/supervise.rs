@@ -180,7 +180,7 @@ async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
     let mut hints = Hints::default();
     hints.version = Some(version);
     hints.method = Some(name.into());
-    let message = wire::request(id, &request, &agreed.stamp, &Extra::default());
+    let message = wire::request(id, &request, agreed.stamp(false), &Extra::default());
     match link.begin(id, message, hints, OnDrop::Cancel).await {
         Ok(mut ticket) => matches!(ticket.outcome().await, Ok(_) | Err(link::Failure::Rpc(_))),
         Err(_) => false,

@@ -6,6 +6,7 @@ use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, Meta, ProtocolVersion, Shape,
     meta::keys,
     method::{self, Method},
+    tasks::TaskMetadata,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -21,17 +22,24 @@ pub(crate) struct Request {
     pub(crate) name: Option<Box<str>>,
     /// Whether it may be sent again when nobody knows whether it was done.
     pub(crate) is_safe: bool,
+    /// A task is wanted instead of a result.
+    pub(crate) task: Option<TaskMetadata>,
 }
 
 impl Request {
     pub(crate) fn new(method: impl Into<Cow<'static, str>>, params: &impl Serialize) -> Result<Self, Error> {
         let method = method.into();
         let body = Body::new(params).map_err(|problem| Error::request(format!("{method}: {problem}")))?;
-        Ok(Self { is_safe: is_safe(&method), method, body, name: None })
+        Ok(Self { is_safe: is_safe(&method), method, body, name: None, task: None })
     }
 
     pub(crate) fn of<M: Method>(params: &M::Params) -> Result<Self, Error> {
         Self::new(M::NAME, params)
+    }
+
+    /// Whether it speaks of tasks, or may become one.
+    pub(crate) fn declares_tasks(&self) -> bool {
+        self.task.is_some() || self.method.starts_with("tasks/")
     }
 
     /// The same request about something with a name.
@@ -120,6 +128,8 @@ pub(crate) struct Extra<'a> {
     pub(crate) meta: Option<&'a Meta>,
     /// Answers, and the state that they belong to.
     pub(crate) inputs: Option<&'a Inputs>,
+    /// Asks for a task (2025-11-25).
+    pub(crate) task: Option<&'a TaskMetadata>,
 }
 
 /// What a retry carries: the answers to the questions of the last result, and its state as it came.
@@ -146,6 +156,11 @@ pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'
         if let Some(state) = &inputs.state {
             push_member(&mut out, "requestState", state);
         }
+        trim(&mut out);
+    }
+    if let Some(task) = extra.task {
+        separate(&mut out);
+        push_member(&mut out, "task", task);
         trim(&mut out);
     }
     let mut meta = stamp.members.clone();
@@ -265,6 +280,11 @@ mod tests {
         let retry = Extra { inputs: Some(&inputs), ..Extra::default() };
         check(json!({"a": 1}), &legacy, &retry, json!({"a": 1, "inputResponses": {"q": 1}, "requestState": "s"}));
         check(json!({}), &legacy, &retry, json!({"inputResponses": {"q": 1}, "requestState": "s"}));
+        let mut task = TaskMetadata::new();
+        task.ttl = Some(5);
+        let task = Extra { task: Some(&task), inputs: Some(&inputs), ..Extra::default() };
+        let expected = json!({"inputResponses": {"q": 1}, "requestState": "s", "task": {"ttl": 5}});
+        check(json!({}), &legacy, &task, expected);
         let nothing = Inputs::default();
         let retry = Extra { inputs: Some(&nothing), ..Extra::default() };
         check(json!({"a": 1}), &legacy, &retry, json!({"a": 1}));

@@ -9,3 +9,4 @@ mod questions;
 mod reconnecting;
 mod revisions;
 mod subscriptions;
+mod tasks;

@@ -76,7 +76,7 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
     let mut hints = Hints::default();
     hints.version = Some(agreed.negotiated.version);
     hints.method = Some(Listen::NAME.into());
-    let message = wire::request(id, &request, &agreed.stamp, &Extra::default());
+    let message = wire::request(id, &request, agreed.stamp(!inbox.filter().task_ids.is_empty()), &Extra::default());
     let beginning = link.begin_listening(id, message, hints, OnDrop::Cancel, Some(Arc::clone(inbox)));
     let mut ticket = match beginning.await {
         Ok(ticket) => ticket,

@@ -1,0 +1,190 @@
+//! Sends a request until it has an answer: again where the connection was lost under it and that is safe.
+
+use std::sync::Arc;
+
+use mcp_protocol::{
+    ErrorCode, Method, PaginatedParams, RpcError, TaskSupport, Tool, method,
+    tasks::{TaskMetadata, ext::IDENTIFIER},
+};
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Options, Reply,
+    wait::{Sending, spend, wait},
+};
+use crate::{
+    Error,
+    catalog::Known,
+    error::Kind,
+    link::{Agreed, Failure, Link},
+    list::read_page,
+    shared::Shared,
+    wire::{Inputs, Request},
+};
+
+/// Times that a request is sent, when the connection is lost under it and it may be.
+const SENDINGS: usize = 3;
+
+/// A result, and what it came by.
+pub(crate) struct Answered {
+    pub(crate) reply: Reply,
+    pub(crate) link: Arc<Link>,
+    /// Whether the server was told that the request may become a task.
+    pub(crate) may_be_task: bool,
+}
+
+/// Sends a request until it has an answer, or must not be sent again.
+pub(crate) async fn exchange(
+    shared: &Arc<Shared>,
+    request: &Request,
+    inputs: Option<&Inputs>,
+    options: &mut Options,
+) -> Result<Answered, Error> {
+    let mut sendings = 0;
+    let mut is_declared = shared.config.declares_tasks();
+    let mut known = known_tool(shared, request);
+    if let Some(known) = known.as_ref().filter(|_| shared.config.checks_arguments) {
+        known.check_arguments(&request.body.text)?;
+    }
+    loop {
+        sendings += 1;
+        let is_safe = request.is_safe || known.as_ref().is_some_and(|known| known.is_safe);
+        let link = reach(shared, options).await?;
+        let Some(agreed) = link.agreed() else { return Err(Error::closed()) };
+        check(shared, request, agreed)?;
+        if request.task.is_some() && known.is_none() && takes_tasks(agreed) {
+            // Whether it may be one stands in the list.
+            list_again(shared, &link, agreed, options).await;
+            known = known_tool(shared, request);
+        }
+        let task = as_task(request, known.as_deref(), agreed);
+        let declares_tasks = is_declared || request.declares_tasks();
+        let sending = Sending { request, inputs, known: known.as_deref(), task, declares_tasks };
+        let may_be_task = sending.task.is_some() || (declares_tasks && request.method == method::CallTool::NAME);
+        let failure = match wait(shared, &link, agreed, &sending, options).await? {
+            Ok(bytes) => {
+                let reply = Reply::new(bytes, request, &link, agreed);
+                return Ok(Answered { reply, link, may_be_task });
+            }
+            Err(failure) => failure,
+        };
+        let may_again = sendings < SENDINGS;
+        match failure {
+            // The server was exchanged for one of another revision.
+            Failure::Rpc(error)
+                if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+                    && agreed.negotiated.version.is_stateless()
+                    && may_again =>
+            {
+                tracing::debug!(%error, "the server does not speak its revision any more");
+                link.end(None);
+            }
+            // Some tools are tasks and nothing else.
+            Failure::Rpc(error) if !declares_tasks && needs_tasks(&error) => is_declared = true,
+            // What is to be mirrored may have changed since the tools were listed.
+            Failure::Rpc(error) if error.code == ErrorCode::HEADER_MISMATCH && sendings == 1 => {
+                let former = mirrored(known.as_deref(), request);
+                if request.method == method::CallTool::NAME && list_again(shared, &link, agreed, options).await {
+                    known = known_tool(shared, request);
+                }
+                if mirrored(known.as_deref(), request) == former {
+                    return Err(Kind::Rpc(error).into());
+                }
+            }
+            Failure::Rpc(error) => return Err(Kind::Rpc(error).into()),
+            Failure::Invalid(text) => return Err(Error::invalid(text)),
+            // Nothing was done with it.
+            Failure::Transport(fault) if fault.is_session_lost() && may_again => link.end(Some(fault)),
+            Failure::Transport(fault) if fault.is_unanswered() && is_safe && may_again => {}
+            Failure::Transport(fault) => return Err(Kind::Transport(fault).into()),
+            Failure::Lost { was_sent, .. } if (!was_sent || is_safe) && may_again => {
+                // The reading task may not know it yet.
+                link.end(None);
+            }
+            Failure::Lost { fault, .. } => return Err(Kind::Lost(fault).into()),
+        }
+    }
+}
+
+/// Whether a server of 2025-11-25 takes calls of tools as tasks.
+fn takes_tasks(agreed: &Agreed) -> bool {
+    let tasks = agreed.negotiated.capabilities.tasks.as_ref();
+    agreed.negotiated.version.has_core_tasks() && tasks.is_some_and(|tasks| tasks.supports_request("tools", "call"))
+}
+
+/// The `task` parameter of a call, where a client asks for a task by one: when it is wanted and the tool may be one, and when
+/// the tool is nothing else.
+fn as_task(request: &Request, known: Option<&Known>, agreed: &Agreed) -> Option<TaskMetadata> {
+    let support = known?.task_support.filter(|_| takes_tasks(agreed))?;
+    match support {
+        TaskSupport::Required => Some(request.task.clone().unwrap_or_default()),
+        TaskSupport::Optional => request.task.clone(),
+        _ => None,
+    }
+}
+
+/// Whether all that a server misses is the tasks extension.
+fn needs_tasks(error: &RpcError) -> bool {
+    let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities")).and_then(Value::as_object);
+    error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+        && required.is_some_and(|required| required.keys().eq(["extensions"]))
+        && required.and_then(|required| required["extensions"].as_object()).is_some_and(|e| e.keys().eq([IDENTIFIER]))
+}
+
+/// What is known of the tool that is called.
+fn known_tool(shared: &Shared, request: &Request) -> Option<Arc<Known>> {
+    let name = request.name.as_ref().filter(|_| request.method == method::CallTool::NAME)?;
+    shared.catalog.find(name)
+}
+
+fn mirrored(known: Option<&Known>, request: &Request) -> Vec<(Box<str>, Box<str>)> {
+    known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default()
+}
+
+/// Lists the tools again, as far as the time of the call allows. Returns whether all were listed.
+async fn list_again(shared: &Shared, link: &Arc<Link>, agreed: &Agreed, options: &mut Options) -> bool {
+    let mut cursor = None;
+    let mut options = Options { idle: options.idle, total: options.total, ..Options::default() };
+    for _ in 0..shared.config.limits.pages {
+        let mut params = PaginatedParams::new();
+        params.cursor = cursor;
+        let Ok(request) = Request::of::<method::ListTools>(&params) else { return false };
+        let sending = Sending::new(&request);
+        let Ok(Ok(bytes)) = wait(shared, link, agreed, &sending, &mut options).await else { return false };
+        let Ok(page) = read_page::<Tool>(shared, &Reply::new(bytes, &request, link, agreed)) else { return false };
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return true;
+        }
+    }
+    false
+}
+
+/// The connection, within the time of the call.
+async fn reach(shared: &Shared, options: &mut Options) -> Result<Arc<Link>, Error> {
+    let limit = match (options.idle, options.total) {
+        (Some(idle), Some(total)) => idle.min(total),
+        (Some(limit), None) | (None, Some(limit)) => limit,
+        (None, None) => return shared.link().await,
+    };
+    let since = Instant::now();
+    let reached = timeout(limit, shared.link()).await;
+    spend(options, since.elapsed());
+    reached.unwrap_or_else(|_| Err(Error::timeout("waiting for the connection", limit)))
+}
+
+/// Whether the server has what is asked for at all.
+fn check(shared: &Shared, request: &Request, agreed: &Agreed) -> Result<(), Error> {
+    let negotiated = &agreed.negotiated;
+    let method = &*request.method;
+    if method::is_known(method) && !method::exists_in(method, negotiated.version) {
+        return Err(Error::unsupported(format!("revision {} has no {method}", negotiated.version)));
+    }
+    match negotiated.lacks(method) {
+        Some(capability) if shared.config.trusts_capabilities => {
+            Err(Error::unsupported(format!("the server does not declare `{capability}`, which {method} needs")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Sends a request once, and waits for its answer no longer than the call may take.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use mcp_protocol::tasks::TaskMetadata;
+use mcp_transport::Hints;
+use tokio::time::{Instant, sleep};
+
+use super::Options;
+use crate::{
+    Error,
+    catalog::Known,
+    link::{Agreed, Clock, Link, OnDrop, Outcome, Ticket},
+    shared::Shared,
+    wire::{self, Extra, Inputs, Request},
+};
+
+/// A request, and what this one sending of it adds.
+pub(super) struct Sending<'a> {
+    pub(super) request: &'a Request,
+    pub(super) inputs: Option<&'a Inputs>,
+    pub(super) known: Option<&'a Known>,
+    /// Asks for a task (2025-11-25).
+    pub(super) task: Option<TaskMetadata>,
+    /// Says that the request may become a task (tasks extension).
+    pub(super) declares_tasks: bool,
+}
+
+impl<'a> Sending<'a> {
+    /// A request as it is.
+    pub(super) fn new(request: &'a Request) -> Self {
+        Self { request, inputs: None, known: None, task: None, declares_tasks: false }
+    }
+}
+
+/// Sends a request once and waits for its answer, as long as the call may take. When it took too long, the server is told.
+pub(super) async fn wait(
+    shared: &Shared,
+    link: &Arc<Link>,
+    agreed: &Agreed,
+    sending: &Sending<'_>,
+    options: &mut Options,
+) -> Result<Outcome, Error> {
+    let Sending { request, inputs, known, ref task, declares_tasks } = *sending;
+    let id = shared.next_id();
+    let extra = Extra {
+        wants_progress: options.wants_progress,
+        log_level: options.log_level.or_else(|| shared.log_level()),
+        meta: options.meta.as_ref(),
+        inputs,
+        task: task.as_ref(),
+    };
+    let message = wire::request(id, request, agreed.stamp(declares_tasks), &extra);
+    let mut hints = Hints::default();
+    hints.version = Some(agreed.negotiated.version);
+    hints.method = Some((*request.method).into());
+    if agreed.negotiated.version.has_mirrored_headers() {
+        hints.name = request.name.clone();
+        hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
+    }
+    let mut beginning = pin!(link.begin(id, message, hints, OnDrop::Cancel));
+    let mut ticket: Option<Ticket> = None;
+    let started = Mark::now(&link.clock);
+    let mut heard = started;
+    let outcome = loop {
+        let left = [options.idle.map(|idle| (idle, heard)), options.total.map(|total| (total, started))]
+            .into_iter()
+            .flatten()
+            .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&link.clock)), limit))
+            .min();
+        let is_paused = link.clock.is_paused();
+        if let Some((Duration::ZERO, limit)) = left
+            && !is_paused
+        {
+            return Err(Error::timeout(&*request.method, limit));
+        }
+        // While this side answers questions its clock stands still, and is looked at now and then.
+        let nap = left.map(|(left, _)| if is_paused { left.max(Duration::from_secs(1)) } else { left });
+        tokio::select! {
+            biased;
+            begun = &mut beginning, if ticket.is_none() => match begun {
+                Ok(begun) => ticket = Some(begun),
+                Err(failure) => break Err(failure),
+            },
+            () = news(ticket.as_ref()) => {
+                let Some(slot) = ticket.as_ref().map(Ticket::slot) else { continue };
+                let outcome = slot.take_outcome();
+                for notice in slot.take_progress() {
+                    heard = Mark::now(&link.clock);
+                    if let Some(on_progress) = &mut options.on_progress {
+                        on_progress(notice);
+                    }
+                }
+                if let Some(outcome) = outcome {
+                    break outcome;
+                }
+            }
+            () = nap_for(nap) => {}
+        }
+    };
+    spend(options, started.elapsed(&link.clock));
+    Ok(outcome)
+}
+
+async fn news(ticket: Option<&Ticket>) {
+    match ticket {
+        Some(ticket) => ticket.slot().news().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn nap_for(time: Option<Duration>) {
+    match time {
+        Some(time) => sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes time from what the whole call may take.
+pub(super) fn spend(options: &mut Options, time: Duration) {
+    options.total = options.total.map(|total| total.saturating_sub(time));
+}
+
+/// A moment on a clock that can stand still.
+#[derive(Clone, Copy)]
+struct Mark {
+    at: Instant,
+    paused: Duration,
+}
+
+impl Mark {
+    fn now(clock: &Clock) -> Self {
+        Self { at: Instant::now(), paused: clock.paused() }
+    }
+
+    fn elapsed(self, clock: &Clock) -> Duration {
+        self.at.elapsed().saturating_sub(clock.paused().saturating_sub(self.paused))
+    }
+}

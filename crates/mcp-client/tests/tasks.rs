@@ -1,0 +1,210 @@
+//! Calls that become tasks, in both dialects and where there are none.
+#![expect(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_client::{
+    Client, ClientBuilder, Started,
+    protocol::{ElicitResult, JsonObject, ProtocolVersion, tasks::TaskStatus},
+};
+use mcp_server::prelude::*;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::common::{builder, connected, said, start};
+
+const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
+const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+/// Tools that are tasks where they can be; `gated` ends when the gate lets it.
+fn server(version: ProtocolVersion) -> (Server, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let gated = gate.clone();
+    let gated = move || {
+        let gate = gated.clone();
+        async move {
+            gate.acquire().await.unwrap().forget();
+            "through"
+        }
+    };
+    let server = Server::builder("real", "1")
+        .versions([version])
+        .tool(tool("plain", async || "plain"))
+        .tool(tool("gated", gated).task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately))
+        .tool(tool("must", async || "must").task(TaskSupport::Required))
+        .tool(tool("fail", async || Err::<String, _>(ToolError::new("no luck"))).task(TaskSupport::Required))
+        .tool(
+            tool("greet", async |inputs: Inputs| {
+                let name: Name = inputs.elicit("name", "Who?").await?;
+                Ok::<_, ToolError>(format!("Hello, {}!", name.name))
+            })
+            .task(TaskSupport::Required),
+        )
+        .build();
+    (server, gate)
+}
+
+fn asking() -> ClientBuilder {
+    builder().on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
+}
+
+async fn connect(version: ProtocolVersion) -> (Client, Arc<Semaphore>) {
+    let (server, gate) = server(version);
+    (asking().connect(server).await.unwrap(), gate)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_a_task_where_it_can_be_and_done_where_it_cannot() {
+    for version in ProtocolVersion::ALL {
+        let (client, gate) = connect(version).await;
+        let has_tasks = version.has_core_tasks() || version.has_extensions();
+        let done = client.call_tool("plain", ()).as_task().await.unwrap();
+        assert!(matches!(done, Started::Done(_)), "{version}");
+        assert_eq!(done.result().await.unwrap().text(), "plain");
+
+        let starting = client.call_tool("gated", ()).as_task().ttl(Duration::from_secs(60));
+        if !has_tasks {
+            gate.add_permits(1);
+            assert_eq!(starting.await.unwrap().result().await.unwrap().text(), "through", "{version}");
+            continue;
+        }
+        let started = starting.await.unwrap();
+        let task = started.task().unwrap();
+        assert_eq!(task.status().await.unwrap().status, TaskStatus::Working, "{version}");
+        // Somebody else takes it over by its id.
+        let again = client.task(task.id());
+        let waiting = start(async move { again.result().await });
+        gate.add_permits(1);
+        assert_eq!(waiting.await.unwrap().unwrap().text(), "through", "{version}");
+        assert_eq!(started.result().await.unwrap().text(), "through");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_nothing_but_a_task_is_awaited_as_if_it_were_none() {
+    for version in ProtocolVersion::ALL {
+        let (client, _gate) = connect(version).await;
+        // 2025-11-25 says so in the list only.
+        client.list_tools().await.unwrap();
+        assert_eq!(client.call_tool("must", ()).await.unwrap().text(), "must", "{version}");
+        let failed = client.call_tool("fail", ()).await.unwrap();
+        assert!(failed.is_error() && failed.text() == "no luck", "{version}");
+        if version.has_elicitation() {
+            assert_eq!(client.call_tool("greet", ()).await.unwrap().text(), "Hello, Ada!", "{version}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_may_make_a_task_of_any_call_where_it_is_let() {
+    let (server, gate) = server(MODERN);
+    let client = builder().tasks().connect(&server).await.unwrap();
+    let call = start(client.call_tool("gated", ()));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    gate.add_permits(1);
+    assert_eq!(call.await.unwrap().unwrap().text(), "through");
+    // What is left of the time of the call bounds the task.
+    let late = client.call_tool("gated", ()).total_timeout(Duration::from_secs(5)).await;
+    assert!(late.unwrap_err().is_timeout());
+    assert_eq!(client.pending(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_can_be_cancelled() {
+    for version in [CORE, MODERN] {
+        let (client, _gate) = connect(version).await;
+        let started = client.call_tool("gated", ()).as_task().await.unwrap();
+        let task = started.task().unwrap().clone();
+        let waiting = start(async move { started.result().await });
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        task.cancel().await.unwrap();
+        assert_eq!(task.status().await.unwrap().status, TaskStatus::Cancelled, "{version}");
+        assert!(waiting.await.unwrap().unwrap_err().is_cancelled(), "{version}");
+        let unknown = client.task("nothing").status().await.unwrap_err();
+        assert_eq!(unknown.rpc().unwrap().code.0, -32602, "{version}");
+        if version.has_core_tasks() {
+            assert_eq!(client.list_tasks().await.unwrap().len(), 1);
+        } else {
+            assert!(client.list_tasks().await.unwrap_err().is_unsupported());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_outlives_the_handle_and_the_connection() {
+    let (server, gate) = server(MODERN);
+    let client = builder().connect(&server).await.unwrap();
+    let started = client.call_tool("gated", ()).as_task().await.unwrap();
+    let id = started.task().unwrap().id().to_owned();
+    drop((started, client));
+    let client = builder().connect(&server).await.unwrap();
+    let task = client.task(id);
+    assert_eq!(task.status().await.unwrap().status, TaskStatus::Working);
+    client.reconnect();
+    gate.add_permits(1);
+    assert_eq!(task.result().await.unwrap().text(), "through");
+}
+
+fn detailed(status: &str, more: Value) -> Value {
+    let mut task = json!({
+        "resultType": "complete", "taskId": "t1", "status": status, "createdAt": "a", "lastUpdatedAt": "b",
+        "ttlMs": null, "pollIntervalMs": 500,
+    });
+    task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    task
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_of_a_task_are_asked_once_and_its_interval_is_kept() {
+    let (connector, mut peers) = crate::common::scripted();
+    let connecting = start(asking().tasks().connect(connector));
+    let mut peer = peers.next().await;
+    let asked = peer.recv().await;
+    let mut discovery = crate::common::discovery(&["2026-07-28"]);
+    discovery["capabilities"]["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+    peer.answer(asked["id"].clone(), discovery).await;
+    let client = connecting.await.unwrap().unwrap();
+
+    let call = start(client.call_tool("t", ()));
+    let asked = peer.recv().await;
+    let declared = &asked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"];
+    assert_eq!(*declared, json!({ "io.modelcontextprotocol/tasks": {} }));
+    let mut created = detailed("working", json!({}));
+    created["resultType"] = "task".into();
+    peer.answer(asked["id"].clone(), created).await;
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+    let question = json!({ "method": "elicitation/create", "params": { "message": "?", "requestedSchema": schema } });
+    let required = detailed("input_required", json!({ "inputRequests": { "k": question } }));
+    for n in 0..3 {
+        let before = tokio::time::Instant::now();
+        let look = peer.recv().await;
+        assert_eq!((&look["method"], &look["params"]["taskId"]), (&json!("tasks/get"), &json!("t1")));
+        assert_eq!(before.elapsed(), Duration::from_millis(500));
+        peer.answer(look["id"].clone(), required.clone()).await;
+        if n == 0 {
+            let update = peer.recv().await;
+            assert_eq!(update["method"], "tasks/update");
+            assert_eq!(update["params"]["inputResponses"]["k"]["content"]["name"], "Ada");
+            peer.answer(update["id"].clone(), json!({ "resultType": "complete" })).await;
+        }
+    }
+    let id = peer.expect("tasks/get").await;
+    peer.answer(id, detailed("completed", json!({ "result": said("done") }))).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_nobody_let_it_make_is_an_invalid_response() {
+    let (client, mut peer, _peers) = connected(MODERN).await;
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    let mut created = detailed("working", json!({}));
+    created["resultType"] = "task".into();
+    peer.answer(id, created).await;
+    assert!(call.await.unwrap().unwrap_err().is_invalid_response());
+}
