@@ -75,6 +75,9 @@ const ASK: &str = "mcp.ask";
 
 /// The span of a request from a client.
 pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
+    // What a span that only looks like ours may have left.
+    #[cfg(feature = "log-layer")]
+    drop(crate::log_layer::opened());
     let span = tracing::info_span!(
         target: TARGET,
         NAME,

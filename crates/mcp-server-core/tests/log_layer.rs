@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use mcp_protocol::RequestId;
 use mcp_server_core::{Context, LogRecords, Server, TaskSupport, tool};
@@ -148,6 +148,24 @@ async fn a_call_that_is_answered_says_nothing_any_more_and_nobody_else_hears_it(
     wire.open("2025-11-25").await;
     assert!(said(&mut wire, legacy(1, "tools/call", call("leaves"))).await.is_empty());
     wire.quiet().await;
+}
+
+/// A span that bears the name of ours is no way into a call.
+#[tokio::test]
+async fn a_span_that_looks_like_a_call_is_none() {
+    let pretended: Arc<OnceLock<tracing::Span>> = Arc::default();
+    let inside = pretended.clone();
+    let server = Server::builder("logs", "1")
+        .tool(tool("call", async move || {
+            tracing::error!(target: "app", parent: inside.get().unwrap(), "pretended");
+            tracing::error!(target: "app", "real");
+        }))
+        .build();
+    let _guard = listen(&server, app());
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    pretended.set(tracing::info_span!(target: "mcp_server", "mcp.request")).unwrap();
+    assert_eq!(said(&mut wire, legacy(1, "tools/call", call("call"))).await, ["error real"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! This crate is what a server author depends on. It re-exports the server itself ([`Server`], [`tool`], [`resource`],
 //! [`template`], [`prompt`] and the extractors), the wire types ([`protocol`]), and with feature `http` (on by default)
-//! the HTTP server; feature `tls` adds HTTPS.
+//! the HTTP server; feature `tls` adds HTTPS, feature `log-layer` a layer of `tracing` that sends records to clients.
 //!
 //! ```
 //! use mcp_server::prelude::*;
