@@ -4,12 +4,15 @@ use std::{collections::HashSet, sync::Arc};
 
 use mcp_protocol::{Icon, Implementation, ProtocolVersion};
 use mcp_store::Store;
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::{
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
     heard::{ClientNotification, Hook},
     hints::CacheHint,
     inputs::StateKeys,
+    layers::{Handlers, Invocation, Outcome},
     limits::Limits,
     registry::{
         PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, ResourceSpec, Sources,
@@ -49,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) task_policy: TaskPolicy,
     /// Whether there are tasks apart from calls.
     pub(crate) other_tasks: bool,
+    /// Present when there are layers around all handlers.
+    pub(crate) layers: Option<Handlers>,
     pub(crate) bridge: Option<Bridge>,
     /// Lists that may be empty at first.
     pub(crate) tools_later: bool,
@@ -77,6 +82,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 on_notification: None,
                 task_policy: TaskPolicy::default(),
                 other_tasks: false,
+                layers: None,
                 bridge: None,
                 tools_later: false,
                 resources_later: false,
@@ -245,6 +251,27 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// are none. Without this, who connects before the first one hears nothing of prompts.
     pub fn prompts_later(mut self) -> Self {
         self.config.prompts_later = true;
+        self
+    }
+
+    /// Puts a layer around every call of a handler: tower's own (a timeout, a limit on what runs at once or on the rate) or
+    /// one of yours. The last one added is the first that a call meets; those of a tool come after those of the server.
+    ///
+    /// - Dropping what a layer was given cancels the handler, and a client that cancels drops the layers too.
+    /// - Time spent in layers is not counted by the time limits of the server: one that waits wants a timeout around it.
+    /// - A call that becomes a task stays behind its layers, which see its end, and whose timeouts hold for it.
+    /// - An [`RpcError`](mcp_protocol::RpcError) is the client's to read; of any other error it gets a reference number.
+    ///
+    /// A service that cannot be cloned (a rate limit) goes behind `tower::buffer`, which needs a runtime here already.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Handlers>,
+        L::Service: Service<Invocation, Response = Outcome> + Clone + Send + 'static,
+        <L::Service as Service<Invocation>>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        <L::Service as Service<Invocation>>::Future: Send + 'static,
+    {
+        let layers = self.config.layers.take().unwrap_or_else(Handlers::of_server);
+        self.config.layers = Some(layers.behind(&layer));
         self
     }
 

@@ -23,12 +23,15 @@ use crate::{
 };
 
 use self::era::Said;
-pub(crate) use self::run::{Output, Stop};
 pub use self::{
     batch::Batch,
     era::{Era, StatelessCall},
     prepare::{Prepared, Refusal},
     reply::{Payload, Reply, Verdict},
+};
+pub(crate) use self::{
+    prepare::HandlerWork,
+    run::{Output, Stop, handled},
 };
 
 /// What surrounds one request: who asks, in which era, and where its notifications go.

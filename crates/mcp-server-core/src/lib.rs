@@ -16,6 +16,7 @@ mod handler;
 mod heard;
 mod hints;
 mod inputs;
+mod layers;
 mod limits;
 mod local;
 #[cfg(feature = "log-layer")]
@@ -43,6 +44,7 @@ pub use self::{
     heard::ClientNotification,
     hints::CacheHint,
     inputs::{InputError, InputLimits, Inputs, StateKeys},
+    layers::{Handlers, Invocation, Outcome},
     limits::Limits,
     notices::Notices,
     registry::{

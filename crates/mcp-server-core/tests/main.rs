@@ -20,6 +20,7 @@ mod hostile;
 #[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `pipes`")]
 mod inputs;
 mod kit;
+mod layers;
 mod lifecycle;
 mod links;
 #[cfg(feature = "log-layer")]

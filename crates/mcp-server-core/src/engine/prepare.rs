@@ -87,7 +87,7 @@ pub(super) enum Work {
 }
 
 /// Which handler, and what it is given.
-pub(super) enum HandlerWork {
+pub(crate) enum HandlerWork {
     Tool { entry: Arc<ToolEntry>, arguments: Value, plan: Plan },
     Resource { entry: Arc<ResourceEntry>, uri: String },
     Template { entry: Arc<TemplateEntry>, uri: String, variables: Vec<(String, StringArgument)> },

@@ -28,6 +28,7 @@ use crate::{
         ToolKind, next_reference,
     },
     hints::CacheHint,
+    layers::{self, Performed},
     registry::{PromptEntry, ToolEntry, ToolSpec},
     session::NotEntered,
     tasks::{Candidate, Plan, TaskWork},
@@ -206,9 +207,20 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     if let Some(asking) = context.asking() {
         asking.resume().await?;
     }
-    let output = tokio::select! {
+    let layers = match (&server.inner.config.layers, &work) {
+        (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
+        (layers, _) => layers.clone(),
+    };
+    let served = async {
+        match layers {
+            None => handled(server, scope.version, context, work).await,
+            // Boxed, so that calls without layers need not carry the room for it.
+            Some(layers) => Box::pin(layers::run(&layers, server, scope.version, context, work)).await,
+        }
+    };
+    let performed = tokio::select! {
         biased;
-        output = perform(server, scope.version, context, work) => output,
+        performed = served => performed,
         () = scope.cancel.cancelled() => {
             context.finish();
             return Err(Stop::Cancelled);
@@ -218,14 +230,28 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
-    let asked = context.asking().and_then(|asking| Some((asking, asking.take_asked()?)));
     // Helpers of a handler that came to its end by itself may go on; of any other they end with it.
-    if !context.has_expired() && asked.is_none() {
+    if !context.has_expired() && !matches!(performed, Ok(Performed::Asked(_))) {
         drop_cancels.disarm();
     }
-    match asked {
-        Some((asking, requests)) => Ok(Output::Asked(asking.result(requests).await?)),
-        None => Ok(output?),
+    match (performed?, context.asking()) {
+        (Performed::Output(output), _) => Ok(output),
+        (Performed::Asked(requests), Some(asking)) => Ok(Output::Asked(asking.result(requests).await?)),
+        (Performed::Asked(_), None) => Err(RpcError::internal("nothing can be asked").into()),
+    }
+}
+
+/// Runs a handler, behind all layers.
+pub(crate) async fn handled(
+    server: &Server,
+    version: ProtocolVersion,
+    context: &Context,
+    work: HandlerWork,
+) -> Result<Performed, RpcError> {
+    let output = perform(server, version, context, work).await;
+    match context.asking().and_then(|asking| asking.take_asked()) {
+        Some(requests) => Ok(Performed::Asked(requests)),
+        None => output.map(Performed::Output),
     }
 }
 

@@ -11,10 +11,13 @@ use mcp_schema::{
     header::{HeaderParam, header_params},
 };
 use serde_json::{Map, Value, json};
+use tower_layer::Layer;
+use tower_service::Service;
 
 use super::{Entry, List, Parameter, RegistrationError, parameter};
 use crate::{
     handler::{Description, Erased, Handler, Ready, ToolKind},
+    layers::{Handlers, Invocation, Outcome},
     tasks::{TaskPolicy, ToolTasks},
 };
 
@@ -32,6 +35,7 @@ pub struct ToolRoute<S = ()> {
     required_client: Option<ClientCapabilities>,
     timeout: Option<Duration>,
     tasks: ToolTasks,
+    layers: Option<Handlers>,
     handler: Erased<S, ToolKind>,
 }
 
@@ -73,6 +77,7 @@ where
         required_client: None,
         timeout: None,
         tasks: ToolTasks::default(),
+        layers: None,
         handler: Erased::new(handler),
     }
 }
@@ -211,6 +216,20 @@ impl<S> ToolRoute<S> {
         self
     }
 
+    /// Puts a layer around every call of the tool, as [`ServerBuilder::layer`](crate::ServerBuilder::layer) does around all
+    /// calls. The last one added is the first that a call meets.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Handlers>,
+        L::Service: Service<Invocation, Response = Outcome> + Clone + Send + 'static,
+        <L::Service as Service<Invocation>>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        <L::Service as Service<Invocation>>::Future: Send + 'static,
+    {
+        let layers = self.layers.take().unwrap_or_else(Handlers::of_tool);
+        self.layers = Some(layers.behind(&layer));
+        self
+    }
+
     fn annotations_mut(&mut self) -> &mut ToolAnnotations {
         self.tool.annotations.get_or_insert_default()
     }
@@ -232,6 +251,7 @@ impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
             required_client: self.required_client,
             timeout: self.timeout,
             tasks: self.tasks,
+            layers: self.layers,
             handler: Erased::ready(ready),
         }
     }
@@ -280,6 +300,7 @@ impl<S> ToolRoute<S> {
             required_client: self.required_client,
             timeout: self.timeout,
             tasks: self.tasks,
+            layers: self.layers,
         };
         Ok((spec, self.handler))
     }
@@ -304,6 +325,8 @@ pub(crate) struct ToolSpec {
     pub(crate) required_client: Option<ClientCapabilities>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) tasks: ToolTasks,
+    /// Present when the tool has layers of its own.
+    pub(crate) layers: Option<Handlers>,
 }
 
 /// A registered tool.
