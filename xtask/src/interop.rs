@@ -1,7 +1,9 @@
-//! `cargo xtask interop`: clients that nobody here wrote, against the example server `everything`.
+//! `cargo xtask interop`: clients that nobody here wrote against the example server `everything`, and our client against
+//! servers that nobody here wrote.
 
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -15,46 +17,92 @@ mod install;
 mod matrix;
 mod peers;
 mod row;
+mod servers;
 
 use self::{
     install::Installed,
-    matrix::Matrix,
-    peers::{PEERS, Peer, Transport},
+    matrix::{CLIENT_COLUMNS, COLUMNS, Matrix},
+    peers::{PEERS, Transport},
     row::Target,
+    servers::{SUBJECTS, Started, Wire},
 };
 
-const USAGE: &str = "usage: cargo xtask interop [--client NAME]... [--transport stdio|http] [--server BINARY]";
+const USAGE: &str = "usage: cargo xtask interop [--direction server|client] [--peer NAME]... [--transport stdio|http|sse] \
+    [--server BINARY] [--client BINARY]";
+
+/// The package (and binary) that foreign servers are asked by.
+const CLIENT: &str = "interop-client";
 
 /// All checks of one client over one transport. The Inspector starts some thirty processes in it.
 const ROW_LIMIT: Duration = Duration::from_secs(240);
 
-/// Installs the pinned clients, runs each over each transport and in each era it knows, and prints a matrix. Fails when
-/// a check failed or a client could not be run.
+/// Runs the pinned peers of one or both directions, each over each transport and in each era it knows, and prints a
+/// matrix per direction. Fails when a check failed or a peer could not be run.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let options = Options::parse(args)?;
     let root = workspace::root();
     let metadata = Metadata::load(&root)?;
+    let mut installed = Installed::new(&root, &metadata.target_directory)?;
+    let server = options.server().then(|| clients(&options, &root, &metadata, &mut installed));
+    let client = options.client().then(|| servers(&options, &root, &mut installed));
+    server.unwrap_or(Ok(())).and(client.unwrap_or(Ok(())))
+}
+
+/// Foreign clients against our server.
+fn clients(options: &Options, root: &Path, metadata: &Metadata, installed: &mut Installed) -> Result<(), Error> {
     let binary = match &options.server {
         Some(binary) => binary.canonicalize().context(binary.display())?,
-        None => fixture::build(&root, &metadata, Leg::Server)?,
+        None => fixture::build(root, metadata, Leg::Server)?,
     };
-    let mut installed = Installed::new(&root, &metadata.target_directory)?;
-    let mut matrix = Matrix::default();
-    for peer in PEERS.iter().filter(|peer| options.wants(peer)) {
-        let title = installed.title(peer);
-        let runtime = match installed.runtime(peer) {
+    let mut matrix = Matrix::new("client", COLUMNS);
+    for peer in PEERS.iter().filter(|peer| options.wants(peer.name)) {
+        let title = installed.title(peer.title, peer.runtime, peer.package);
+        let runtime = match installed.runtime(peer.runtime) {
             Ok(runtime) => runtime,
             Err(error) => {
                 matrix.not_run(&title, &error);
                 continue;
             }
         };
-        for transport in Transport::ALL.into_iter().filter(|transport| options.over(*transport)) {
+        for transport in Transport::ALL.into_iter().filter(|transport| options.over(transport.name())) {
             for era in peer.eras {
-                println!("{title}, {transport}, {era}");
-                let target = Target::new(transport, *era, &binary);
-                let cells = target.and_then(|target| row::run(&runtime, peer, &target, ROW_LIMIT));
-                matrix.row(&title, transport, *era, cells.unwrap_or_else(|error| row::not_started(&error)));
+                println!("{title}, {}, {era}", transport.name());
+                let cells = Target::new(transport, *era, &binary)
+                    .and_then(|target| row::run(row::script(&runtime, peer.script, &target), COLUMNS, ROW_LIMIT));
+                let cells = cells.unwrap_or_else(|error| row::not_started(&error, COLUMNS));
+                matrix.row(&title, transport.name(), *era, cells);
+            }
+        }
+    }
+    matrix.finish()
+}
+
+/// Our client against foreign servers.
+fn servers(options: &Options, root: &Path, installed: &mut Installed) -> Result<(), Error> {
+    let client = match &options.binary {
+        Some(binary) => binary.canonicalize().context(binary.display())?,
+        None => fixture::binary(root, CLIENT)?,
+    };
+    let mut matrix = Matrix::new("server", CLIENT_COLUMNS);
+    for subject in SUBJECTS.iter().filter(|subject| options.wants(subject.name)) {
+        let title = installed.title(subject.title, subject.runtime, subject.package);
+        let runtime = match installed.runtime(subject.runtime) {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                matrix.not_run(&title, &error);
+                continue;
+            }
+        };
+        for wire in subject.wires.iter().filter(|wire| options.over(wire.name())) {
+            for era in subject.eras {
+                println!("{title}, {}, {era}", wire.name());
+                let cells = Started::new(&runtime, subject, *wire, *era).and_then(|started| {
+                    let mut command = Command::new(&client);
+                    command.arg(started.config.to_string());
+                    row::run(command, CLIENT_COLUMNS, ROW_LIMIT)
+                });
+                let cells = cells.unwrap_or_else(|error| row::not_started(&error, CLIENT_COLUMNS));
+                matrix.row(&title, wire.name(), *era, cells);
             }
         }
     }
@@ -64,9 +112,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    clients: Vec<String>,
-    transport: Option<Transport>,
+    direction: Option<Direction>,
+    peers: Vec<String>,
+    transport: Option<String>,
     server: Option<PathBuf>,
+    binary: Option<PathBuf>,
+}
+
+/// Which side is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Server,
+    Client,
 }
 
 impl Options {
@@ -77,29 +134,51 @@ impl Options {
         while let Some(flag) = args.next() {
             let value = args.next().ok_or_else(|| refuse(format!("`{flag}` stands alone")))?;
             match flag.as_str() {
-                "--client" if PEERS.iter().any(|peer| peer.name == value) => options.clients.push(value.clone()),
-                "--client" => {
-                    let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-                    return Err(refuse(format!("no client `{value}`, there are {}", names.join(", "))));
+                "--direction" => {
+                    options.direction = Some(match value.as_str() {
+                        "server" => Direction::Server,
+                        "client" => Direction::Client,
+                        _ => return Err(refuse(format!("no direction `{value}`"))),
+                    });
                 }
-                "--transport" => {
-                    let transport = Transport::ALL.into_iter().find(|transport| transport.name() == value);
-                    options.transport = Some(transport.ok_or_else(|| refuse(format!("no transport `{value}`")))?);
+                "--peer" if names().any(|name| name == value) => options.peers.push(value.clone()),
+                "--peer" => {
+                    let names: Vec<&str> = names().collect();
+                    return Err(refuse(format!("no peer `{value}`, there are {}", names.join(", "))));
                 }
+                "--transport" if [Wire::Stdio, Wire::Http, Wire::Sse].iter().any(|wire| wire.name() == value) => {
+                    options.transport = Some(value.clone());
+                }
+                "--transport" => return Err(refuse(format!("no transport `{value}`"))),
                 "--server" => options.server = Some(Path::new(value).to_owned()),
+                "--client" => options.binary = Some(Path::new(value).to_owned()),
                 _ => return Err(refuse(format!("unknown option `{flag}`"))),
             }
         }
         Ok(options)
     }
 
-    fn wants(&self, peer: &Peer) -> bool {
-        self.clients.is_empty() || self.clients.iter().any(|name| name == peer.name)
+    /// Whether our server is to be asked by a client that is wanted.
+    fn server(&self) -> bool {
+        self.direction != Some(Direction::Client) && PEERS.iter().any(|peer| self.wants(peer.name))
     }
 
-    fn over(&self, transport: Transport) -> bool {
-        self.transport.is_none_or(|only| only == transport)
+    /// Whether our client is to ask a server that is wanted.
+    fn client(&self) -> bool {
+        self.direction != Some(Direction::Server) && SUBJECTS.iter().any(|subject| self.wants(subject.name))
     }
+
+    fn wants(&self, peer: &str) -> bool {
+        self.peers.is_empty() || self.peers.iter().any(|name| name == peer)
+    }
+
+    fn over(&self, transport: &str) -> bool {
+        self.transport.as_deref().is_none_or(|only| only == transport)
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    PEERS.iter().map(|peer| peer.name).chain(SUBJECTS.iter().map(|subject| subject.name))
 }
 
 #[cfg(test)]
@@ -113,17 +192,30 @@ mod tests {
 
     #[test]
     fn reads_options() {
-        assert_eq!(parse("").unwrap(), Options::default());
-        let options = parse("--client inspector --client python-v2 --transport http --server bin/x").unwrap();
-        let clients = vec!["inspector".to_owned(), "python-v2".to_owned()];
-        let expected = Options { clients, transport: Some(Transport::Http), server: Some("bin/x".into()) };
-        assert_eq!(options, expected);
-        assert!(!options.wants(&PEERS[1]) && options.over(Transport::Http) && !options.over(Transport::Stdio));
+        let all = parse("").unwrap();
+        assert_eq!(all, Options::default());
+        assert!(all.server() && all.client() && all.over("sse"));
+        let options = parse("--peer inspector --peer memory --transport http --server bin/x --client bin/y").unwrap();
+        assert_eq!(
+            (options.server.as_deref(), options.binary.as_deref()),
+            (Some("bin/x".as_ref()), Some("bin/y".as_ref()))
+        );
+        assert!(options.wants("memory") && !options.wants("git") && options.over("http") && !options.over("stdio"));
+        assert!(options.server() && options.client());
+        for (line, server, client) in [
+            ("--direction server", true, false),
+            ("--direction client", false, true),
+            ("--peer inspector", true, false),
+            ("--peer git", false, true),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!((options.server(), options.client()), (server, client), "{line}");
+        }
     }
 
     #[test]
     fn refuses_the_rest() {
-        for line in ["--client", "--client nobody", "--transport pigeon", "--verbose yes", "http"] {
+        for line in ["--client", "--peer nobody", "--transport pigeon", "--direction up", "--verbose yes", "http"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

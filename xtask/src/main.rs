@@ -52,7 +52,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[--client NAME]... [--transport stdio|http]  real clients against the example server, a matrix",
+        usage: "[--direction server|client] [--peer NAME]... [--transport NAME]  real peers on the other side, a matrix",
         run: interop::run,
     },
     Command {

@@ -39,6 +39,11 @@ pub(crate) fn build(root: &Path, metadata: &Metadata, leg: Leg) -> Result<PathBu
             "nothing to test: the {leg} fixture `{name}` is not in this workspace, it comes with {when}"
         )));
     }
+    binary(root, name)
+}
+
+/// Builds the binary of a package of this workspace that has its name.
+pub(crate) fn binary(root: &Path, name: &str) -> Result<PathBuf, Error> {
     println!("building `{name}`");
     let mut command = process::cargo(root);
     // With the features that `cargo test` uses, so that both share one build.

@@ -1,4 +1,4 @@
-//! The pinned clients, installed with npm and pip under the target folder.
+//! The pinned peers, installed with npm and pip under the target folder.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::peers::{Peer, Runtime};
+use super::peers::Runtime;
 use crate::{
     conformance::tools,
     error::{Context, Error},
@@ -31,7 +31,7 @@ pub(super) struct Installed {
     python: Option<Result<PathBuf, String>>,
 }
 
-/// What runs the script of a client, and where.
+/// What runs a script, and where.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) program: PathBuf,
@@ -56,18 +56,18 @@ impl Installed {
         Ok(Self { source, dir, manifest, requirements, node: None, python: None })
     }
 
-    /// The client's name and pinned version.
-    pub(super) fn title(&self, peer: &Peer) -> String {
-        let version = match peer.runtime {
-            Runtime::Node => self.manifest["dependencies"][peer.package].as_str(),
-            Runtime::Python => pinned(&self.requirements, peer.package),
+    /// A name and the pinned version of its package.
+    pub(super) fn title(&self, title: &str, runtime: Runtime, package: &str) -> String {
+        let version = match runtime {
+            Runtime::Node => self.manifest["dependencies"][package].as_str(),
+            Runtime::Python => pinned(&self.requirements, package),
         };
-        format!("{} {}", peer.title, version.unwrap_or("of unknown version"))
+        format!("{title} {}", version.unwrap_or("of unknown version"))
     }
 
-    /// Installs what the client needs, once, and says what is missing where that cannot be.
-    pub(super) fn runtime(&mut self, peer: &Peer) -> Result<Ready, String> {
-        let program = match peer.runtime {
+    /// Installs what a peer needs, once, and says what is missing where that cannot be.
+    pub(super) fn runtime(&mut self, runtime: Runtime) -> Result<Ready, String> {
+        let program = match runtime {
             Runtime::Node => {
                 let node = self.node.take().unwrap_or_else(|| self.install_node().map_err(|error| error.to_string()));
                 self.node.insert(node).clone()
@@ -88,7 +88,7 @@ impl Installed {
             for file in NPM_FILES {
                 copy(&self.source.join(file), &self.dir)?;
             }
-            tools::npm_ci(&self.dir, "the clients")?;
+            tools::npm_ci(&self.dir, "the peers")?;
             std::fs::write(&stamp, lock).context(stamp.display())?;
         }
         tools::node(&self.dir.join("node_modules"))
@@ -106,12 +106,12 @@ impl Installed {
             let (major, minor) = PYTHON;
             Error::new(format!("install Python {major}.{minor} or later: none of {} is it", PYTHONS.join(", ")))
         })?;
-        println!("installing the Python clients into {}", venv.display());
+        println!("installing the Python peers into {}", venv.display());
         succeed(Command::new(base).args(["-m", "venv", "--clear"]).arg(&venv), "cannot make a virtual environment")?;
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]);
         pip.args(["--only-binary=:all:", "--requirement"]).arg(self.source.join(REQUIREMENTS));
-        succeed(&mut pip, "pip could not install the Python clients (a reachable package index is needed once)")?;
+        succeed(&mut pip, "pip could not install the Python peers (a reachable package index is needed once)")?;
         std::fs::write(&stamp, &self.requirements).context(stamp.display())?;
         Ok(python)
     }
@@ -157,19 +157,26 @@ fn copy(file: &Path, dir: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{interop::peers::PEERS, workspace};
+    use crate::{
+        interop::{peers::PEERS, servers::SUBJECTS},
+        workspace,
+    };
 
     #[test]
-    fn every_client_is_pinned_and_has_its_script() {
+    fn every_peer_is_pinned_and_every_client_has_its_script() {
         let source = workspace::root().join("xtask/interop");
         let manifest: serde_json::Value = serde_json::from_str(&read(&source.join("package.json")).unwrap()).unwrap();
         let requirements = read(&source.join(REQUIREMENTS)).unwrap();
-        for peer in PEERS {
-            let version = match peer.runtime {
-                Runtime::Node => manifest["dependencies"][peer.package].as_str(),
-                Runtime::Python => pinned(&requirements, peer.package),
+        let clients = PEERS.iter().map(|peer| (peer.runtime, peer.package));
+        let servers = SUBJECTS.iter().map(|subject| (subject.runtime, subject.package));
+        for (runtime, package) in clients.chain(servers) {
+            let version = match runtime {
+                Runtime::Node => manifest["dependencies"][package].as_str(),
+                Runtime::Python => pinned(&requirements, package),
             };
-            assert!(version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())), "{}", peer.name);
+            assert!(version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())), "{package}");
+        }
+        for peer in PEERS {
             assert!(source.join(peer.script).is_file(), "{}", peer.script);
         }
     }

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::peers::{Era, Transport};
+use super::peers::Era;
 use crate::error::Error;
 
-/// What every client is asked to do; the scripts in `xtask/interop` use the same names.
-pub(super) const COLUMNS: &[&str] = &[
+/// The names of checks.
+pub(super) type Columns = &'static [&'static str];
+
+/// What every foreign client is asked to do; the scripts in `xtask/interop` use the same names.
+pub(super) const COLUMNS: Columns = &[
     "connect",
     "tools",
     "call",
@@ -28,6 +31,24 @@ pub(super) const COLUMNS: &[&str] = &[
     "tasks",
     "cancellation",
     "resumption",
+];
+
+/// What our client does with every foreign server; `xtask/interop-client` uses the same names.
+pub(super) const CLIENT_COLUMNS: Columns = &[
+    "connect",
+    "tools",
+    "call",
+    "error",
+    "resources",
+    "prompts",
+    "complete",
+    "sampling",
+    "elicitation",
+    "roots",
+    "subscription",
+    "progress",
+    "cancellation",
+    "ping",
 ];
 
 /// How one check ended.
@@ -53,8 +74,11 @@ impl Cell {
 }
 
 /// Rows and reasons, as they come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Matrix {
+    /// Whose rows these are.
+    peers: &'static str,
+    columns: Columns,
     rows: Vec<Vec<String>>,
     reasons: Vec<String>,
     /// What is not offered, and by whom.
@@ -65,12 +89,18 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// A client over one transport in one era.
-    pub(super) fn row(&mut self, title: &str, transport: Transport, era: Era, cells: Vec<Cell>) {
-        let mut row = vec![title.to_owned(), transport.to_string(), era.to_string()];
+    /// An empty table of clients or servers.
+    pub(super) fn new(peers: &'static str, columns: Columns) -> Self {
+        let (rows, reasons, not_offered) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { peers, columns, rows, reasons, not_offered, ok: 0, failed: 0, not_run: 0 }
+    }
+
+    /// A peer over one transport in one era.
+    pub(super) fn row(&mut self, title: &str, transport: &str, era: Era, cells: Vec<Cell>) {
+        let mut row = vec![title.to_owned(), transport.to_owned(), era.to_string()];
         row.extend(cells.iter().map(|cell| cell.word().to_owned()));
         self.rows.push(row);
-        for (column, cell) in COLUMNS.iter().zip(cells) {
+        for (column, cell) in self.columns.iter().zip(cells) {
             match cell {
                 Cell::Ok => self.ok += 1,
                 Cell::Failed(reason) => {
@@ -85,7 +115,7 @@ impl Matrix {
         }
     }
 
-    /// A client that could not be run.
+    /// A peer that could not be run.
     pub(super) fn not_run(&mut self, title: &str, reason: &str) {
         self.not_run += 1;
         self.reasons.push(format!("{title} was not run: {reason}"));
@@ -100,15 +130,15 @@ impl Matrix {
         for reason in &self.reasons {
             println!("{reason}");
         }
-        println!("total: {} ok, {} failed, {} client(s) not run", self.ok, self.failed, self.not_run);
+        println!("total: {} ok, {} failed, {} {}(s) not run", self.ok, self.failed, self.not_run, self.peers);
         if self.failed == 0 && self.not_run == 0 && self.ok > 0 {
             return Ok(());
         }
-        Err(Error::new(format!("{} check(s) failed, {} client(s) were not run", self.failed, self.not_run)))
+        Err(Error::new(format!("{} check(s) failed, {} {}(s) were not run", self.failed, self.not_run, self.peers)))
     }
 
     fn table(&self) -> String {
-        let head = ["client", "transport", "era"].iter().chain(COLUMNS).map(|&word| word.to_owned()).collect();
+        let head = [self.peers, "transport", "era"].iter().chain(self.columns).map(|&word| word.to_owned()).collect();
         let rows: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
@@ -128,13 +158,13 @@ mod tests {
 
     #[test]
     fn counts_and_aligns() {
-        let mut matrix = Matrix::default();
+        let mut matrix = Matrix::new("client", COLUMNS);
         let mut cells = vec![Cell::Ok; COLUMNS.len()];
-        matrix.row("a", Transport::Stdio, Era::Legacy, cells.clone());
+        matrix.row("a", "stdio", Era::Legacy, cells.clone());
         cells[1] = Cell::Failed("no tools".into());
         cells[2] = Cell::NotReached;
         cells[3] = Cell::NotOffered("it is small".into());
-        matrix.row("longer name", Transport::Http, Era::Auto, cells);
+        matrix.row("longer name", "http", Era::Auto, cells);
         matrix.not_run("b", "no Python");
         let table = matrix.table();
         let lines: Vec<&str> = table.lines().collect();
@@ -150,9 +180,9 @@ mod tests {
 
     #[test]
     fn nothing_run_is_no_success() {
-        assert!(Matrix::default().finish().is_err());
-        let mut matrix = Matrix::default();
-        matrix.row("a", Transport::Stdio, Era::Legacy, vec![Cell::Ok; COLUMNS.len()]);
+        assert!(Matrix::new("client", COLUMNS).finish().is_err());
+        let mut matrix = Matrix::new("client", COLUMNS);
+        matrix.row("a", "stdio", Era::Legacy, vec![Cell::Ok; COLUMNS.len()]);
         assert!(matrix.finish().is_ok());
     }
 }

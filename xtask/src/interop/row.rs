@@ -14,13 +14,13 @@ use serde::Deserialize;
 
 use super::{
     install::Ready,
-    matrix::{COLUMNS, Cell},
-    peers::{Era, Peer, Transport},
+    matrix::{Cell, Columns},
+    peers::{Era, Transport},
 };
 use crate::{
     conformance::fixture::Server,
     error::{Context, Error},
-    process::Running,
+    process::{self, Running},
 };
 
 /// What is kept of a client's error stream, to explain an early end.
@@ -64,22 +64,27 @@ struct Report {
     reason: String,
 }
 
-/// Runs all checks of a client within `limit` and returns one cell per column.
-pub(super) fn run(ready: &Ready, peer: &Peer, target: &Target, limit: Duration) -> Result<Vec<Cell>, Error> {
+/// The script of a foreign client, told what to reach.
+pub(super) fn script(ready: &Ready, script: &str, target: &Target) -> Command {
     let home = ready.dir.join("home");
     let mut command = Command::new(&ready.program);
-    command.current_dir(&ready.dir).arg(peer.script).arg(target.config.to_string());
+    command.current_dir(&ready.dir).arg(script).arg(target.config.to_string());
     command.env("HOME", &home).env("USERPROFILE", &home).env("PYTHONUTF8", "1").env("NO_COLOR", "1");
+    command
+}
+
+/// Runs all checks of a client within `limit` and returns one cell per column.
+pub(super) fn run(mut command: Command, columns: Columns, limit: Duration) -> Result<Vec<Cell>, Error> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context(format_args!("cannot start {}", peer.script))?;
+    let mut child = command.spawn().context(format_args!("cannot start {}", process::display(&command)))?;
     let (reports, complaints) = (child.stdout.take().map(lines), child.stderr.take().map(tail));
     let child = Running(child);
     let deadline = Instant::now() + limit;
-    let mut cells: Vec<Option<Cell>> = COLUMNS.iter().map(|_| None).collect();
+    let mut cells: Vec<Option<Cell>> = columns.iter().map(|_| None).collect();
     let mut end = "the client ended before this".to_owned();
     while let Some(reports) = &reports {
         match reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => note(&line, &mut cells),
+            Ok(line) => note(&line, columns, &mut cells),
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 end = format!("the client was not done after {} s", limit.as_secs());
@@ -100,14 +105,14 @@ pub(super) fn run(ready: &Ready, peer: &Peer, target: &Target, limit: Duration) 
 }
 
 /// The cells of a client that could not be started, or that had no server to talk to.
-pub(super) fn not_started(error: &Error) -> Vec<Cell> {
-    explained(COLUMNS.iter().map(|_| None).collect(), &error.to_string())
+pub(super) fn not_started(error: &Error, columns: Columns) -> Vec<Cell> {
+    explained(columns.iter().map(|_| None).collect(), &error.to_string())
 }
 
 /// Puts a report where it belongs. Whatever else a client prints is not one.
-fn note(line: &str, cells: &mut [Option<Cell>]) {
+fn note(line: &str, columns: Columns, cells: &mut [Option<Cell>]) {
     let Ok(Report { check, status, reason }) = serde_json::from_str(line) else { return };
-    let Some(column) = COLUMNS.iter().position(|name| *name == check) else { return };
+    let Some(column) = columns.iter().position(|name| *name == check) else { return };
     cells[column] = Some(match status.as_str() {
         "ok" => Cell::Ok,
         "n/a" => Cell::NotOffered(reason),
@@ -168,18 +173,16 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::interop::peers::Runtime;
+    use crate::interop::matrix::COLUMNS;
 
     /// A "client" that is a shell script: `sh` runs what the table has as the script's name.
     fn cells(script: &str, limit: Duration) -> Vec<Cell> {
         let dir = std::env::temp_dir().join(format!("xtask-interop-{}-{}", std::process::id(), script.len()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("script"), script).unwrap();
-        let peer =
-            Peer { name: "", title: "", script: "script", runtime: Runtime::Node, package: "", eras: &[Era::Legacy] };
         let ready = Ready { program: PathBuf::from("/bin/sh"), dir: dir.clone() };
         let target = Target::new(Transport::Stdio, Era::Legacy, Path::new("server")).unwrap();
-        let cells = run(&ready, &peer, &target, limit).unwrap();
+        let cells = run(super::script(&ready, "script", &target), COLUMNS, limit).unwrap();
         std::fs::remove_dir_all(dir).unwrap();
         cells
     }

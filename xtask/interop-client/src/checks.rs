@@ -1,0 +1,303 @@
+//! The checks, in the order of the columns.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use mcp_client::{
+    Client, ClientBuilder, Error,
+    protocol::{CreateMessageResult, ElicitResult, JsonObject, ProtocolVersion, Root},
+};
+use mcp_client_http::Http;
+use mcp_transport::{Connect, child::ChildProcess};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Config, Era, Target,
+    subjects::{Says, Subject},
+};
+
+/// How a check ended.
+pub(crate) enum Outcome {
+    Ok,
+    /// The server has no such thing, or there is no way to see it.
+    NotOffered(String),
+    Failed(String),
+}
+
+/// A server may need a moment for what it does unasked, as reading the client's roots.
+const SOON: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(100);
+
+type Check = for<'a> fn(&'a Peer) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+/// What is checked once there is a connection.
+pub(crate) const CHECKS: &[(&str, Check)] = &[
+    ("tools", |peer| Box::pin(async { tools(peer).await.into() })),
+    ("call", |peer| Box::pin(call(peer))),
+    ("error", |peer| Box::pin(error(peer))),
+    ("resources", |peer| Box::pin(resources(peer))),
+    ("prompts", |peer| Box::pin(prompts(peer))),
+    ("complete", |peer| Box::pin(complete(peer))),
+    ("sampling", |peer| Box::pin(answered(peer, peer.subject.sampling.as_ref()))),
+    ("elicitation", |peer| Box::pin(answered(peer, peer.subject.elicitation.as_ref()))),
+    ("roots", |peer| Box::pin(answered(peer, peer.subject.roots.as_ref()))),
+    ("subscription", |peer| Box::pin(subscription(peer))),
+    ("progress", |peer| Box::pin(progress(peer))),
+    ("cancellation", |peer| Box::pin(cancellation(peer))),
+    ("ping", |peer| Box::pin(async { peer.client.ping().await.map_err(said).into() })),
+];
+
+/// A connected client, and what its server is known to have.
+pub(crate) struct Peer {
+    pub(crate) client: Client,
+    subject: Subject,
+    era: Era,
+    /// Whether the server forgets what its client can do: the TypeScript SDK 2.x serves the older revisions so by default.
+    stateless: bool,
+    /// The URIs of resources that have changed.
+    changed: watch::Receiver<Vec<String>>,
+}
+
+impl Peer {
+    pub(crate) async fn connect(config: &Config, subject: Subject) -> Result<Self, String> {
+        let (tell, changed) = watch::channel(Vec::new());
+        let builder = Client::builder("interop", "1.0.0")
+            .on_sample(async |_| Ok(CreateMessageResult::new("a-model", "forty-two")))
+            .on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
+            .on_elicit_url(async |_| Ok(ElicitResult::decline()))
+            .roots([Root::new(format!("file://{}", config.dir)).with_name("work")])
+            .on_notification(move |notification| {
+                if notification.method() == "notifications/resources/updated"
+                    && let Ok(params) = notification.decode::<Value>()
+                    && let Some(uri) = params["uri"].as_str()
+                {
+                    tell.send_modify(|uris| uris.push(uri.to_owned()));
+                }
+            });
+        let legacy = ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake());
+        let builder = match config.era {
+            Era::Legacy => builder.versions(legacy),
+            Era::Modern => builder.versions([ProtocolVersion::LATEST]),
+            Era::Auto => builder,
+        };
+        let client = open(builder, &config.target).await?;
+        let is_http = matches!(config.target, Target::Http { .. });
+        let stateless = config.subject == "typescript-v2" && is_http && client.version().has_handshake();
+        Ok(Self { client, subject, era: config.era, stateless, changed })
+    }
+
+    /// Whether the connection is what was asked for.
+    pub(crate) fn connected(&self) -> Outcome {
+        let (version, name) = (self.client.version(), self.client.server_info().name);
+        let right = match self.era {
+            Era::Legacy => version.has_handshake(),
+            Era::Modern => version.is_stateless(),
+            Era::Auto => true,
+        };
+        let unnamed = name.is_empty() && version.has_handshake();
+        let said = format!("version {version} of {name:?} was negotiated");
+        expect(right && !unnamed, said).into()
+    }
+
+    async fn says(&self, (tool, arguments, part): &Says) -> Result<(), String> {
+        let result = self.client.call_tool(tool, arguments).await.map_err(said)?;
+        let text = result.text();
+        expect(!result.is_error() && text.contains(part), format!("{tool} says {text:?}"))
+    }
+}
+
+async fn open(builder: ClientBuilder, target: &Target) -> Result<Client, String> {
+    let connect: Arc<dyn Connect> = match target {
+        Target::Stdio { command, args, env } => {
+            let variables = env.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+            Arc::new(ChildProcess::new(command).args(args).envs(variables))
+        }
+        Target::Http { url } => Arc::new(Http::new(url).map_err(|error| error.to_string())?),
+        Target::Sse { url } => Arc::new(Http::sse(url).map_err(|error| error.to_string())?),
+    };
+    builder.connect(connect).await.map_err(said)
+}
+
+async fn tools(peer: &Peer) -> Result<(), String> {
+    let listed = peer.client.list_tools().await.map_err(said)?;
+    let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
+    match peer.subject.tools.iter().find(|name| !names.contains(name)) {
+        Some(missing) => Err(format!("{missing} is not among {names:?}")),
+        None => Ok(()),
+    }
+}
+
+async fn call(peer: &Peer) -> Outcome {
+    if peer.subject.calls.is_empty() {
+        return lacking("its calls would leave this machine");
+    }
+    for says in &peer.subject.calls {
+        // A server that works in the roots of its client has to have asked for them first.
+        if let Err(problem) = soon(|| peer.says(says)).await {
+            return Outcome::Failed(problem);
+        }
+    }
+    Outcome::Ok
+}
+
+async fn error(peer: &Peer) -> Outcome {
+    let Some((tool, arguments)) = &peer.subject.error else { return lacking("no call of it is known to fail") };
+    // Arguments that the schema refuses are an error of the protocol for some servers, and a result for others.
+    match peer.client.call_tool(tool, arguments).await {
+        Ok(result) => expect(result.is_error() && !result.text().is_empty(), format!("{tool}: {result:?}")).into(),
+        Err(error) => expect(error.rpc().is_some(), said(error)).into(),
+    }
+}
+
+async fn resources(peer: &Peer) -> Outcome {
+    let Some((uri, part)) = peer.subject.resource else { return lacking("it has no resources") };
+    let read = async {
+        peer.client.list_resources().await.map_err(said)?;
+        peer.client.list_resource_templates().await.map_err(said)?;
+        let read = peer.client.read_resource(uri).await.map_err(said)?;
+        let text = read.contents.first().and_then(|contents| contents.as_text()).unwrap_or_default();
+        expect(text.contains(part), format!("{uri} is {text:?}"))
+    };
+    read.await.into()
+}
+
+async fn prompts(peer: &Peer) -> Outcome {
+    let Some((name, argument, value, part)) = peer.subject.prompt else { return lacking("it has no prompts") };
+    let get = async {
+        let listed = peer.client.list_prompts().await.map_err(said)?;
+        expect(listed.iter().any(|prompt| prompt.name == name), format!("{name} is not listed"))?;
+        let got = peer.client.get_prompt(name, [(argument, value)]).await.map_err(said)?;
+        let text = got.messages.first().and_then(|message| message.content.as_text()).unwrap_or_default();
+        expect(text.contains(part), format!("{name} is {text:?}"))
+    };
+    get.await.into()
+}
+
+async fn complete(peer: &Peer) -> Outcome {
+    let Some((reference, argument, start, whole)) = &peer.subject.completion else {
+        return lacking("it completes nothing");
+    };
+    match peer.client.complete(reference.clone(), *argument, *start).await {
+        Ok(result) => {
+            let values = result.completion.values;
+            expect(values.iter().any(|value| value == whole), format!("{start} is completed to {values:?}")).into()
+        }
+        Err(error) => Outcome::Failed(said(error)),
+    }
+}
+
+/// A call in which the server asks this client for something.
+async fn answered(peer: &Peer, call: Option<&Says>) -> Outcome {
+    match call {
+        Some(_) if peer.stateless => lacking("its older revisions over HTTP have no sessions to ask in"),
+        Some(call) => soon(|| peer.says(call)).await.into(),
+        None => lacking("it does not ask for this"),
+    }
+}
+
+async fn subscription(peer: &Peer) -> Outcome {
+    let Some((uri, trigger)) = peer.subject.subscription else { return lacking("none of its resources change") };
+    if peer.client.version().has_listen() {
+        return lacking("none of its resources change on a stream of 2026-07-28");
+    }
+    let watched = async {
+        peer.client.request("resources/subscribe", json!({ "uri": uri })).await.map_err(said)?;
+        peer.client.call_tool(trigger, json!({})).await.map_err(said)?;
+        let mut changed = peer.changed.clone();
+        let wait = changed.wait_for(|uris| uris.iter().any(|changed| changed == uri));
+        let told = tokio::time::timeout(SOON, wait).await.is_ok_and(|seen| seen.is_ok());
+        expect(told, format!("no change of {uri} was told"))?;
+        peer.client.request("resources/unsubscribe", json!({ "uri": uri })).await.map_err(said)?;
+        peer.client.call_tool(trigger, json!({})).await.map(drop).map_err(said)
+    };
+    watched.await.into()
+}
+
+async fn progress(peer: &Peer) -> Outcome {
+    let Some((tool, quick, _)) = &peer.subject.slow else { return lacking("none of its tools reports progress") };
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&seen);
+    let call = peer.client.call_tool(tool, quick);
+    let call = call.on_progress(move |update| {
+        heard.lock().unwrap_or_else(PoisonError::into_inner).push(update.progress);
+    });
+    let result = call.await;
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    match result {
+        Ok(_) => expect(seen.len() >= 4 && seen.is_sorted(), format!("progress came as {seen:?}")).into(),
+        Err(error) => Outcome::Failed(said(error)),
+    }
+}
+
+/// Gives a call up once it has shown that it runs; the connection stays good.
+async fn cancellation(peer: &Peer) -> Outcome {
+    let Some((tool, _, slow)) = &peer.subject.slow else { return lacking("none of its tools takes its time") };
+    let (cancel, runs) = (CancellationToken::new(), Arc::new(Notify::new()));
+    let (asked, running) = (cancel.clone(), Arc::clone(&runs));
+    let call = peer.client.call_tool(tool, slow).cancelled_by(asked).on_progress(move |_| running.notify_one());
+    let given_up = async {
+        runs.notified().await;
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = call => ended,
+        () = given_up => return Outcome::Failed("the call goes on".into()),
+    };
+    let checked = async {
+        match ended {
+            Ok(result) => return Err(format!("the call came to its end: {}", result.text())),
+            Err(error) => expect(error.is_cancelled(), said(error))?,
+        }
+        expect(peer.client.pending() == 0, "a call is pending still")?;
+        tools(peer).await
+    };
+    checked.await.into()
+}
+
+/// Tries again for a while.
+async fn soon<F: Future<Output = Result<(), String>>>(mut attempt: impl FnMut() -> F) -> Result<(), String> {
+    let deadline = tokio::time::Instant::now() + SOON;
+    loop {
+        let result = attempt().await;
+        if result.is_ok() || tokio::time::Instant::now() >= deadline {
+            return result;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn lacking(reason: &str) -> Outcome {
+    Outcome::NotOffered(reason.to_owned())
+}
+
+fn expect(holds: bool, otherwise: impl Into<String>) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}
+
+/// An error with everything that is behind it.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it away")]
+fn said(error: Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+impl From<Result<(), String>> for Outcome {
+    fn from(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::Ok,
+            Err(reason) => Self::Failed(reason),
+        }
+    }
+}

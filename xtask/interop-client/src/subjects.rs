@@ -1,0 +1,132 @@
+//! What each server is known to have, and what it answers.
+
+use mcp_client::protocol::CompletionReference;
+use serde_json::{Value, json};
+
+/// A call and a part of the text that it answers.
+pub(crate) type Says = (&'static str, Value, String);
+
+/// What a server has. What is empty or `None` the server does not have.
+#[derive(Default)]
+pub(crate) struct Subject {
+    /// Some of its tools.
+    pub(crate) tools: &'static [&'static str],
+    pub(crate) calls: Vec<Says>,
+    /// A call that ends with a tool's own error.
+    pub(crate) error: Option<(&'static str, Value)>,
+    /// A resource and a part of its text.
+    pub(crate) resource: Option<(&'static str, &'static str)>,
+    /// A prompt, an argument, its value, and a part of the text.
+    pub(crate) prompt: Option<(&'static str, &'static str, &'static str, &'static str)>,
+    /// What is completed, the argument, how it begins, and how it goes on.
+    pub(crate) completion: Option<(CompletionReference, &'static str, &'static str, &'static str)>,
+    /// A resource, and the tool that makes it change.
+    pub(crate) subscription: Option<(&'static str, &'static str)>,
+    pub(crate) sampling: Option<Says>,
+    pub(crate) elicitation: Option<Says>,
+    pub(crate) roots: Option<Says>,
+    /// A tool, arguments that make it quick and arguments that make it slow; it reports progress.
+    pub(crate) slow: Option<(&'static str, Value, Value)>,
+}
+
+fn says(tool: &'static str, arguments: Value, part: impl Into<String>) -> Says {
+    (tool, arguments, part.into())
+}
+
+/// The server of a name; `dir` is the folder that it was started with.
+pub(crate) fn named(name: &str, dir: &str) -> Option<Subject> {
+    Some(match name {
+        "everything" => everything(),
+        "filesystem" => filesystem(dir),
+        "memory" => memory(),
+        "time" => Subject {
+            tools: &["get_current_time", "convert_time"],
+            calls: vec![says("get_current_time", json!({ "timezone": "UTC" }), "UTC")],
+            error: Some(("get_current_time", json!({ "timezone": "No/Where" }))),
+            ..Subject::default()
+        },
+        "git" => Subject {
+            tools: &["git_status", "git_log"],
+            calls: vec![says("git_status", json!({ "repo_path": dir }), "branch")],
+            error: Some(("git_status", json!({ "repo_path": "/" }))),
+            ..Subject::default()
+        },
+        // It would ask the network.
+        "fetch" => Subject { tools: &["fetch"], ..Subject::default() },
+        "typescript-v2" | "python-v2" => small(),
+        _ => return None,
+    })
+}
+
+fn everything() -> Subject {
+    const TEXT: &str = "demo://resource/dynamic/text/1";
+    Subject {
+        tools: &["echo", "get-sum", "trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"],
+        calls: vec![
+            says("echo", json!({ "message": "grüße, 世界 🌍" }), "Echo: grüße, 世界 🌍"),
+            says("get-sum", json!({ "a": 2, "b": 3 }), "5"),
+            says("get-structured-content", json!({ "location": "New York" }), "temperature"),
+        ],
+        error: Some(("get-sum", json!({ "a": "two", "b": 3 }))),
+        resource: Some((TEXT, "Resource 1")),
+        prompt: Some(("args-prompt", "city", "Kyoto", "Kyoto")),
+        completion: Some((CompletionReference::prompt("completable-prompt"), "department", "Eng", "Engineering")),
+        subscription: Some((TEXT, "toggle-subscriber-updates")),
+        sampling: Some(says("trigger-sampling-request", json!({ "prompt": "What is it?" }), "forty-two")),
+        elicitation: Some(says("trigger-elicitation-request", json!({}), "Ada")),
+        roots: Some(says("get-roots-list", json!({}), "file:///")),
+        slow: Some((
+            "trigger-long-running-operation",
+            json!({ "duration": 1, "steps": 5 }),
+            json!({ "duration": 50, "steps": 50 }),
+        )),
+    }
+}
+
+/// It takes the client's roots in place of the folder that it was started with.
+fn filesystem(dir: &str) -> Subject {
+    let file = format!("{dir}/hello.txt");
+    Subject {
+        tools: &["read_text_file", "write_file", "list_allowed_directories"],
+        calls: vec![
+            says("write_file", json!({ "path": file, "content": "hello from a file" }), "hello.txt"),
+            says("read_text_file", json!({ "path": file }), "hello from a file"),
+        ],
+        error: Some(("read_text_file", json!({ "path": "/no/such/file" }))),
+        roots: Some(says("list_allowed_directories", json!({}), dir)),
+        ..Subject::default()
+    }
+}
+
+fn memory() -> Subject {
+    let entity = json!({ "name": "Ada", "entityType": "person", "observations": ["wrote the first program"] });
+    Subject {
+        tools: &["create_entities", "search_nodes", "read_graph"],
+        calls: vec![
+            says("create_entities", json!({ "entities": [entity] }), ""),
+            says("search_nodes", json!({ "query": "program" }), "Ada"),
+        ],
+        error: Some(("create_entities", json!({ "entities": "none" }))),
+        ..Subject::default()
+    }
+}
+
+/// `xtask/interop/server_v2.mjs` and `server_v2.py`.
+fn small() -> Subject {
+    Subject {
+        tools: &["echo", "add", "ask", "think", "where", "slow"],
+        calls: vec![
+            says("echo", json!({ "text": "grüße, 世界 🌍" }), "grüße, 世界 🌍"),
+            says("add", json!({ "a": 2, "b": 3 }), "5"),
+        ],
+        error: Some(("add", json!({ "a": "two", "b": 3 }))),
+        resource: Some(("note://one", "A note.")),
+        prompt: Some(("greet", "name", "Ada", "Greet Ada.")),
+        completion: Some((CompletionReference::prompt("greet"), "name", "A", "Ada")),
+        sampling: Some(says("think", json!({}), "The model says forty-two.")),
+        elicitation: Some(says("ask", json!({}), "Hello, Ada!")),
+        roots: Some(says("where", json!({}), "file:///")),
+        slow: Some(("slow", json!({ "ms": 500 }), json!({ "ms": 25_000 }))),
+        ..Subject::default()
+    }
+}
