@@ -218,3 +218,24 @@ async fn a_question_is_asked_again_when_the_request_that_carried_it_is_over() {
     answer(&service, &second, &question).await;
     assert!(waiting.rest().await.contains("Hello, Ada!"));
 }
+
+#[tokio::test]
+async fn a_stream_tells_of_a_task_that_its_client_declares() {
+    let service = service();
+    let created = send(&service, stateless("tools/call", declared(json!({ "name": "must" })), &[])).await.json();
+    let id = &created["result"]["taskId"];
+    let listen = json!({ "notifications": { "taskIds": [id] } });
+    let refused = send(&service, stateless("subscriptions/listen", listen.clone(), &[])).await;
+    assert_eq!((refused.status, refused.error_code()), (StatusCode::BAD_REQUEST, Some(-32021)));
+    let response = service.handle(stateless("subscriptions/listen", declared(listen), &[])).await;
+    let mut body = response.into_body();
+    let mut read = String::new();
+    while !read.contains("notifications/tasks\"") {
+        let frame = within("a task", body.frame()).await.unwrap().unwrap().into_data().unwrap();
+        read.push_str(std::str::from_utf8(&frame).unwrap());
+    }
+    let told = |data: &str| serde_json::from_str::<Value>(data).unwrap();
+    let told: Vec<Value> = read.lines().filter_map(|line| line.strip_prefix("data: ")).map(told).collect();
+    assert_eq!(told[0]["params"]["notifications"], json!({ "taskIds": [id] }));
+    assert_eq!((&told[1]["params"]["taskId"], &told[1]["params"]["status"]), (id, &json!("completed")));
+}
