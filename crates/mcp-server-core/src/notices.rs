@@ -130,8 +130,8 @@ impl Server {
     }
 }
 
-/// Who authenticated: everybody who did not is one.
-type Owner = Option<(Option<String>, String)>;
+/// The key of who authenticated: everybody who did not is one.
+type Owner = Option<String>;
 
 /// Hands notices to their readers.
 pub(crate) struct Publisher {
@@ -166,7 +166,7 @@ impl Publisher {
     }
 
     fn listen(&self, filter: Filter, principal: Option<&Principal>, limits: &Limits) -> Option<(u64, Arc<Listener>)> {
-        let owner = principal.map(|principal| (principal.issuer.clone(), principal.subject.clone()));
+        let owner = principal.map(Principal::key);
         let cap = if owner.is_some() { limits.listen_streams_per_principal } else { limits.listen_streams };
         let mut readers = self.readers();
         let streams = readers.streams.get(&owner).copied().unwrap_or_default();

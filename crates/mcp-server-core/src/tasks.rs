@@ -47,7 +47,7 @@ pub struct TaskLimits {
     /// Tasks of all callers that nobody authenticated. Default 10,000.
     pub unauthenticated: usize,
     /// Bytes of JSON that all tasks of this node may have come to until they expire. A task whose result finds no room
-    /// fails with an error that says so. Default 64 MiB.
+    /// fails with an error that says so; 512 bytes find it always. Default 64 MiB.
     pub result_bytes: usize,
 }
 

@@ -2,17 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use std::{future::Future, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use mcp_protocol::{CallToolResult, ProtocolVersion};
 use mcp_server_core::{Context, Inputs, NewTask, Server, TaskPolicy, TaskSupport, ToolError, tool};
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreFuture, Subscription, Swap};
+use mcp_transport::Transport as _;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc::unbounded_channel, watch};
 
 use crate::{
     inputs::Name,
-    kit::{Client, code_and_text},
+    kit::{Client, ask, code_and_text},
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},
 };
 
@@ -21,11 +30,13 @@ use crate::{
 struct Held {
     store: MemoryStore,
     is_held: watch::Sender<bool>,
+    /// How many records of tasks were read.
+    gets: Arc<AtomicUsize>,
 }
 
 impl Held {
     fn new() -> Self {
-        Self { store: MemoryStore::new(), is_held: watch::Sender::new(false) }
+        Self { store: MemoryStore::new(), is_held: watch::Sender::new(false), gets: Arc::default() }
     }
 
     /// How many records there are.
@@ -42,7 +53,13 @@ impl Held {
 
 impl KeyValue for Held {
     fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
-        self.store.get(key)
+        Box::pin(async move {
+            self.pass(key).await;
+            if key.starts_with("mcp/task/") {
+                self.gets.fetch_add(1, Ordering::SeqCst);
+            }
+            self.store.get(key).await
+        })
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
@@ -178,6 +195,52 @@ async fn a_task_whose_creator_gave_up_leaves_nothing_behind() {
     panic!("the record of a task that is none stays");
 }
 
+/// Tasks that have ended, and a server that knows them from the store.
+async fn ended(store: &Held, count: usize) -> (Server, serde_json::Value) {
+    let (here, there) = (node(store), node(store));
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        let task = here.tasks().create(NewTask::for_local()).await.unwrap();
+        ids.push(task.id().to_owned());
+        task.finish(CallToolResult::text("done")).await;
+    }
+    (there, json!({ "notifications": { "taskIds": ids } }))
+}
+
+#[tokio::test]
+async fn a_stream_ends_while_the_store_is_asked() {
+    let store = Held::new();
+    let (server, filter) = ended(&store, 1).await;
+    let mut client = client(&server).await;
+    store.is_held.send_replace(true);
+    let stream = client.start("subscriptions/listen", filter).await;
+    client.result("server/discover", json!({})).await;
+    server.shutdown();
+    assert!(client.response(stream).await["result"].is_object());
+}
+
+#[tokio::test]
+async fn what_a_task_came_to_is_fetched_when_it_is_its_turn() {
+    let store = Held::new();
+    let (server, mut filter) = ended(&store, 3).await;
+    filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
+    let (near, mut far) = mcp_transport::memory::duplex(1);
+    let asked = tokio::spawn(async move {
+        ask(&server, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
+    });
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+    // The acknowledgement lies unread, and the first task waits behind it.
+    assert_eq!(store.gets.load(Ordering::SeqCst), 3 + 1);
+    for told in 0..4 {
+        let frame = tokio::time::timeout(Duration::from_secs(10), mcp_transport::recv(&mut far)).await;
+        let message: serde_json::Value = serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap();
+        assert_eq!(message["params"]["status"] == "completed", told > 0, "{message}");
+    }
+    asked.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn results_have_a_budget_and_room_again_when_tasks_expire() {
     let server = Server::builder("large", "1")
@@ -201,6 +264,17 @@ async fn results_have_a_budget_and_room_again_when_tasks_expire() {
     tokio::time::sleep(Duration::from_secs(301)).await;
     let third = made(&mut client, "large").await;
     wait_for(&mut client, &third, "completed").await;
+}
+
+#[tokio::test]
+async fn what_is_small_is_kept_always() {
+    let jobs = Jobs::with(|builder| builder.limits(|limits| limits.tasks.result_bytes = 1));
+    let mut client = jobs.modern().await;
+    let id = made(&mut client, "hold").await;
+    client.result("tasks/cancel", of(&id)).await;
+    wait_for(&mut client, &id, "cancelled").await;
+    let id = made(&mut client, "must").await;
+    wait_for(&mut client, &id, "completed").await;
 }
 
 async fn wait_for_end(client: &mut Client, id: &serde_json::Value) -> serde_json::Value {

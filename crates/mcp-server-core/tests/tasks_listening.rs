@@ -176,3 +176,43 @@ async fn tasks_are_heard_of_by_clients_that_declare_them_and_have_a_bound() {
     let opened = client.notification("notifications/subscriptions/acknowledged").await;
     assert_eq!(opened["params"]["notifications"], json!({}));
 }
+
+#[tokio::test]
+async fn changes_do_not_keep_a_task_from_being_told() {
+    let jobs = Jobs::new();
+    let ada = Principal::new("ada");
+    let task = task_of(&jobs.server, &ada).await;
+    let filter = json!({ "notifications": { "toolsListChanged": true, "taskIds": [task.id()] } });
+    let mut stream = listen(&jobs.server, filter, Some(ada), 1);
+    settle().await;
+    task.progress("half");
+    for _ in 0..10 {
+        // There is always a change to tell of.
+        jobs.server.notify().tools_changed();
+        settle().await;
+        if read(&mut stream).await["params"]["statusMessage"] == "half" {
+            task.finish(CallToolResult::text("done")).await;
+            return;
+        }
+    }
+    panic!("the task is never told of");
+}
+
+#[tokio::test]
+async fn one_principal_is_one_client_of_one_user() {
+    let jobs = Jobs::with(|builder| builder.limits(|limits| limits.listen_streams_per_principal = 1));
+    let of_client = |client: &str| Some(Principal::new("ada").with_client_id(client));
+    let mut streams = Vec::new();
+    for (client, is_open) in [("a", true), ("b", true), ("a", false)] {
+        let mut stream = listen(&jobs.server, json!({ "notifications": {} }), of_client(client), 8);
+        settle().await;
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let opened = match stream.poll_recv(&mut cx) {
+            std::task::Poll::Ready(Some(Ok(frame))) => serde_json::from_slice(&frame.message).unwrap(),
+            _ => Value::Null,
+        };
+        let is_acknowledged = opened["method"] == "notifications/subscriptions/acknowledged";
+        assert_eq!(is_acknowledged, is_open, "{client}: {opened}");
+        streams.push(stream);
+    }
+}

@@ -1,6 +1,7 @@
 //! Runs `subscriptions/listen`: a request that stays open, carries notices, and is no running handler.
 
 use mcp_protocol::{Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
+use mcp_transport::TransportError;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
@@ -65,18 +66,34 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let stream = Stream { id: &id, sink };
     let ending = scope.ending.as_ref().unwrap_or(&server.inner.shutdown);
     let telling = async {
-        let mut ended = Vec::new();
-        for task in work.tasks {
-            match tasks::found_for(&server, &scope, &id, &task).await {
-                Some(ToTell::Running(live)) => listening.add_task(&live),
-                Some(ToTell::Ended(task)) => ended.push(*task),
-                // Whether it never was or is another's is told to nobody.
-                None => continue,
+        let told = async {
+            let mut ended = Vec::new();
+            for task in work.tasks {
+                match tasks::found_for(&server, &scope, &id, &task).await {
+                    Some(ToTell::Running(live)) => listening.add_task(&live),
+                    // What it came to is fetched when it is its turn: results are large, and readers slow.
+                    Some(ToTell::Ended(_)) => ended.push(task.clone()),
+                    // Whether it never was or is another's is told to nobody.
+                    None => continue,
+                }
+                honoured.task_ids.push(task);
             }
-            honoured.task_ids.push(task);
-        }
-        if !listening.run(&stream, honoured, ended, ending).await {
-            return None;
+            stream.acknowledge(honoured).await?;
+            for task in ended {
+                if let Some(ToTell::Ended(task)) = tasks::found_for(&server, &scope, &id, &task).await {
+                    stream.tell_task(*task).await?;
+                }
+            }
+            listening.tell(&stream).await
+        };
+        tokio::select! {
+            biased;
+            broken = told => {
+                let broken: Result<std::convert::Infallible, TransportError> = broken;
+                tracing::debug!(?broken, "a subscription broke off");
+                return None;
+            }
+            () = ending.cancelled() => {}
         }
         drop(listening);
         // Where several requests share one stream, nothing else says that this one ends.

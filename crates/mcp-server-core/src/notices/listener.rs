@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,7 +13,6 @@ use mcp_protocol::{
 use mcp_transport::{Frame, FrameSender, Route, TransportError};
 use serde::Serialize;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::{Filter, LISTS, Notice, Pending, subscription_meta};
 use crate::{Server, tasks::Live};
@@ -31,6 +31,8 @@ struct Waiting {
     changes: Pending,
     /// Each task once, however often it changed: what is told is how it stands then.
     tasks: VecDeque<Arc<Live>>,
+    /// Whether a task is next where both wait: neither keeps the other from being told.
+    is_turn_of_tasks: bool,
 }
 
 enum Next {
@@ -77,8 +79,12 @@ impl Listener {
 
     fn try_next(&self) -> Option<Next> {
         let mut waiting = self.waiting();
-        let change = waiting.changes.pop().map(Next::Change);
-        change.or_else(|| waiting.tasks.pop_front().map(Next::Task))
+        let waiting = &mut *waiting;
+        let mut task = || waiting.tasks.pop_front().map(Next::Task);
+        let mut change = || waiting.changes.pop().map(Next::Change);
+        let next = if waiting.is_turn_of_tasks { task().or_else(change) } else { change().or_else(task) };
+        waiting.is_turn_of_tasks = matches!(next, Some(Next::Change(_)));
+        next
     }
 
     async fn next(&self) -> Next {
@@ -108,37 +114,13 @@ impl Listening {
         task.listen(&self.listener);
     }
 
-    /// Sends the acknowledgement, the tasks that have ended, then notices, until the stream is to end. False when it broke
-    /// before.
-    pub(crate) async fn run(
-        &self,
-        stream: &Stream<'_>,
-        honoured: SubscriptionFilter,
-        ended: Vec<DetailedTask>,
-        ending: &CancellationToken,
-    ) -> bool {
-        let telling = async {
-            let mut params = SubscriptionsAcknowledgedParams::new(honoured);
-            params.meta = Some(subscription_meta(stream.id));
-            stream.notify::<notification::SubscriptionsAcknowledged>(&params).await?;
-            for task in ended {
-                stream.tell_task(task).await?;
+    /// Sends notices, until the stream breaks.
+    pub(crate) async fn tell(&self, stream: &Stream<'_>) -> Result<Infallible, TransportError> {
+        loop {
+            match self.listener.next().await {
+                Next::Change(notice) => stream.send(notice.message(Some(stream.id))).await?,
+                Next::Task(task) => stream.tell_task(task.detailed()).await?,
             }
-            loop {
-                match self.listener.next().await {
-                    Next::Change(notice) => stream.send(notice.message(Some(stream.id))).await?,
-                    Next::Task(task) => stream.tell_task(task.detailed()).await?,
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            broken = telling => {
-                let broken: Result<std::convert::Infallible, TransportError> = broken;
-                tracing::debug!(?broken, "a subscription broke off");
-                false
-            }
-            () = ending.cancelled() => true,
         }
     }
 }
@@ -165,8 +147,15 @@ impl Stream<'_> {
         self.send(jsonrpc::notification(N::NAME, params).unwrap_or_default()).await
     }
 
+    /// Says what is honoured, before anything else.
+    pub(crate) async fn acknowledge(&self, honoured: SubscriptionFilter) -> Result<(), TransportError> {
+        let mut params = SubscriptionsAcknowledgedParams::new(honoured);
+        params.meta = Some(subscription_meta(self.id));
+        self.notify::<notification::SubscriptionsAcknowledged>(&params).await
+    }
+
     /// How a task stands, with what its status brings along.
-    async fn tell_task(&self, mut task: DetailedTask) -> Result<(), TransportError> {
+    pub(crate) async fn tell_task(&self, mut task: DetailedTask) -> Result<(), TransportError> {
         task.meta = Some(subscription_meta(self.id));
         self.notify::<notification::Task>(&task).await
     }

@@ -21,6 +21,9 @@ use crate::session::Session;
 /// How often the table is searched for what has expired while it is not full.
 const SWEEP: Duration = Duration::from_secs(10);
 
+/// What a task comes to in so few bytes, such as a cancellation, is kept always: its record is not smaller.
+const SMALL: usize = 512;
+
 /// All tasks of a server.
 pub(crate) struct TaskTable {
     store: Arc<dyn Store>,
@@ -142,7 +145,8 @@ impl TaskTable {
     /// Takes room for what a task came to; false when there is none.
     fn reserve(&self, id: &str, bytes: usize) -> bool {
         let mut entries = self.entries();
-        let fits = |entries: &Entries| entries.bytes.saturating_add(bytes) <= self.limits.result_bytes;
+        let budget = self.limits.result_bytes;
+        let fits = |entries: &Entries| bytes <= SMALL || entries.bytes.saturating_add(bytes) <= budget;
         if !fits(&entries) {
             entries.sweep(true);
         }
