@@ -66,10 +66,16 @@ impl Scope {
         Self { said: Some(call.said), ..scope }
     }
 
-    /// A request of a revision with a handshake, to a server that keeps no sessions: nothing is known of the client.
+    /// A request of a revision with a handshake, to a server that keeps no sessions: nothing is known of the client, and
+    /// what a session would have is not there, such as tasks and log records ([`Server::initialize_sessionless`]).
     #[must_use]
     pub fn sessionless(version: ProtocolVersion) -> Self {
-        Self::new(version, Client::Request(Arc::default()), Some(LoggingLevel::Info))
+        Self::new(version, Client::Request(Arc::default()), None)
+    }
+
+    /// Whether the revision has sessions, and the request is in none.
+    pub(crate) fn lacks_session(&self) -> bool {
+        self.version.has_handshake() && self.client.session().is_none()
     }
 
     /// A request of a client that has opened nothing yet, in the newest revision that has a handshake.

@@ -51,11 +51,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
     let peer = Peer::new(log.clone(), inner.server.limits().handlers_per_session);
     let (session, reply) = match inner.server.initialize(request, Some(id.clone()), &peer) {
         Ok(opened) => opened,
-        Err(error) => {
-            let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
-            let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-            return refuse(status, &error);
-        }
+        Err(error) => return not_opened(request, &error),
     };
     let version = session.version();
     let Ok(value) = HeaderValue::try_from(&*id) else {
@@ -66,6 +62,13 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
     }
     let response = respond::with_version(respond::legacy(reply), version);
     respond::with_header(response, headers::SESSION_ID, value)
+}
+
+/// Answers an `initialize` that cannot be met.
+pub(crate) fn not_opened(request: &Request<'_>, error: &RpcError) -> Response<Body> {
+    let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
+    let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    respond::error_with_id(status, Some(&request.id), error)
 }
 
 /// Serves a request of an open session. It goes on when the connection is lost: only `notifications/cancelled`, or the end

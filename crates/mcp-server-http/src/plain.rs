@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode, request::Parts};
-use mcp_protocol::{ErrorCode, ProtocolVersion, RequestMeta, jsonrpc::Request};
+use mcp_protocol::{ProtocolVersion, RequestMeta, jsonrpc::Request};
 use mcp_server_core::engine::{Refusal, Scope};
 
 use crate::{
@@ -18,11 +18,7 @@ use crate::{
 pub(crate) fn initialize(inner: &Inner, request: &Request<'_>) -> Response<Body> {
     match inner.server.initialize_sessionless(request) {
         Ok((version, reply)) => respond::with_version(respond::legacy(reply), version),
-        Err(error) => {
-            let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
-            let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-            respond::error_with_id(status, Some(&request.id), &error)
-        }
+        Err(error) => legacy::not_opened(request, &error),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The older revisions without sessions: plain JSON-RPC over POST.
 
 use http::{Method, StatusCode};
-use mcp_server_core::{Server, resource, tool};
+use mcp_protocol::LoggingLevel;
+use mcp_server_core::{Context, Server, TaskSupport, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use serde_json::json;
 
@@ -53,4 +54,43 @@ async fn what_needs_a_session_is_refused() {
     let mut odd = legacy(None, "ping", json!({}));
     odd.headers_mut().insert("mcp-protocol-version", "1999-01-01".parse().unwrap());
     assert_eq!(send(&service, odd).await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn there_are_neither_tasks_nor_log_records_without_a_session() {
+    let server = Server::builder("test", "1.0")
+        .tool(tool("may", async || "may").task(TaskSupport::Optional))
+        .tool(tool("must", async || "must").task(TaskSupport::Required))
+        .tool(tool("says", async |context: Context| {
+            context.log(LoggingLevel::Error, "something").await;
+            "said"
+        }))
+        .build();
+    let service = server.into_service(HttpConfig::new().sessions(false));
+    let opened = send(&service, initialize()).await.json();
+    let promised = opened["result"]["capabilities"].as_object().unwrap();
+    assert_eq!(promised.keys().collect::<Vec<_>>(), ["tools"]);
+    for (tool, task) in [("may", None), ("may", Some(json!({}))), ("must", None), ("must", Some(json!({ "ttl": 5 })))] {
+        let mut params = json!({ "name": tool });
+        if let Some(task) = task {
+            params["task"] = task;
+        }
+        let mut call = legacy(None, "tools/call", params.clone());
+        call.headers_mut().insert("mcp-protocol-version", "2025-11-25".parse().unwrap());
+        let answer = send(&service, call).await;
+        assert_eq!(answer.json()["result"]["content"][0]["text"], tool, "{params}: {answer:?}");
+    }
+    for (method, params) in [
+        ("tasks/get", json!({ "taskId": "t" })),
+        ("tasks/result", json!({ "taskId": "t" })),
+        ("tasks/cancel", json!({ "taskId": "t" })),
+        ("tasks/list", json!({})),
+        ("logging/setLevel", json!({ "level": "debug" })),
+    ] {
+        let mut request = legacy(None, method, params);
+        request.headers_mut().insert("mcp-protocol-version", "2025-11-25".parse().unwrap());
+        assert_eq!(send(&service, request).await.error_code(), Some(-32601), "{method}");
+    }
+    let quiet = send(&service, legacy(None, "tools/call", json!({ "name": "says" }))).await;
+    assert_eq!(quiet.header("content-type"), Some("application/json"), "{quiet:?}");
 }

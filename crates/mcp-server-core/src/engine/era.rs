@@ -153,14 +153,15 @@ impl Server {
         Ok((session, self.welcome(request, version, capabilities)))
     }
 
-    /// Answers `initialize` and keeps nothing: no notice is promised, since there is nowhere to send one, and no task.
+    /// Answers `initialize` and keeps nothing: no notice is promised, since there is nowhere to send one, no task, and no
+    /// log records, whose level nobody would remember.
     ///
     /// # Errors
     /// See [`Server::initialize`].
     pub fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
         let (_, version) = self.negotiate(request)?;
         let mut capabilities = self.capabilities(version, false);
-        capabilities.tasks = None;
+        (capabilities.tasks, capabilities.logging) = (None, None);
         if let Some(tools) = &mut capabilities.tools {
             tools.list_changed = None;
         }

@@ -207,7 +207,7 @@ impl Server {
     fn prepare_in(&self, request: &Request<'_>, scope: Scope, span: &Span) -> Result<Prepared, Refusal> {
         let version = scope.version;
         let name = &*request.method;
-        if !method::exists_in(name, version) || !self.serves(name) {
+        if !method::exists_in(name, version) || !self.serves(name) || (scope.lacks_session() && needs_session(name)) {
             return Err(RpcError::method_not_found(name).into());
         }
         self.check_scopes(&scope, &self.inner.config.required_scopes)?;
@@ -345,8 +345,9 @@ impl Server {
     }
 
     fn plan(&self, tool: &ToolTasks, task: Option<&RawValue>, scope: &Scope) -> Result<Plan, RpcError> {
-        // A server that declares no tasks takes no notice of those who ask for one.
-        if tool.support == TaskSupport::Forbidden && (task.is_none() || !self.has_tasks()) {
+        // Where no tasks are declared, nobody takes notice of those who ask for one.
+        let is_declared = self.has_tasks() && !scope.lacks_session();
+        if !is_declared || (tool.support == TaskSupport::Forbidden && task.is_none()) {
             return Ok(Plan::Plain);
         }
         let config = &self.inner.config;
@@ -471,6 +472,19 @@ fn source_of(sources: &[(String, Ready<CompletionKind>)], argument: &str) -> Opt
 
 fn no_completions() -> Ready<CompletionKind> {
     Ready::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
+}
+
+/// Whether a method of a revision with sessions means nothing outside of one.
+fn needs_session(name: &str) -> bool {
+    matches!(
+        name,
+        method::SetLevel::NAME
+            | method::GetTask::NAME
+            | method::GetTaskPayload::NAME
+            | method::ListTasks::NAME
+            | method::CancelTask::NAME
+            | method::UpdateTask::NAME
+    )
 }
 
 fn context(
