@@ -200,8 +200,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Runs for each notification of a client that is no cancellation: `notifications/initialized`,
     /// `notifications/roots/list_changed`, and whatever else a client of a session, or of a connection that carries
-    /// everything in one stream, sends unasked. Each has a task of its own, the read timeout, and a place among the
-    /// handlers that may run; one that finds no place is dropped.
+    /// everything in one stream, sends unasked. Those of one client are taken one after the other, each within the read
+    /// timeout, and are no running handlers. Up to 64 wait; equal ones that wait are one.
     pub fn on_notification<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(ClientNotification) -> R + Send + Sync + 'static,

@@ -1,12 +1,23 @@
 //! What clients tell unasked reaches the application.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use mcp_protocol::jsonrpc::Notification;
 use mcp_transport::BoxFuture;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
-use crate::{Peer, Server, Session, session::Pass};
+use crate::{Peer, Server, Session};
+
+/// So many notifications of one peer may wait.
+const QUEUE: usize = 64;
+/// The bytes of what may wait, unless it is one.
+const QUEUE_BYTES: usize = 1 << 20;
 
 /// A notification of a client, such as `notifications/roots/list_changed`.
 #[derive(Debug, Clone)]
@@ -34,6 +45,12 @@ impl ClientNotification {
     pub fn session(&self) -> Option<&Session> {
         self.session.as_deref()
     }
+
+    /// Whether the application would learn nothing new from it.
+    fn is_same(&self, other: &Self) -> bool {
+        let session = |it: &Self| it.session.as_ref().map(Arc::as_ptr);
+        self.method == other.method && self.params == other.params && session(self) == session(other)
+    }
 }
 
 /// What the application does with notifications of clients.
@@ -56,36 +73,109 @@ impl fmt::Debug for Hook {
     }
 }
 
+/// Notifications of one peer that wait for the application, which takes them one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    state: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Each with its length.
+    queue: VecDeque<(ClientNotification, usize)>,
+    bytes: usize,
+    /// Whether somebody takes what waits.
+    is_taken: bool,
+}
+
+/// What became of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    /// It is the first: somebody is to take it.
+    First,
+    /// It waits, or is as good as one that does.
+    Waits,
+    Full,
+}
+
+impl Heard {
+    fn state(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, notification: ClientNotification, len: usize) -> Added {
+        let mut state = self.state();
+        if state.queue.iter().any(|(waiting, _)| waiting.is_same(&notification)) {
+            return Added::Waits;
+        }
+        let is_full = state.queue.len() >= QUEUE || state.bytes.saturating_add(len) > QUEUE_BYTES;
+        // One always fits.
+        if is_full && !state.queue.is_empty() {
+            return Added::Full;
+        }
+        state.queue.push_back((notification, len));
+        state.bytes += len;
+        if std::mem::replace(&mut state.is_taken, true) { Added::Waits } else { Added::First }
+    }
+
+    fn next(&self) -> Option<ClientNotification> {
+        let mut state = self.state();
+        match state.queue.pop_front() {
+            Some((notification, len)) => {
+                state.bytes -= len;
+                Some(notification)
+            }
+            None => {
+                *state = Waiting::default();
+                None
+            }
+        }
+    }
+}
+
 impl Server {
-    /// Hands a notification to the application, on a task of its own: nobody waits for it, and it may fail in peace.
+    /// Hands a notification to the application, behind those of the same peer that wait: nobody waits for it, it may fail in
+    /// peace, and it is no running handler.
     pub(crate) fn heard(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         let Some(hook) = self.inner.config.on_notification.clone() else { return };
-        let Some(places) = self.places(peer) else {
-            tracing::warn!(method = &*message.method, "too much runs already: a notification was dropped");
-            return;
-        };
         let notification = ClientNotification {
             method: message.method.to_string(),
             params: message.params.and_then(|params| serde_json::from_str(params.get()).ok()),
             session: session.cloned(),
         };
-        let (limit, shutdown) = (self.limits().read_timeout, self.shutdown_token());
-        let running = async move {
-            let _places = places;
-            tokio::select! {
-                outcome = tokio::time::timeout(limit, (hook.0)(notification)) => if outcome.is_err() {
-                    tracing::warn!(?limit, "a handler of notifications did not finish in time");
-                },
-                () = shutdown.cancelled() => {}
-            }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            tracing::warn!("a notification came outside of a runtime and was dropped");
+            return;
         };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(running)),
-            Err(_) => tracing::warn!("a notification came outside of a runtime and was dropped"),
+        let len = message.method.len() + message.params.map_or(0, |params| params.get().len());
+        match peer.heard().add(notification, len) {
+            Added::First => drop(runtime.spawn(self.clone().tell_application(hook, peer.heard().clone()))),
+            Added::Waits => {}
+            Added::Full => {
+                tracing::warn!(method = &*message.method, "too many notifications wait: one was dropped");
+            }
         }
     }
 
-    fn places(&self, peer: &Peer) -> Option<(Pass, Pass)> {
-        Some((self.inner.gate.enter()?, peer.gate().enter()?))
+    async fn tell_application(self, hook: Hook, heard: Arc<Heard>) {
+        let (limit, shutdown) = (self.limits().read_timeout, self.shutdown_token());
+        // On tasks of their own, so that one that panics does not keep the next from being told; those that run end with
+        // this one.
+        let mut running = JoinSet::new();
+        let telling = async {
+            while let Some(notification) = heard.next() {
+                let hook = hook.clone();
+                running.spawn(async move { tokio::time::timeout(limit, (hook.0)(notification)).await.is_ok() });
+                match running.join_next().await {
+                    Some(Ok(false)) => tracing::warn!(?limit, "a handler of notifications did not finish in time"),
+                    Some(Err(error)) => tracing::error!(%error, "a handler of notifications failed"),
+                    Some(Ok(true)) | None => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = telling => {}
+            () = shutdown.cancelled() => {}
+        }
     }
 }

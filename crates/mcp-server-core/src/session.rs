@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::{asked::Asked, told::Told};
-use crate::inputs::InputError;
+use crate::{heard::Heard, inputs::InputError};
 
 /// A legacy session: one stdio process after `initialize`, or one HTTP session.
 pub struct Session {
@@ -169,13 +169,14 @@ pub struct Peer {
     outbox: Arc<dyn FrameSender>,
     in_flight: Arc<InFlight>,
     gate: Arc<Gate>,
+    heard: Arc<Heard>,
 }
 
 impl Peer {
     /// A peer whose unasked messages go to `outbox`, and for which at most `handlers` handlers run at once.
     #[must_use]
     pub fn new(outbox: Arc<dyn FrameSender>, handlers: usize) -> Self {
-        Self { outbox, in_flight: Arc::default(), gate: Gate::new(handlers) }
+        Self { outbox, in_flight: Arc::default(), gate: Gate::new(handlers), heard: Arc::default() }
     }
 
     pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
@@ -184,6 +185,10 @@ impl Peer {
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.gate
+    }
+
+    pub(crate) fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 }
 

@@ -1,7 +1,7 @@
 //! Notices that something changed: who is told, of what, how often, and what a reader that does not read loses.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Principal};
 use mcp_server_core::{Server, engine::Refusal, prompt, resource, template, tool};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::{
-    common::{LEGACY, Wire, call, cancel, code, hold, initialize, legacy, modern, notification},
+    common::{LEGACY, Wire, call, cancel, code, event, hold, initialize, legacy, modern, notification},
     kit,
 };
 
@@ -523,4 +523,49 @@ async fn the_application_hears_what_clients_tell() {
         }
     }
     wire.quiet().await;
+}
+
+#[tokio::test]
+async fn notifications_wait_for_the_application_and_not_for_handlers() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let (heard, mut hears) = unbounded_channel();
+    let permits = gate.clone();
+    let (hold, mut seen) = hold();
+    let server = Server::builder("test", "1")
+        .tool(hold)
+        .on_notification(move |notification| {
+            let (heard, permits) = (heard.clone(), permits.clone());
+            async move {
+                permits.acquire().await.unwrap().forget();
+                heard.send((notification.method().to_owned(), notification.params().cloned())).unwrap();
+            }
+        })
+        .limits(|limits| limits.handlers_per_session = 1)
+        .build();
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    // Every handler that may run does.
+    wire.send(legacy("hold", "tools/call", call("hold"))).await;
+    assert_eq!(event(&mut seen).await, "entered");
+    let changed = || notification("notifications/roots/list_changed", json!({}));
+    for message in [changed(), changed(), notification("notifications/x", json!({ "a": 1 })), changed()] {
+        wire.send(message).await;
+    }
+    // Beyond what may wait they are dropped.
+    for n in 0..200 {
+        wire.send(notification("notifications/y", json!({ "n": n }))).await;
+    }
+    wire.quiet().await;
+    gate.add_permits(1000);
+    let mut told = Vec::new();
+    while told.last() != Some(&("notifications/y".to_owned(), Some(json!({ "n": 61 })))) {
+        told.push(tokio::time::timeout(Duration::from_secs(10), hears.recv()).await.expect("all that waits").unwrap());
+    }
+    let methods: Vec<_> = told.iter().map(|(method, _)| method.as_str()).take(4).collect();
+    assert_eq!(
+        methods,
+        ["notifications/initialized", "notifications/roots/list_changed", "notifications/x", "notifications/y"]
+    );
+    wire.quiet().await;
+    assert!(hears.is_empty());
 }
