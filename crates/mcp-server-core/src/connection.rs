@@ -1,6 +1,6 @@
 //! Serves one connection that carries everything in one stream: stdio, pipes, memory. Both eras may speak on it at once.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     Message, Method, RpcError,
@@ -18,6 +18,9 @@ use crate::{
     Caller, Peer, Server, Session,
     engine::{Era, Prepared, Refusal, Reply, Scope, StatelessCall},
 };
+
+/// How long the client may take to read what is queued when everything else has ended.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// Why a connection ended that should not have.
 #[derive(Debug)]
@@ -127,11 +130,16 @@ impl Server {
         let drained = async {
             while connection.calls.join_next().await.is_some() {}
             while connection.streams.join_next().await.is_some() {}
-            // The last answers are queued; they are handed over before the transport goes.
-            let _ = sender.shutdown().await;
         };
         if tokio::time::timeout(limit, drained).await.is_err() {
-            tracing::debug!("calls that did not finish in time were cancelled");
+            tracing::debug!("calls that did not finish in time are cancelled");
+            connection.calls.abort_all();
+            connection.streams.abort_all();
+        }
+        // The last answers are queued, those of calls that did finish among them: they are handed over before the
+        // transport goes.
+        if tokio::time::timeout(FLUSH, sender.shutdown()).await.is_err() {
+            tracing::debug!("the client does not read: the last answers are lost");
         }
         outcome
     }

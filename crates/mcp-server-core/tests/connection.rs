@@ -241,3 +241,36 @@ mod broken {
         }
     }
 }
+
+#[test]
+fn answers_that_are_queued_are_written_before_the_end() {
+    use tokio::io::AsyncReadExt as _;
+
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (client, end) = tokio::io::duplex(4096);
+    let serving = std::thread::spawn(move || {
+        let (hold, _seen) = hold();
+        let server = Server::builder("test", "1")
+            .tool(hold)
+            .tool(tool("large", async || "x".repeat(100_000)))
+            .limits(|limits| limits.drain = Duration::ZERO)
+            .build();
+        let (reader, writer) = tokio::io::split(end);
+        // What is not written when this returns is lost with the runtime, as it is with a process.
+        runtime().block_on(server.serve_io(reader, writer)).unwrap();
+    });
+    let read = runtime().block_on(async move {
+        let (mut reader, mut writer) = tokio::io::split(client);
+        for message in [modern(1, "tools/call", call("hold")), modern(2, "tools/call", call("large"))] {
+            writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+        let mut read = vec![0; 10];
+        reader.read_exact(&mut read).await.unwrap();
+        writer.shutdown().await.unwrap();
+        timeout(Duration::from_secs(10), reader.read_to_end(&mut read)).await.unwrap().unwrap();
+        read
+    });
+    serving.join().unwrap();
+    let answer: Value = serde_json::from_slice(&read).unwrap();
+    assert_eq!((&answer["id"], text_of(&answer).len()), (&json!(2), 100_000));
+}
