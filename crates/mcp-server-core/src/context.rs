@@ -357,8 +357,8 @@ impl Context {
                 return;
             }
             // The call may have become a task while it waited, whose answer is out.
-            if self.task().is_some() {
-                return;
+            if let Some(task) = self.task() {
+                return self.notify_about_task::<N>(task, params, progress);
             }
         }
         // Nothing is waited for any more, so that a handler which only speaks could not be ended.
