@@ -43,6 +43,8 @@ pub(crate) struct Link {
     /// Whether the notice that ends the handshake is under way: what belongs to the session waits for it.
     pub(crate) handshake: watch::Sender<bool>,
     pub(crate) is_closing: AtomicBool,
+    /// The server does not know the session any more.
+    is_lost: AtomicBool,
     session: Mutex<Session>,
     inbound: Mutex<Option<mpsc::Sender<Inbound>>>,
 }
@@ -71,6 +73,7 @@ impl Link {
             posts: Arc::new(Semaphore::new(MAX_POSTS as usize)),
             handshake: watch::Sender::new(false),
             is_closing: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             session: Mutex::default(),
             inbound: Mutex::new(Some(inbound)),
             post_headers: Exchange::post_headers(&config),
@@ -93,6 +96,9 @@ impl Link {
 
     /// Gives on what was received. False when nobody receives any more.
     pub(crate) async fn deliver(&self, inbound: Inbound) -> bool {
+        if inbound.as_ref().is_err_and(TransportError::is_session_lost) {
+            self.is_lost.store(true, Ordering::Release);
+        }
         let sender = lock(&self.inbound).clone();
         match sender {
             Some(sender) => sender.send(inbound).await.is_ok(),
@@ -133,10 +139,10 @@ impl Link {
         lock(&self.session).version = version;
     }
 
-    /// What names the session one last time; nothing when there is none.
+    /// What names the session one last time; nothing when there is none any more.
     pub(crate) fn end_session(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
-        let is_there = self.name_session_and_version(&mut headers);
+        let is_there = self.name_session_and_version(&mut headers) && !self.is_lost.load(Ordering::Acquire);
         lock(&self.session).id = None;
         is_there.then_some(headers)
     }

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use mcp_transport::{Frame, TransportError};
 use tokio::time::sleep;
 
-use crate::{exchange::Exchange, headers::retry_after, link::Link, stream::Place};
+use crate::{exchange::Exchange, headers::retry_after, link::Link, refusal::is_session_lost, stream::Place};
 
 /// How often it is tried to bring a message to a server that is not there or busy.
 const MAX_ATTEMPTS: u32 = 3;
@@ -19,15 +19,17 @@ pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mut headers: HeaderMap)
     loop {
         let wait = match post.clone().send(link, Some(link.config.response_timeout)).await {
             Ok(response) if response.status().is_success() => return true,
-            Ok(response) if response.status() == StatusCode::NOT_FOUND && in_session => {
-                link.deliver(Err(TransportError::session_lost())).await;
-                return false;
-            }
             Ok(response) if is_busy(response.status()) && attempts.failed() < MAX_ATTEMPTS => {
                 retry_after(response.headers(), SystemTime::now())
             }
             Ok(response) => {
-                tracing::warn!(status = %response.status(), method = frame.hints.method.as_deref(), "the server did not take a message");
+                let status = response.status();
+                if is_session_lost(link, response, in_session).await {
+                    link.deliver(Err(TransportError::session_lost())).await;
+                } else {
+                    let method = frame.hints.method.as_deref();
+                    tracing::warn!(%status, method, "the server did not take a message");
+                }
                 return false;
             }
             Err(fault) if fault.is_before_sending() && attempts.failed() < MAX_ATTEMPTS => None,

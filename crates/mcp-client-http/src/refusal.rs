@@ -76,6 +76,18 @@ pub(crate) async fn refusal(link: &Link, mut response: Response, in_session: boo
     }
 }
 
+/// Whether the server refuses a message because it does not know the session that it named.
+pub(crate) async fn is_session_lost(link: &Link, response: Response, in_session: bool) -> bool {
+    match response.status() {
+        StatusCode::NOT_FOUND => in_session,
+        StatusCode::BAD_REQUEST if in_session => match refusal(link, response, in_session).await {
+            Refused::Fault(fault) => fault.is_session_lost(),
+            Refused::Message { .. } => false,
+        },
+        _ => false,
+    }
+}
+
 /// Whether a server that refuses what named a session does so because of the session: many say so with a 400 where a 404
 /// is asked for, and a client that took it for anything else would never get out of a session that is gone.
 fn is_about_session(said: &str) -> bool {

@@ -19,6 +19,7 @@ use crate::{
     fault::Fault,
     headers::{self, content_type},
     link::Link,
+    refusal,
 };
 
 /// Events as they come.
@@ -158,13 +159,13 @@ pub(crate) async fn open(link: &Link, place: &Place) -> Result<Events, Refused> 
         StatusCode::OK if content_type(response.headers()) == "text/event-stream" => {
             Ok(Events::new(response, link, place))
         }
-        StatusCode::NOT_FOUND if in_session => Err(Refused::SessionLost),
         // The server may think that the connection before is still there.
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
             Err(Refused::ForNow(wait))
         }
         StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => Err(Refused::ForGood(status)),
         _ if status.is_server_error() => Err(Refused::ForNow(wait)),
+        _ if refusal::is_session_lost(link, response, in_session).await => Err(Refused::SessionLost),
         _ => Err(Refused::ForGood(status)),
     }
 }

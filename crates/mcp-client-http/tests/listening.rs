@@ -91,13 +91,16 @@ async fn a_stream_that_was_there_is_waited_for_ever_longer() {
 #[tokio::test]
 async fn a_session_that_is_gone_is_told_once() {
     pause();
-    let site = site(vec![Reply::status(404)]).await;
-    let mut peer = Peer::in_session(&site.url()).await;
-    let error = peer.next().await.unwrap_err();
-    assert!(error.is_session_lost() && error.request().is_none());
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    peer.nothing().await;
-    assert_eq!(gets(&site).len(), 1);
+    let speaking = Reply::full(400, &[("content-type", "text/plain")], "Invalid or missing session ID");
+    for reply in [Reply::status(404), speaking] {
+        let site = site(vec![reply]).await;
+        let mut peer = Peer::in_session(&site.url()).await;
+        let error = peer.next().await.unwrap_err();
+        assert!(error.is_session_lost() && error.request().is_none());
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        peer.nothing().await;
+        assert_eq!(gets(&site).len(), 1);
+    }
 }
 
 #[tokio::test]

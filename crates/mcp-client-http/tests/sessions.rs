@@ -135,6 +135,9 @@ async fn a_404_in_a_session_is_a_lost_session() {
     peer.notify(LEGACY, "notifications/cancelled").await;
     let error = peer.next().await.unwrap_err();
     assert!(error.is_session_lost() && error.request().is_none());
+    // There is nothing to end any more.
+    within("the end", peer.sender().shutdown()).await.unwrap();
+    assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
 }
 
 #[tokio::test]
