@@ -61,6 +61,8 @@ mod parse;
 mod pattern;
 mod record;
 mod replay;
+#[cfg(feature = "http")]
+mod sse;
 
 use std::{env, fs, path::Path};
 
@@ -80,6 +82,9 @@ pub enum Over {
     Memory,
     /// Newline-delimited JSON over a pair of pipes, as on stdio.
     Stdio,
+    /// HTTP+SSE, the transport of 2024-11-05, without a socket.
+    #[cfg(feature = "http")]
+    Sse,
     /// The Streamable HTTP endpoint, without a socket.
     #[cfg(feature = "http")]
     Http,
@@ -91,6 +96,8 @@ impl Over {
         Self::Memory,
         Self::Stdio,
         #[cfg(feature = "http")]
+        Self::Sse,
+        #[cfg(feature = "http")]
         Self::Http,
     ];
 }
@@ -100,6 +107,8 @@ impl std::fmt::Display for Over {
         f.write_str(match self {
             Self::Memory => "memory",
             Self::Stdio => "stdio",
+            #[cfg(feature = "http")]
+            Self::Sse => "HTTP+SSE",
             #[cfg(feature = "http")]
             Self::Http => "HTTP",
         })

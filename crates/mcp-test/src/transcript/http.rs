@@ -225,7 +225,7 @@ async fn read(response: Response<Body>, tell: UnboundedSender<Told>) {
 }
 
 /// The data of an event of a stream.
-fn data_of(event: &[u8]) -> Vec<u8> {
+pub(super) fn data_of(event: &[u8]) -> Vec<u8> {
     let lines = event.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
     let lines: Vec<&[u8]> = lines.map(|line| line.strip_prefix(b" ").unwrap_or(line)).collect();
     lines.join(&b'\n')

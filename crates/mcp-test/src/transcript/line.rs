@@ -44,6 +44,8 @@ pub(super) fn connect(server: &Server, over: Over) -> Box<dyn Line> {
         Over::Memory => Box::new(Memory::new(server.clone())),
         Over::Stdio => Box::new(Pipes::new(server.clone())),
         #[cfg(feature = "http")]
+        Over::Sse => Box::new(super::sse::Sse::new(server.clone())),
+        #[cfg(feature = "http")]
         Over::Http => Box::new(super::http::Http::new(server.clone())),
     }
 }
