@@ -1,0 +1,78 @@
+//! Calls a tool and shows what came of it.
+
+use std::path::Path;
+
+use mcp_protocol::{ContentBlock, ResourceBody};
+
+use super::{
+    Session,
+    list::find_tool,
+    read::{write_bytes, write_contents},
+};
+use crate::{
+    failure::Failure,
+    output::printable,
+    progress::Progress,
+    values::{self, signature},
+};
+
+pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Path>) -> Result<(), Failure> {
+    let Some((name, words)) = words.split_first() else { return Err(Failure::usage("the name of a tool is missing")) };
+    let tool = find_tool(session, name).await?;
+    let arguments = values::arguments(words, &tool.input_schema).map_err(|failure| {
+        Failure::usage(format!("{failure}\n     {name} takes: {}", signature(&tool.input_schema)))
+    })?;
+    let progress = Progress::new(name);
+    let called = session.client.call_tool(name, arguments).on_progress(progress.teller()).await;
+    drop(progress);
+    let result = called?;
+    if session.out.json {
+        session.out.value(&*result)?;
+    } else {
+        for (index, block) in result.content.iter().enumerate() {
+            show(session, block, index, output, result.is_error())?;
+        }
+        // A result without words is its data.
+        if let Some(data) = result.structured_content.as_ref().filter(|_| result.content.is_empty()) {
+            session.out.value(data)?;
+        }
+    }
+    if result.is_error() { Err(Failure::tool()) } else { Ok(()) }
+}
+
+/// What a person sees of one block. What a failed tool says goes to stderr.
+fn show(
+    session: &Session,
+    block: &ContentBlock,
+    index: usize,
+    output: Option<&Path>,
+    failed: bool,
+) -> Result<(), Failure> {
+    let (bytes, mime_type) = match block {
+        ContentBlock::Text(text) if failed => {
+            eprintln!("{}", printable(&text.text));
+            return Ok(());
+        }
+        ContentBlock::Text(text) => return session.out.text(&text.text),
+        ContentBlock::Image(image) => (image.bytes(), &image.mime_type),
+        ContentBlock::Audio(audio) => (audio.bytes(), &audio.mime_type),
+        ContentBlock::ResourceLink(resource) => {
+            return session.out.text(&format!("[resource {}: {}]", resource.uri, resource.name));
+        }
+        ContentBlock::Resource(embedded) => {
+            let contents = &embedded.resource;
+            return match (&contents.body, output) {
+                (ResourceBody::Text(text), None) => session.out.text(text),
+                (_, Some(directory)) => write_contents(session, contents, directory, index),
+                (_, None) => session.out.text(&format!("[resource {}: save it by --output DIR]", contents.uri)),
+            };
+        }
+        ContentBlock::Unknown(block) => return session.out.value(block),
+        _ => return session.out.value(block),
+    };
+    let bytes = bytes.map_err(|error| Failure::other(format!("the server sent {error}")))?;
+    match output {
+        Some(directory) => write_bytes(session, &bytes, mime_type, directory, index),
+        None => session.out.text(&format!("[{mime_type}, {} bytes: save it by --output DIR]", bytes.len())),
+    }
+}

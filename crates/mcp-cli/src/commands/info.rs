@@ -1,0 +1,87 @@
+//! Who the server is, and how fast it answers.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::failure::Failure;
+
+pub(crate) fn info(session: &Session) -> Result<(), Failure> {
+    let negotiated = session.client.negotiated();
+    if session.out.json {
+        return session.out.value(&json!({
+            "protocolVersion": negotiated.version.as_str(),
+            "serverInfo": negotiated.server_info,
+            "capabilities": negotiated.capabilities,
+            "instructions": negotiated.instructions,
+            "supportedVersions": negotiated.supported_versions,
+        }));
+    }
+    let server = &negotiated.server_info;
+    let name = server.title.as_ref().unwrap_or(&server.name);
+    let mut text = format!("{name} {}\n", server.version);
+    if let Some(description) = &server.description {
+        text.push_str(&format!("{description}\n"));
+    }
+    if let Some(url) = &server.website_url {
+        text.push_str(&format!("{url}\n"));
+    }
+    text.push_str(&format!("\nrevision      {}\n", negotiated.version.as_str()));
+    if !negotiated.supported_versions.is_empty() {
+        text.push_str(&format!("it speaks     {}\n", negotiated.supported_versions.join(", ")));
+    }
+    let capabilities = serde_json::to_value(&negotiated.capabilities).unwrap_or_default();
+    text.push_str(&format!("capabilities  {}\n", names(&capabilities)));
+    if let Some(instructions) = &negotiated.instructions {
+        text.push_str(&format!("\n{instructions}\n"));
+    }
+    session.out.text(&text)
+}
+
+/// The capabilities in words: `tools (listChanged), logging`.
+fn names(capabilities: &Value) -> String {
+    let Some(capabilities) = capabilities.as_object().filter(|capabilities| !capabilities.is_empty()) else {
+        return "none".to_owned();
+    };
+    let one = |(name, details): (&String, &Value)| {
+        let details: Vec<&str> = details
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, value)| **value != Value::Bool(false))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if details.is_empty() { name.clone() } else { format!("{name} ({})", details.join(", ")) }
+    };
+    capabilities.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) async fn ping(session: &Session, count: u32) -> Result<(), Failure> {
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        session.client.ping().await?;
+        let millis = start.elapsed().as_secs_f64() * 1e3;
+        times.push(millis);
+        if !session.out.json {
+            session.out.text(&format!("{millis:.2} ms"))?;
+        }
+    }
+    if session.out.json {
+        return session.out.value(&json!({ "milliseconds": times }));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_in_words() {
+        let value = json!({"tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": false}});
+        assert_eq!(names(&value), "tools (listChanged), logging, resources");
+        assert_eq!(names(&json!({})), "none");
+    }
+}

@@ -1,0 +1,57 @@
+//! Shows what a server tells, until the user has seen enough.
+
+use mcp_client::Update;
+use mcp_protocol::SubscriptionFilter;
+use serde_json::json;
+
+use super::Session;
+use crate::failure::Failure;
+
+pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), Failure> {
+    // Also what belongs to no subscription: log messages, and what only this server knows.
+    let mut notices = session.client.notifications();
+    let mut updates = session.client.listen(SubscriptionFilter::lists().with_resources(&uris)).await?;
+    let honoured = updates.honoured();
+    for uri in uris.iter().filter(|uri| !honoured.resource_subscriptions.contains(uri)) {
+        eprintln!("mcp: the server does not tell of changes of {uri}");
+    }
+    eprintln!("listening; Ctrl-C ends it");
+    loop {
+        tokio::select! {
+            update = updates.next() => match update {
+                Some(update) => show(session, &update?)?,
+                None => return Ok(()),
+            },
+            notice = notices.next() => match notice {
+                Some(notice) if is_update(notice.method()) => {}
+                Some(notice) => {
+                    let params: serde_json::Value = notice.decode()?;
+                    session.out.value(&json!({"method": notice.method(), "params": params}))?;
+                }
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+/// What the subscription shows already.
+fn is_update(method: &str) -> bool {
+    method.ends_with("/list_changed")
+        || matches!(method, "notifications/resources/updated" | "notifications/subscriptions/acknowledged")
+}
+
+fn show(session: &Session, update: &Update) -> Result<(), Failure> {
+    let (what, uri) = match update {
+        Update::ToolsChanged => ("the list of tools has changed", None),
+        Update::PromptsChanged => ("the list of prompts has changed", None),
+        Update::ResourcesChanged => ("the list of resources has changed", None),
+        Update::ResourceUpdated { uri, .. } => ("changed", Some(uri)),
+        Update::Missed => ("anything may have changed: the connection was away", None),
+        _ => return Ok(()),
+    };
+    match (session.out.json, uri) {
+        (true, uri) => session.out.value(&json!({"update": what, "uri": uri})),
+        (false, Some(uri)) => session.out.text(&format!("{uri} {what}")),
+        (false, None) => session.out.text(what),
+    }
+}

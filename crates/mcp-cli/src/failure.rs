@@ -1,0 +1,101 @@
+//! How the program ends when something is wrong, and what it says.
+
+use std::{error::Error as _, fmt, io, process::ExitCode};
+
+/// Why a command failed. Its exit code says who is at fault.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    /// Nothing is said when it is empty.
+    message: String,
+}
+
+/// A tool ran and failed.
+const TOOL: u8 = 1;
+/// The command line is wrong.
+const USAGE: u8 = 2;
+/// The server cannot be reached, or does not answer in time.
+const CONNECTION: u8 = 3;
+/// The server answered with an error.
+const SERVER: u8 = 4;
+/// What a shell says of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+impl Failure {
+    pub(crate) fn tool() -> Self {
+        Self { code: TOOL, message: String::new() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into() }
+    }
+
+    pub(crate) fn other(message: impl Into<String>) -> Self {
+        Self { code: TOOL, message: message.into() }
+    }
+
+    pub(crate) fn interrupted() -> Self {
+        Self { code: INTERRUPTED, message: String::new() }
+    }
+
+    /// Whoever read the output has left: there is nothing to say, and nobody to say it to.
+    pub(crate) fn left() -> Self {
+        Self { code: 0, message: String::new() }
+    }
+
+    /// Whether this is no failure of the command, but the end of whoever reads it.
+    pub(crate) fn is_left(&self) -> bool {
+        self.code == 0
+    }
+
+    /// Says what is wrong on stderr.
+    pub(crate) fn tell(&self) {
+        if !self.message.is_empty() {
+            eprintln!("mcp: {}", self.message);
+        }
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        self.tell();
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<mcp_client::Error> for Failure {
+    fn from(error: mcp_client::Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        if error.is_unauthorized() {
+            message.push_str("; give credentials by --header 'Authorization: Bearer …'");
+        }
+        let code = if error.is_tool_error() {
+            TOOL
+        } else if error.rpc().is_some()
+            || error.is_invalid_response()
+            || error.is_unsupported()
+            || error.is_unanswered_input()
+        {
+            SERVER
+        } else {
+            CONNECTION
+        };
+        Self { code, message: crate::output::printable(&message) }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::left() } else { Self::other(error.to_string()) }
+    }
+}

@@ -1,0 +1,153 @@
+//! Completes commands, and the names that the server lists.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mcp_client::Client;
+use mcp_protocol::{Prompt, Resource, Tool};
+use rustyline::{Context, Helper, completion::Pair, highlight::Highlighter, hint::Hinter, validate::Validator};
+use serde_json::Value;
+
+/// What the server listed last. It is read in the background, and again when the server says that it has changed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(Arc<RwLock<Lists>>);
+
+#[derive(Debug, Default)]
+struct Lists {
+    tools: Vec<Tool>,
+    resources: Vec<Resource>,
+    prompts: Vec<Prompt>,
+}
+
+impl Names {
+    /// Reads the lists, and goes on reading them as long as the client lives.
+    pub(super) fn follow(client: &Client) -> Self {
+        let names = Self::default();
+        let (follower, mut notices, client) = (names.clone(), client.notifications(), client.clone());
+        tokio::spawn(async move {
+            follower.read(&client).await;
+            while let Some(notice) = notices.next().await {
+                if notice.method().ends_with("/list_changed") {
+                    follower.read(&client).await;
+                }
+            }
+        });
+        names
+    }
+
+    /// A list that cannot be read has no names.
+    async fn read(&self, client: &Client) {
+        let (tools, resources, prompts) = tokio::join!(
+            client.list_tools().into_future(),
+            client.list_resources().into_future(),
+            client.list_prompts().into_future()
+        );
+        let lists = Lists {
+            tools: tools.unwrap_or_default(),
+            resources: resources.unwrap_or_default(),
+            prompts: prompts.unwrap_or_default(),
+        };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = lists;
+    }
+}
+
+/// The completion of a line.
+pub(super) struct Completer {
+    commands: Vec<String>,
+    names: Names,
+}
+
+impl Completer {
+    pub(super) fn new(commands: Vec<String>, names: Names) -> Self {
+        Self { commands, names }
+    }
+
+    /// What the word that begins at the end of `before` may be.
+    fn candidates(&self, before: &str) -> Vec<String> {
+        let lists = self.names.0.read().unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<&str> = before.split_whitespace().collect();
+        match words[..] {
+            [] => self.commands.clone(),
+            ["tools" | "call"] => lists.tools.iter().map(|tool| tool.name.clone()).collect(),
+            ["prompts" | "prompt" | "complete"] => lists.prompts.iter().map(|prompt| prompt.name.clone()).collect(),
+            ["read" | "listen", ..] => lists.resources.iter().map(|resource| resource.uri.clone()).collect(),
+            ["call", name, ref given @ ..] => {
+                let tool = lists.tools.iter().find(|tool| tool.name == name);
+                let properties = tool.and_then(|tool| tool.input_schema.get("properties"));
+                let names = properties.and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone());
+                keys(names, given)
+            }
+            ["prompt" | "complete", name, ref given @ ..] => {
+                let prompt = lists.prompts.iter().find(|prompt| prompt.name == name);
+                let names = prompt.into_iter().flat_map(|prompt| &prompt.arguments);
+                keys(names.map(|argument| argument.name.clone()), given)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The keys that were not given yet, ready for a value.
+fn keys(names: impl Iterator<Item = String>, given: &[&str]) -> Vec<String> {
+    let is_given = |name: &String| given.iter().any(|word| word.split_once('=').is_some_and(|(key, _)| key == name));
+    names.filter(|name| !is_given(name)).map(|name| format!("{name}=")).collect()
+}
+
+impl rustyline::completion::Completer for Completer {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let typed = &line[..position];
+        let start = typed.rfind(char::is_whitespace).map_or(0, |space| space + 1);
+        let word = &typed[start..];
+        let fitting = self.candidates(&typed[..start]).into_iter().filter(|candidate| candidate.starts_with(word));
+        let pairs = fitting.map(|candidate| {
+            let replacement = if candidate.ends_with('=') { candidate.clone() } else { format!("{candidate} ") };
+            Pair { display: candidate, replacement }
+        });
+        Ok((start, pairs.collect()))
+    }
+}
+
+impl Hinter for Completer {
+    type Hint = String;
+}
+
+impl Highlighter for Completer {}
+
+impl Validator for Completer {}
+
+impl Helper for Completer {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_completed_by_their_place() {
+        let tool = serde_json::from_value::<Tool>(json!({
+            "name": "add", "inputSchema": {"type": "object", "properties": {"a": {}, "b": {}}},
+        }));
+        let prompt = serde_json::from_value::<Prompt>(json!({"name": "review", "arguments": [{"name": "code"}]}));
+        let resource = serde_json::from_value::<Resource>(json!({"uri": "test://x", "name": "x"}));
+        let lists = Lists {
+            tools: tool.into_iter().collect(),
+            resources: resource.into_iter().collect(),
+            prompts: prompt.into_iter().collect(),
+        };
+        let completer = Completer::new(vec!["call".to_owned(), "read".to_owned()], Names(Arc::new(RwLock::new(lists))));
+        for (before, expected) in [
+            ("", "call read"),
+            ("call ", "add"),
+            ("call add ", "a= b="),
+            ("call add a=1 ", "b="),
+            ("call other ", ""),
+            ("read ", "test://x"),
+            ("prompt review ", "code="),
+            ("ping ", ""),
+        ] {
+            assert_eq!(completer.candidates(before).join(" "), expected, "{before}");
+        }
+    }
+}

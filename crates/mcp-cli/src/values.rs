@@ -1,0 +1,221 @@
+//! Arguments of tools from the command line, read as the tool's schema says.
+
+use std::io::Read;
+
+use mcp_protocol::JsonObject;
+use serde_json::{Map, Value, map::Entry};
+
+use crate::failure::Failure;
+
+/// Reads the arguments: `key=value`, `key:=json`, `key=@file`, or one JSON object (`{…}`, `@file`, `-`).
+pub(crate) fn arguments(words: &[String], schema: &JsonObject) -> Result<Map<String, Value>, Failure> {
+    if let [only] = words
+        && (only.starts_with('{') || only.starts_with('@') || only == "-")
+    {
+        return whole(only);
+    }
+    let mut arguments = Map::new();
+    for word in words {
+        let Some((key, text)) = word.split_once('=') else {
+            return Err(Failure::usage(format!(
+                "`{word}` is no argument: write key=value, key:=json or a JSON object"
+            )));
+        };
+        if let Some(key) = key.strip_suffix(':') {
+            let value = serde_json::from_str(text)
+                .map_err(|error| Failure::usage(format!("the value of `{key}` is no JSON: {error}")))?;
+            arguments.insert(key.to_owned(), value);
+            continue;
+        }
+        let text = match text.strip_prefix('@') {
+            Some(file) => read_file(file)?,
+            None => text.to_owned(),
+        };
+        add(&mut arguments, key, &text, schema)?;
+    }
+    Ok(arguments)
+}
+
+/// All arguments as one JSON object.
+fn whole(word: &str) -> Result<Map<String, Value>, Failure> {
+    let text = match word.strip_prefix('@') {
+        Some(file) => read_file(file)?,
+        None if word == "-" => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+        None => word.to_owned(),
+    };
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err(Failure::usage("the arguments are a JSON object")),
+        Err(error) => Err(Failure::usage(format!("the arguments are no JSON: {error}"))),
+    }
+}
+
+fn read_file(name: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(name).map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))
+}
+
+/// Adds a value. Where the schema wants an array, the same key may come several times.
+fn add(arguments: &mut Map<String, Value>, key: &str, text: &str, schema: &JsonObject) -> Result<(), Failure> {
+    let property = schema.get("properties").and_then(|properties| properties.get(key));
+    let is_list = property.is_some_and(|property| types(property).contains(&"array")) && !text.starts_with('[');
+    let kind = if is_list { property.and_then(|property| property.get("items")) } else { property };
+    let value = read(text, kind).map_err(|wanted| {
+        let given = if text.len() > 40 { "what was given" } else { text };
+        Failure::usage(format!("`{key}` wants {wanted}, and `{given}` is none"))
+    })?;
+    match arguments.entry(key) {
+        Entry::Vacant(entry) => {
+            entry.insert(if is_list { Value::Array(vec![value]) } else { value });
+        }
+        Entry::Occupied(mut entry) => match entry.get_mut() {
+            Value::Array(list) if is_list => list.push(value),
+            _ => return Err(Failure::usage(format!("`{key}` is given twice"))),
+        },
+    }
+    Ok(())
+}
+
+/// One value of a property, or what it should be.
+fn read(text: &str, property: Option<&Value>) -> Result<Value, String> {
+    let types = property.map(types).unwrap_or_default();
+    let json = serde_json::from_str::<Value>(text).ok();
+    let fits = |value: &Value| types.iter().any(|kind| is(value, kind));
+    match json {
+        // Without a type it is what it looks like.
+        Some(value) if types.is_empty() || !types.contains(&"string") && fits(&value) => Ok(value),
+        // A text that also may be something else is that, unless it can only be a text.
+        Some(value) if fits(&value) && !value.is_string() => Ok(value),
+        _ if types.is_empty() || types.contains(&"string") => Ok(Value::String(text.to_owned())),
+        _ => Err(types.join(" or ")),
+    }
+}
+
+/// The types that a schema allows; none where it does not say.
+fn types(schema: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    match schema.get("type") {
+        Some(Value::String(name)) => found.push(name.as_str()),
+        Some(Value::Array(names)) => found.extend(names.iter().filter_map(Value::as_str)),
+        _ => {}
+    }
+    for keyword in ["anyOf", "oneOf"] {
+        if let Some(Value::Array(schemas)) = schema.get(keyword) {
+            found.extend(schemas.iter().flat_map(types));
+        }
+    }
+    if found.is_empty()
+        && let Some(Value::Array(values)) = schema.get("enum")
+        && values.iter().all(Value::is_string)
+    {
+        found.push("string");
+    }
+    found
+}
+
+fn is(value: &Value, kind: &str) -> bool {
+    match kind {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => false,
+    }
+}
+
+/// How a tool is called: its arguments with their types, optional ones in brackets.
+pub(crate) fn signature(schema: &JsonObject) -> String {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return String::new() };
+    let required: Vec<&str> = match schema.get("required") {
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let one = |(name, property): (&String, &Value)| {
+        let kind = match types(property) {
+            kinds if kinds.is_empty() => String::new(),
+            kinds => format!(":{}", kinds.join("|")),
+        };
+        if required.contains(&name.as_str()) { format!("{name}{kind}") } else { format!("[{name}{kind}]") }
+    };
+    properties.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> JsonObject {
+        JsonObject::from_value(json!({
+            "type": "object",
+            "required": ["text"],
+            "properties": {
+                "text": {"type": "string"}, "n": {"type": "integer"}, "x": {"type": "number"}, "on": {"type": "boolean"},
+                "tags": {"type": "array", "items": {"type": "string"}}, "ids": {"type": "array", "items": {"type": "integer"}},
+                "maybe": {"type": ["integer", "null"]}, "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                "mode": {"enum": ["1", "2"]}, "any": {}, "o": {"type": "object"},
+            },
+        }))
+        .unwrap_or_default()
+    }
+
+    #[test]
+    fn values_are_read_as_the_schema_says() {
+        for (words, expected) in [
+            ("text=5", json!({"text": "5"})),
+            ("text=", json!({"text": ""})),
+            ("text=a=b", json!({"text": "a=b"})),
+            ("n=5 x=1.5 on=true", json!({"n": 5, "x": 1.5, "on": true})),
+            ("tags=a tags=b ids=1 ids=2", json!({"tags": ["a", "b"], "ids": [1, 2]})),
+            (r#"tags=["a","b"]"#, json!({"tags": ["a", "b"]})),
+            ("maybe=null", json!({"maybe": null})),
+            ("either=5", json!({"either": 5})),
+            ("either=x", json!({"either": "x"})),
+            ("mode=1", json!({"mode": "1"})),
+            ("any=5 other=x third={}", json!({"any": 5, "other": "x", "third": {}})),
+            (r#"text:="x" o={"a":1}"#, json!({"text": "x", "o": {"a": 1}})),
+            (r#"{"n":"as_it_stands"}"#, json!({"n": "as_it_stands"})),
+            ("", json!({})),
+        ] {
+            let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
+            let read = arguments(&words, &schema()).map(Value::Object).map_err(|failure| failure.to_string());
+            assert_eq!(read, Ok(expected), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        for (words, problem) in [
+            ("n=five", "`n` wants integer, and `five` is none"),
+            ("n=1.5", "`n` wants integer, and `1.5` is none"),
+            ("on=1", "`on` wants boolean, and `1` is none"),
+            ("ids=x", "`ids` wants integer, and `x` is none"),
+            ("n=1 n=2", "`n` is given twice"),
+            ("n:=x", "the value of `n` is no JSON: expected value at line 1 column 1"),
+            ("word", "`word` is no argument: write key=value, key:=json or a JSON object"),
+            ("[1]", "`[1]` is no argument: write key=value, key:=json or a JSON object"),
+            ("text=@/no/such/file", "cannot read /no/such/file: No such file or directory (os error 2)"),
+        ] {
+            let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
+            let failure = arguments(&words, &schema()).map_err(|failure| failure.to_string());
+            assert_eq!(failure, Err(problem.to_owned()), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_signature_names_arguments_and_types() {
+        let schema = JsonObject::from_value(json!({
+            "properties": {"a": {"type": "integer"}, "b": {"type": ["string", "null"]}, "c": {}}, "required": ["a"],
+        }))
+        .unwrap_or_default();
+        assert_eq!(signature(&schema), "a:integer [b:string|null] [c]");
+        assert_eq!(signature(&JsonObject::new()), "");
+    }
+}

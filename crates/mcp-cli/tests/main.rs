@@ -1,0 +1,232 @@
+//! The program as a user runs it: what it prints, where, and how it ends.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod server;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use mcp_server::prelude::*;
+use serde_json::{Value, json};
+
+/// A server over HTTP, for as long as the test runs.
+struct Http {
+    url: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Http {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        runtime.spawn(async move { server::server().serve_http_on(listener, HttpConfig::new()).await });
+        Self { url, _runtime: runtime }
+    }
+}
+
+fn mcp() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcp"));
+    command.env_remove("MCP_SERVER").stdin(Stdio::null());
+    command
+}
+
+/// Runs a line; `URL` stands for the server.
+fn run(server: &str, line: &str) -> Output {
+    mcp().args(line.split(' ').map(|word| if word == "URL" { server } else { word })).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs a line and checks how it ends and what it says: `out` is in what it prints, `err` in what it complains of.
+fn check(server: &str, line: &str, code: i32, out: &str, err: &str) {
+    let output = run(server, line);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{line}\n{stdout}\n{stderr}");
+    assert!(stdout.contains(out), "{line}\n{stdout}");
+    assert!(stderr.contains(err) && (!err.is_empty() || stderr.is_empty()), "{line}\n{stderr}");
+}
+
+fn json_of(server: &str, line: &str) -> Value {
+    let output = run(server, line);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {output:?}"))
+}
+
+#[test]
+fn commands_print_results_and_say_what_is_wrong() {
+    let http = Http::start();
+    for (line, code, out, err) in [
+        ("tools URL", 0, "add     a:integer b:integer", ""),
+        ("tools URL add", 0, "Nothing is rounded.", ""),
+        ("tools URL ad", 2, "", "the server has no tool `ad`; is it add?"),
+        ("call URL add a=1 b=2", 0, "{\"sum\":3}", ""),
+        (r#"call URL add {"a":1,"b":2}"#, 0, "{\"sum\":3}", ""),
+        ("call URL add a=one b=2", 2, "", "`a` wants integer, and `one` is none\n     add takes: a:integer b:integer"),
+        ("call URL add a=1", 1, "", "b"),
+        ("call URL fail", 1, "", "no luck today"),
+        ("call URL nothing", 2, "", "the server has no tool `nothing`"),
+        ("call URL", 2, "", "the name of a tool is missing"),
+        ("call URL greet", 4, "", "-32021"),
+        ("call URL roots --root /", 0, "file:///", ""),
+        ("call URL think --sample-with cat", 0, "six times seven", ""),
+        ("call URL think --sample-with false", 4, "", "false: exit status: 1"),
+        ("resources URL", 0, "note://{id}", ""),
+        ("read URL config://app", 0, "dark = true", ""),
+        ("read URL config://none", 4, "", "not found"),
+        ("prompts URL", 0, "review  name", ""),
+        ("prompt URL review name=main.rs", 0, "user: Review main.rs.", ""),
+        ("prompt URL review main.rs", 2, "", "`main.rs` is no argument"),
+        ("complete URL note://{id} id=t", 0, "two", ""),
+        ("ping URL --count 2", 0, " ms\n", ""),
+        ("info URL", 0, "revision      2026-07-28", ""),
+        ("info URL --revision 2025-03-26", 0, "revision      2025-03-26", ""),
+        ("info URL more", 2, "", "`more` is one word too many"),
+        ("tools URL --header nothing", 2, "", "a header is `Name: value`"),
+        ("tools", 2, "", "no server: give a URL, a command after `--`, or set MCP_SERVER"),
+        ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect"),
+        ("tools -- no-such-program-anywhere", 3, "", "there is no such program"),
+        ("completions bash", 0, "_mcp()", ""),
+    ] {
+        check(&http.url, line, code, out, err);
+    }
+}
+
+#[test]
+fn every_revision_is_spoken() {
+    let http = Http::start();
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        let sum = json_of(&http.url, &format!("call URL add a=1 b=2 --json --revision {version}"));
+        assert_eq!(sum["content"][0]["text"], "{\"sum\":3}", "{version}");
+    }
+}
+
+#[test]
+fn programs_get_json() {
+    let http = Http::start();
+    let json = |line: &str| json_of(&http.url, line);
+    assert_eq!(json("tools URL --json")[0]["name"], "add");
+    assert_eq!(json("tools URL add --json")["inputSchema"]["required"], json!(["a", "b"]));
+    assert_eq!(json("--json call URL add a=1 b=2")["structuredContent"], json!({"sum": 3}));
+    assert_eq!(json("call URL fail --json")["isError"], true);
+    assert_eq!(json("resources URL --json")["resourceTemplates"][0]["uriTemplate"], "note://{id}");
+    assert_eq!(json("read URL config://app --json")["contents"][0]["text"], "dark = true");
+    assert_eq!(json("prompts URL --json")[0]["name"], "review");
+    assert_eq!(json("prompt URL review name=x --json")["messages"][0]["content"]["text"], "Review x.");
+    assert_eq!(json("complete URL note://{id} id=o --json")["values"], json!(["one"]));
+    assert_eq!(json("ping URL --count 3 --json")["milliseconds"].as_array().map(Vec::len), Some(3));
+    assert_eq!(json("info URL --json")["serverInfo"]["name"], "fixture");
+}
+
+#[test]
+fn arguments_and_contents_go_by_files() {
+    let http = Http::start();
+    let directory = tempdir();
+    let file = directory.join("arguments.json");
+    std::fs::write(&file, r#"{"a": 20, "b": 22}"#).unwrap();
+    check(&http.url, &format!("call URL add @{}", file.display()), 0, "{\"sum\":42}", "");
+    let saved = directory.join("deep/down/settings.toml");
+    check(&http.url, &format!("read URL config://app --output {}", saved.display()), 0, "", "");
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), "dark = true");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn the_variable_names_the_server_and_trace_shows_messages() {
+    let http = Http::start();
+    let output = mcp().args(["tools", "--trace"]).env("MCP_SERVER", &http.url).output().unwrap();
+    assert!(text(&output.stdout).contains("add"));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("-> {") && stderr.contains("<- {") && stderr.contains("tools/list"), "{stderr}");
+}
+
+/// `cargo test` builds the examples too.
+fn fixture() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_mcp")).with_file_name("examples").join("fixture");
+    let program = program.with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(program.exists(), "cargo build -p mcp-cli --example fixture");
+    program
+}
+
+#[test]
+fn a_command_is_a_server_too() {
+    let program = fixture();
+    let output = mcp().args(["call", "add", "a=1", "b=2", "--"]).arg(&program).output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "{\"sum\":3}\n"), "{output:?}");
+    let output = mcp().args(["tools", "--"]).arg(&program).args(["a", "b"]).output().unwrap();
+    assert!(text(&output.stdout).contains("add"));
+}
+
+#[test]
+fn listening_shows_changes_as_they_come() {
+    let http = Http::start();
+    for version in ["2025-11-25", "2026-07-28"] {
+        let mut listening = mcp()
+            .args(["listen", &http.url, "config://app", "--revision", version])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
+        assert_eq!(stderr.next().unwrap().unwrap(), "listening; Ctrl-C ends it", "{version}");
+        check(&http.url, "call URL touch", 0, "touched", "");
+        let mut stdout = BufReader::new(listening.stdout.take().unwrap()).lines();
+        assert_eq!(stdout.next().unwrap().unwrap(), "config://app changed", "{version}");
+        listening.kill().unwrap();
+        listening.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_shell_runs_lines_over_one_connection() {
+    let http = Http::start();
+    let mut shell = mcp()
+        .args(["shell", &http.url])
+        .env("XDG_STATE_HOME", tempdir())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = "call add a=1 b=2\nnonsense\ncall fail\nread config://app --json\n'\nhelp\nquit\n";
+    std::io::Write::write_all(&mut shell.stdin.take().unwrap(), lines.as_bytes()).unwrap();
+    let output = shell.wait_with_output().unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stdout.contains("{\"sum\":3}") && stdout.contains("\"dark = true\""), "{stdout}");
+    for said in ["connected to fixture 1.0", "nonsense", "no luck today", "missing closing quote", "Call a tool"] {
+        assert!(stderr.contains(said), "{said}: {stderr}");
+    }
+}
+
+/// A directory of this test alone.
+fn tempdir() -> PathBuf {
+    let name = format!("mcp-cli-{}-{:?}", std::process::id(), std::thread::current().id());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name.replace(['(', ')'], "-"));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+fn an_interrupt_ends_it_with_its_own_code() {
+    let http = Http::start();
+    let mut listening = mcp().args(["listen", &http.url]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
+    stderr.next().unwrap().unwrap();
+    let killed = Command::new("kill").args(["-INT", &listening.id().to_string()]).status();
+    if !killed.is_ok_and(|status| status.success()) {
+        // A system without `kill`.
+        listening.kill().unwrap();
+        listening.wait().unwrap();
+        return;
+    }
+    let start = Instant::now();
+    let code = listening.wait().unwrap().code();
+    assert_eq!(code, Some(130));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}

@@ -1,0 +1,57 @@
+//! The server that the tests talk to.
+
+use mcp_server::prelude::*;
+
+/// Add two numbers.
+///
+/// Nothing is rounded.
+#[derive(Deserialize, JsonSchema)]
+struct Add {
+    /// The first one.
+    a: i64,
+    /// The second one.
+    b: i64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Sum {
+    sum: i64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+/// A server with one of everything.
+pub(crate) fn server() -> Server {
+    Server::builder("fixture", "1.0")
+        .instructions("Add things up.")
+        .tool(tool("add", async |Args(Add { a, b }): Args<Add>| Json(Sum { sum: a + b })).read_only())
+        .tool(tool("fail", async || Err::<String, _>(ToolError::new("no luck today"))))
+        .tool(tool("escape", async || "\u{1b}[2Jcleared"))
+        .tool(tool("greet", async |inputs: Inputs| {
+            let name: Name = inputs.elicit("name", "Who are you?").await?;
+            Ok::<_, ToolError>(format!("Hello, {}!", name.name))
+        }))
+        .tool(tool("roots", async |inputs: Inputs| {
+            let roots = inputs.roots("roots").await?;
+            Ok::<_, ToolError>(roots.into_iter().map(|root| root.uri).collect::<Vec<_>>().join(" "))
+        }))
+        .tool(tool("think", async |inputs: Inputs| {
+            let question = mcp_server::protocol::SamplingMessage::user("What is six times seven?");
+            let asked = mcp_server::protocol::CreateMessageParams::new(vec![question], 10);
+            Ok::<_, ToolError>(inputs.sample("thought", asked).await?.content.text())
+        }))
+        .tool(tool("touch", async |server: Server| {
+            server.notify().resource_updated("config://app");
+            "touched"
+        }))
+        .resource(resource("config://app", async || "dark = true").title("Settings"))
+        .resource_template(
+            template("note://{id}", async |uri: ResourceUri| format!("note {}", uri.0))
+                .complete_from("id", ["one", "two"]),
+        )
+        .prompt(prompt("review", async |Args(Name { name }): Args<Name>| format!("Review {name}.")))
+        .build()
+}
