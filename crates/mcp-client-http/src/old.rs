@@ -16,13 +16,12 @@ use crate::{
     stream::{Events, Place},
 };
 
-/// The longest wait for the first event.
+/// The longest wait for the stream, and then for its first event. An authorizer may take longer.
 const FIRST_EVENT: Duration = Duration::from_secs(10);
 
 /// Opens the stream. From then on messages are posted to the endpoint that it names.
 pub(crate) async fn open(link: &Arc<Link>) -> Result<(), Fault> {
-    let limit = FIRST_EVENT.min(link.config.response_timeout);
-    let (endpoint, events) = timeout(limit, begin(link)).await.map_err(|_| Fault::Silent { after: limit })??;
+    let (endpoint, events) = begin(link).await?;
     if link.endpoint.set(endpoint).is_ok() {
         link.tasks.spawn(None, listen(Arc::clone(link), events));
     }
@@ -30,7 +29,8 @@ pub(crate) async fn open(link: &Arc<Link>) -> Result<(), Fault> {
 }
 
 async fn begin(link: &Link) -> Result<(Url, Events), Fault> {
-    let response = Exchange::stream(link, HeaderMap::new(), None).send(link, None).await?;
+    let limit = FIRST_EVENT.min(link.config.response_timeout);
+    let response = Exchange::stream(link, HeaderMap::new(), None).send(link, Some(limit)).await?;
     if response.status() != StatusCode::OK {
         return Err(Fault::Status(response.status().as_u16()));
     }
@@ -40,7 +40,8 @@ async fn begin(link: &Link) -> Result<(Url, Events), Fault> {
     }
     let base = response.url().clone();
     let mut events = Events::new(response, link, &Place::default());
-    let Some(Ok(first)) = events.next().await else { return Err(Fault::NoEndpoint) };
+    let first = timeout(limit, events.next()).await.map_err(|_| Fault::Silent { after: limit })?;
+    let Some(Ok(first)) = first else { return Err(Fault::NoEndpoint) };
     if first.event.as_deref() != Some("endpoint") {
         return Err(Fault::NoEndpoint);
     }

@@ -144,10 +144,12 @@ async fn a_stream_that_begins_otherwise_is_none() {
 #[tokio::test]
 async fn the_wait_for_the_first_event_is_bounded() {
     pause();
-    let site = Site::serve(|_, _| Reply::events().chunk(": nothing yet\n\n").hold()).await;
-    let opened = Http::sse(site.url()).unwrap().connect().await;
-    check(&opened.err().unwrap(), "did not answer within 10s");
-    site.gone(1).await;
+    for reply in [Reply::events().chunk(": nothing yet\n\n").hold(), Reply::raw("").hold()] {
+        let site = Site::serve(move |_, _| reply.clone()).await;
+        let opened = Http::sse(site.url()).unwrap().connect().await;
+        check(&opened.err().unwrap(), "did not answer within 10s");
+        site.gone(1).await;
+    }
 }
 
 #[tokio::test]
