@@ -12,14 +12,22 @@ use crate::app::App;
 /// Adds the tool that tells, and the hook that hears.
 pub(crate) fn register(builder: ServerBuilder<App>, app: &App) -> ServerBuilder<App> {
     let observed = Observed::from_ref(app);
-    builder.tool(tool("observed", tell).title("What was observed").read_only().open_world(false)).on_notification(
-        move |notification: ClientNotification| {
+    builder
+        .tool(
+            tool("observed", tell)
+                .title("What was observed")
+                .description(
+                    "Tell what the server noticed of its clients: calls that ended early, and news of their roots.",
+                )
+                .read_only()
+                .open_world(false),
+        )
+        .on_notification(move |notification: ClientNotification| {
             if notification.method() == "notifications/roots/list_changed" {
                 observed.0.roots_changed.fetch_add(1, Ordering::Relaxed);
             }
             async {}
-        },
-    )
+        })
 }
 
 /// The counts; all clones are one.
