@@ -146,6 +146,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether results that say for how long they are fresh are kept that long (2026-07-28). Default true: a server says so only
+    /// where it means it. See [`Call::fresh`](crate::Call::fresh).
+    pub fn cache(mut self, on: bool) -> Self {
+        self.config.caches = on;
+        self
+    }
+
     /// Whether the arguments of a tool that was listed are checked against its schema before they are sent
     /// ([`Error::is_invalid_arguments`]). Default false: the server checks them.
     pub fn check_arguments(mut self, on: bool) -> Self {

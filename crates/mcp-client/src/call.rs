@@ -91,6 +91,12 @@ impl<T> Call<T> {
         self
     }
 
+    /// Asks the server, also when a result is cached that is still fresh.
+    pub fn fresh(mut self) -> Self {
+        self.options.is_fresh = true;
+        self
+    }
+
     /// Cancels the call when the token fires.
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.options.cancel = Some(token);

@@ -221,7 +221,7 @@ impl Client {
         if has_ping {
             self.send::<method::Ping>(&EmptyParams::new()).timeout(limit).await?;
         } else {
-            self.send::<method::Discover>(&EmptyParams::new()).timeout(limit).await?;
+            self.send::<method::Discover>(&EmptyParams::new()).timeout(limit).fresh().await?;
         }
         Ok(())
     }

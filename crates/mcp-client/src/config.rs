@@ -96,6 +96,7 @@ pub(crate) struct Config {
     pub(crate) trusts_capabilities: bool,
     pub(crate) checks_arguments: bool,
     pub(crate) checks_results: bool,
+    pub(crate) caches: bool,
     pub(crate) handlers: Handlers,
 }
 
@@ -121,6 +122,7 @@ impl Config {
             trusts_capabilities: true,
             checks_arguments: false,
             checks_results: true,
+            caches: true,
             handlers: Handlers::default(),
         }
     }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::exchange::{Answered, exchange};
 use crate::{
     Error,
+    cache::Cache,
     error::Kind,
     handlers::Asker,
     link::{Agreed, Link},
@@ -35,9 +36,12 @@ pub(crate) struct Options {
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) meta: Option<Meta>,
     pub(crate) cancel: Option<CancellationToken>,
+    /// What is cached does not count.
+    pub(crate) is_fresh: bool,
 }
 
 /// A result as it came.
+#[derive(Clone)]
 pub(crate) struct Reply {
     pub(crate) bytes: Bytes,
     pub(crate) method: Box<str>,
@@ -108,11 +112,27 @@ async fn until_cancelled<T>(
 async fn rounds(shared: &Arc<Shared>, request: Request, options: &mut Options) -> Result<Reply, Error> {
     let mut inputs = None;
     let mut asked = 0;
+    let mut caching = None;
+    if shared.config.caches && Cache::takes(&request.method) {
+        match shared.cache.find(&request) {
+            Ok(reply) if !options.is_fresh => return Ok(reply),
+            Ok(_) => {
+                // Asked for anew: what is kept is not believed any more.
+                shared.cache.forget(&request.method);
+                caching = shared.cache.find(&request).err();
+            }
+            Err(note) => caching = Some(note),
+        }
+    }
     loop {
         let Answered { mut reply, link, may_be_task } = exchange(shared, &request, inputs.as_ref(), options).await?;
         let kind = if reply.version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
         match kind {
             ResultType::Complete => {
+                // What answers made of it is not for everybody who asks.
+                if let Some(note) = caching.filter(|_| asked == 0 && reply.version.has_cache_hints()) {
+                    shared.cache.keep(&request, &reply, note);
+                }
                 if may_be_task && reply.version.has_core_tasks() {
                     reply.task = created(&reply);
                 }

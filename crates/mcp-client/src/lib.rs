@@ -8,6 +8,7 @@
 //! in the same program: a server of `mcp-server` is something to connect to as it is.
 
 mod builder;
+mod cache;
 mod call;
 mod catalog;
 mod client;

@@ -94,12 +94,13 @@ pub struct List<T> {
     client: Client,
     cursor: Option<String>,
     timeout: Option<Duration>,
+    is_fresh: bool,
     item: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: Listed> List<T> {
     pub(crate) fn new(client: &Client) -> Self {
-        Self { client: client.clone(), cursor: None, timeout: None, item: std::marker::PhantomData }
+        Self { client: client.clone(), cursor: None, timeout: None, is_fresh: false, item: std::marker::PhantomData }
     }
 
     /// Starts at a page that an earlier one named.
@@ -114,21 +115,32 @@ impl<T: Listed> List<T> {
         self
     }
 
+    /// Asks the server, also when pages are cached that are still fresh.
+    pub fn fresh(mut self) -> Self {
+        self.is_fresh = true;
+        self
+    }
+
     /// One page: the first, or that of the cursor.
     pub fn page(self) -> Call<Page<T>> {
-        let mut params = PaginatedParams::new();
-        params.cursor = self.cursor;
-        let call = Call::with(&self.client, Request::new(T::METHOD, &params), read_page::<T>);
-        match self.timeout {
-            Some(limit) => call.timeout(limit),
-            None => call,
-        }
+        self.ask()
     }
 
     /// Entry by entry; each page is read when the one before is used up. Ends after the first error.
     pub fn stream(self) -> Items<T> {
         let pages = self.client.shared().config.limits.pages;
         Items { read: VecDeque::new(), state: Paging::Next(self), pages_left: pages, pages }
+    }
+
+    fn ask(&self) -> Call<Page<T>> {
+        let mut params = PaginatedParams::new();
+        params.cursor.clone_from(&self.cursor);
+        let mut call = Call::with(&self.client, Request::new(T::METHOD, &params), read_page::<T>);
+        call.options.is_fresh = self.is_fresh;
+        match self.timeout {
+            Some(limit) => call.timeout(limit),
+            None => call,
+        }
     }
 }
 
@@ -165,7 +177,7 @@ pub struct Items<T> {
 
 enum Paging<T> {
     Next(List<T>),
-    Reading(Client, Option<String>, Option<Duration>, BoxFuture<'static, Result<Page<T>, Error>>),
+    Reading(List<T>, BoxFuture<'static, Result<Page<T>, Error>>),
     Done,
 }
 
@@ -187,12 +199,12 @@ impl<T: Listed> Items<T> {
                         return Poll::Ready(Some(Err(Kind::Pages(self.pages).into())));
                     }
                     self.pages_left -= 1;
-                    let (client, cursor, timeout) = (list.client.clone(), list.cursor.clone(), list.timeout);
-                    self.state = Paging::Reading(client, cursor, timeout, list.page().into_future());
+                    let page = list.ask().into_future();
+                    self.state = Paging::Reading(list, page);
                 }
-                Paging::Reading(client, cursor, timeout, mut page) => {
+                Paging::Reading(list, mut page) => {
                     let Poll::Ready(page) = page.as_mut().poll(cx) else {
-                        self.state = Paging::Reading(client, cursor, timeout, page);
+                        self.state = Paging::Reading(list, page);
                         return Poll::Pending;
                     };
                     let page = match page {
@@ -201,12 +213,11 @@ impl<T: Listed> Items<T> {
                     };
                     self.read = page.items.into();
                     if let Some(next) = page.next_cursor {
-                        if cursor.as_ref() == Some(&next) {
+                        if list.cursor.as_ref() == Some(&next) {
                             let problem = format!("{} names the same page again", T::METHOD);
                             return Poll::Ready(Some(Err(Error::invalid(problem))));
                         }
-                        self.state =
-                            Paging::Next(List { client, cursor: Some(next), timeout, item: std::marker::PhantomData });
+                        self.state = Paging::Next(list.cursor(next));
                     }
                 }
             }

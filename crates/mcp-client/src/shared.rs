@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error, State,
+    cache::Cache,
     catalog::Catalog,
     config::Config,
     error::Kind,
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     /// A call needs a connection that the supervisor has given up on.
     pub(crate) wake: Notify,
     pub(crate) hub: Hub,
+    pub(crate) cache: Cache,
     pub(crate) catalog: Catalog,
     pub(crate) subscribers: Subscribers,
     ids: AtomicI64,
@@ -59,6 +61,7 @@ impl Shared {
         Arc::new(Self {
             log_level: Mutex::new(config.log_level),
             hub: Hub::new(config.limits.notifications),
+            cache: Cache::default(),
             catalog: Catalog::default(),
             subscribers: Subscribers::default(),
             config,
@@ -127,6 +130,8 @@ impl Shared {
         });
         match &standing {
             Standing::Ready(link) => {
+                // Another connection may be another server.
+                self.cache.clear();
                 if let Some(agreed) = link.agreed() {
                     *self.negotiated.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed.negotiated.clone());
                 }
@@ -165,6 +170,7 @@ impl Shared {
 
     /// A notification came.
     pub(crate) fn heard(&self, notification: &Notification) {
+        self.cache.hear(notification);
         self.hub.publish(notification);
     }
 

@@ -1,5 +1,6 @@
 //! The tests of this crate from the outside, in one program: one topic a module.
 
+mod caching;
 mod cancellation;
 mod common;
 mod eras;

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Error,
+    cache::Cache,
     catalog::Known,
     error::Kind,
     link::{Agreed, Failure, Link},
@@ -92,7 +93,13 @@ pub(crate) async fn exchange(
                     return Err(Kind::Rpc(error).into());
                 }
             }
-            Failure::Rpc(error) => return Err(Kind::Rpc(error).into()),
+            Failure::Rpc(error) => {
+                // A cursor of a page that is kept may be none any more.
+                if error.code == ErrorCode::INVALID_PARAMS && Cache::takes(&request.method) {
+                    shared.cache.forget(&request.method);
+                }
+                return Err(Kind::Rpc(error).into());
+            }
             Failure::Invalid(text) => return Err(Error::invalid(text)),
             // Nothing was done with it.
             Failure::Transport(fault) if fault.is_session_lost() && may_again => link.end(Some(fault)),

@@ -1,0 +1,121 @@
+//! Results that the server says are fresh for a while are not asked for again meanwhile.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::time::Duration;
+
+use mcp_client::{Client, protocol::ProtocolVersion};
+use serde_json::{Value, json};
+
+use crate::common::{Peer, builder, connected, connected_as, scripted, start};
+
+const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
+
+fn listed(name: &str, ttl: u64) -> Value {
+    let tools = json!([{ "name": name, "inputSchema": { "type": "object" } }]);
+    json!({ "resultType": "complete", "tools": tools, "ttlMs": ttl, "cacheScope": "private" })
+}
+
+/// Lists the tools, which the server is asked for: it lists one of this name.
+async fn asked(client: &Client, peer: &mut Peer, name: &str, ttl: u64) {
+    let listing = start(client.list_tools());
+    let id = peer.expect("tools/list").await;
+    peer.answer(id, listed(name, ttl)).await;
+    assert_eq!(listing.await.unwrap().unwrap()[0].name, name);
+}
+
+/// Lists the tools, which the server is not asked for.
+async fn cached(client: &Client, name: &str) {
+    assert_eq!(client.list_tools().await.unwrap()[0].name, name);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_fresh_is_not_asked_for() {
+    let (client, mut peer, _peers) = connected(MODERN).await;
+    asked(&client, &mut peer, "a", 1000).await;
+    cached(&client, "a").await;
+    tokio::time::sleep(Duration::from_millis(1001)).await;
+    asked(&client, &mut peer, "b", 0).await;
+    asked(&client, &mut peer, "c", 60_000).await;
+    cached(&client, "c").await;
+
+    // Whoever wants it fresh gets it, and everybody after.
+    let listing = start(client.list_tools().fresh());
+    let id = peer.expect("tools/list").await;
+    peer.answer(id, listed("d", 60_000)).await;
+    assert_eq!(listing.await.unwrap().unwrap()[0].name, "d");
+    cached(&client, "d").await;
+
+    peer.notify("notifications/prompts/list_changed", json!({})).await;
+    peer.notify("notifications/tools/list_changed", json!({})).await;
+    let mut heard = client.notifications();
+    peer.notify("fence", json!({})).await;
+    while heard.next().await.unwrap().method() != "fence" {}
+    asked(&client, &mut peer, "e", 60_000).await;
+    cached(&client, "e").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_was_updated_is_read_again_and_no_other() {
+    let (client, mut peer, _peers) = connected(MODERN).await;
+    let contents = |uri: &str| {
+        let contents = json!([{ "uri": uri, "text": uri }]);
+        json!({ "resultType": "complete", "contents": contents, "ttlMs": 60_000, "cacheScope": "public" })
+    };
+    for uri in ["a:1", "b:1"] {
+        let reading = start(client.read_resource(uri));
+        let id = peer.expect("resources/read").await;
+        peer.answer(id, contents(uri)).await;
+        reading.await.unwrap().unwrap();
+    }
+    let mut heard = client.notifications();
+    peer.notify("notifications/resources/updated", json!({ "uri": "a:1#part" })).await;
+    heard.next().await.unwrap();
+    assert_eq!(client.read_resource("b:1").await.unwrap().contents[0].as_text(), Some("b:1"));
+    let reading = start(client.read_resource("a:1"));
+    let id = peer.expect("resources/read").await;
+    peer.answer(id, contents("a:1")).await;
+    reading.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_of_answers_is_not_kept() {
+    let (client, mut peer, _peers) = connected_as(builder().roots([]), MODERN).await;
+    for _ in 0..2 {
+        let reading = start(client.read_resource("a:1"));
+        let id = peer.expect("resources/read").await;
+        let questions = json!({ "where": { "method": "roots/list" } });
+        peer.answer(id, json!({ "resultType": "input_required", "inputRequests": questions })).await;
+        let id = peer.expect("resources/read").await;
+        peer.answer(id, json!({ "resultType": "complete", "contents": [], "ttlMs": 60_000 })).await;
+        reading.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_other_connections_and_older_revisions_leave_nothing_cached() {
+    let (client, mut peer, mut peers) = connected(MODERN).await;
+    asked(&client, &mut peer, "a", 60_000).await;
+    let paging = start(client.list_tools().cursor("gone"));
+    let id = peer.expect("tools/list").await;
+    peer.refuse(id, json!({ "code": -32602, "message": "no such cursor" })).await;
+    assert!(paging.await.unwrap().unwrap_err().rpc().is_some());
+    asked(&client, &mut peer, "b", 60_000).await;
+    cached(&client, "b").await;
+    client.reconnect();
+    let mut peer = peers.next().await;
+    peer.discovered().await;
+    client.states().wait_for(|state| *state == mcp_client::State::Ready).await.unwrap();
+    asked(&client, &mut peer, "c", 60_000).await;
+
+    let (client, mut peer, _peers) = connected(ProtocolVersion::V2025_11_25).await;
+    asked(&client, &mut peer, "a", 60_000).await;
+    asked(&client, &mut peer, "b", 60_000).await;
+
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().cache(false).connect(connector));
+    let mut peer = peers.next().await;
+    peer.discovered().await;
+    let client = connecting.await.unwrap().unwrap();
+    asked(&client, &mut peer, "a", 60_000).await;
+    asked(&client, &mut peer, "b", 60_000).await;
+}
