@@ -162,9 +162,9 @@ async fn a_cancellation_is_kept_whatever_becomes_of_its_request() {
     let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
     let id = made(&mut here, "hold").await;
     store.is_held.send_replace(true);
-    let cancel = here.start("tasks/cancel", of(&id)).await;
-    let params = json!({ "requestId": cancel });
-    here.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+    let mut params = of(&id);
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
+    drop_halfway(ask(&jobs.server, "tasks/cancel", params, |scope| scope.local()));
     wait_for(&mut here, &id, "cancelled").await;
     store.is_held.send_replace(false);
     wait_for(&mut there, &id, "cancelled").await;
