@@ -137,6 +137,16 @@ impl Error {
         matches!(*self.kind, Kind::Input(_) | Kind::Rounds(_))
     }
 
+    /// Whether the server has no such resource, in the words of its revision: `-32002`, or `-32602` that names a URI.
+    #[must_use]
+    pub fn is_resource_not_found(&self) -> bool {
+        self.rpc().is_some_and(|error| match error.code {
+            ErrorCode::RESOURCE_NOT_FOUND => true,
+            ErrorCode::INVALID_PARAMS => error.data.as_ref().is_some_and(|data| data["uri"].is_string()),
+            _ => false,
+        })
+    }
+
     /// The error that the server answered with.
     #[must_use]
     pub fn rpc(&self) -> Option<&RpcError> {

@@ -159,7 +159,7 @@ impl Link {
             self.sender.close(&id);
             return;
         }
-        let params = CancelledParams::new(id.clone());
+        let params = CancelledParams::new(id.clone()).with_reason("nobody waits for it any more");
         let Ok(message) = jsonrpc::notification(Cancelled::NAME, &params) else { return };
         if let Err(TrySendError::Full(frame)) = self.sender.try_send(self.notice(Cancelled::NAME, message)) {
             self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).push_back((frame, permit));

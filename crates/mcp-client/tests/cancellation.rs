@@ -27,7 +27,7 @@ async fn a_call_that_is_dropped_is_cancelled() {
         let cancelled = peer.recv().await;
         assert_eq!(cancelled["method"], "notifications/cancelled");
         assert_eq!(cancelled["params"]["requestId"], id, "{version}");
-        assert!(cancelled.get("id").is_none());
+        assert!(cancelled["params"]["reason"].is_string() && cancelled.get("id").is_none());
         assert_eq!(client.pending(), 0);
     }
 }

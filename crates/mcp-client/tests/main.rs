@@ -11,3 +11,4 @@ mod reconnecting;
 mod revisions;
 mod subscriptions;
 mod tasks;
+mod transport_faults;

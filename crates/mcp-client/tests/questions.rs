@@ -4,7 +4,7 @@ use std::{future::pending, time::Duration};
 
 use mcp_client::{
     Asked, ClientBuilder, Handler,
-    protocol::{ClientCapabilities, ElicitResult, JsonObject, ProtocolVersion, Root, RpcError},
+    protocol::{ClientCapabilities, ElicitResult, JsonObject, ProtocolVersion, Root, RpcError, UrlElicitParams},
     transport::BoxFuture,
 };
 use serde_json::{Value, json};
@@ -38,6 +38,15 @@ async fn questions_get_the_answers_that_are_due() {
     assert_eq!(peer.ask(json!(2), "elicitation/create", url).await["error"]["code"], -32602);
     assert_eq!(peer.ask(json!(3), "elicitation/create", json!({ "mode": "form" })).await["error"]["code"], -32602);
 
+    let visiting = builder().on_elicit_url(async |asked: Asked<UrlElicitParams>| {
+        assert_eq!(asked.url, "https://example.com");
+        Ok(ElicitResult::accept(JsonObject::new().with("secret", "no")))
+    });
+    let (_client, mut peer, _peers) = connected_as(visiting, LEGACY).await;
+    let url = json!({ "mode": "url", "message": "Go", "url": "https://example.com", "elicitationId": "e" });
+    assert_eq!(peer.ask(json!(1), "elicitation/create", url).await["result"], json!({ "action": "accept" }));
+    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["error"]["code"], -32602);
+
     let asking = builder()
         .on_request(async |asked| Ok(json!({ "method": asked.method() })))
         .on_sample(async |_| Err(RpcError::new(mcp_client::protocol::ErrorCode(-1), "the user said no")));
@@ -57,6 +66,11 @@ async fn what_is_set_is_what_is_declared() {
         (
             forms().on_elicit_url(async |_| Ok(ElicitResult::decline())),
             json!({ "elicitation": { "form": {}, "url": {} } }),
+        ),
+        (builder().on_sample(async |_| Err(RpcError::internal("no"))), json!({ "sampling": {} })),
+        (
+            builder().on_sample_with_tools(async |_| Err(RpcError::internal("no"))),
+            json!({ "sampling": { "tools": {} } }),
         ),
         (builder().roots([]), json!({ "roots": { "listChanged": true } })),
         (builder().handler(Lister), json!({ "roots": {} })),

@@ -161,6 +161,8 @@ async fn errors_of_the_server_are_errors_of_the_call() {
         let client = connect_over(version, over).await;
         let unknown = client.call_tool("nothing", ()).await.unwrap_err();
         assert_eq!(unknown.rpc().unwrap().code.0, -32602, "{version}: {unknown}");
+        let missing = client.read_resource("config://nothing").await.unwrap_err();
+        assert!(missing.is_resource_not_found() && !unknown.is_resource_not_found(), "{version}: {missing}");
         let unknown = client.request("x/y", ()).await.unwrap_err();
         assert!(unknown.is_unsupported(), "{version}: {unknown}");
         assert!(client.call_tool("add", json!([1])).await.unwrap_err().to_string().contains("object"));

@@ -1,0 +1,217 @@
+//! Faults that a transport reports, as that of HTTP does: of one request, or of the session.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use mcp_client::{
+    Client,
+    protocol::{Message, ProtocolVersion, RequestId},
+    transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError},
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::common::{builder, discovery, initialized, said};
+
+type Inbound = Result<Frame, TransportError>;
+
+/// What becomes of a request: an answer, or a fault.
+type Answering = Arc<dyn Fn(&str, usize) -> Result<Value, TransportError> + Send + Sync>;
+
+/// Answers each request by its method and how often that was asked before.
+#[derive(Clone)]
+struct Faulty {
+    answering: Answering,
+    asked: Arc<Mutex<Vec<String>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+struct FaultyTransport {
+    inbound: UnboundedReceiver<Inbound>,
+    sender: Arc<FaultySender>,
+}
+
+struct FaultySender {
+    faulty: Faulty,
+    inbound: UnboundedSender<Inbound>,
+}
+
+impl Faulty {
+    fn new(answering: impl Fn(&str, usize) -> Result<Value, TransportError> + Send + Sync + 'static) -> Self {
+        Self { answering: Arc::new(answering), asked: Arc::default(), connections: Arc::default() }
+    }
+
+    fn asked(&self, method: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| *asked == method).count()
+    }
+}
+
+impl Connect for Faulty {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        let (sender, inbound) = unbounded_channel();
+        let sender = Arc::new(FaultySender { faulty: self.clone(), inbound: sender });
+        let transport: Box<dyn Transport> = Box::new(FaultyTransport { inbound, sender });
+        Box::pin(std::future::ready(Ok(transport)))
+    }
+
+    fn describe(&self) -> String {
+        "faults".into()
+    }
+}
+
+impl Transport for FaultyTransport {
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Inbound>> {
+        self.inbound.poll_recv(cx)
+    }
+
+    fn sender(&self) -> Arc<dyn FrameSender> {
+        self.sender.clone()
+    }
+}
+
+impl FrameSender for FaultySender {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        if let Ok(Message::Request(request)) = Message::parse(&frame.message) {
+            let times = self.faulty.asked(&request.method);
+            self.faulty.asked.lock().unwrap().push(request.method.to_string());
+            let inbound = match (self.faulty.answering)(&request.method, times) {
+                Ok(mut result) => {
+                    // A member of its own says that the answer is an error.
+                    let outcome = if result.get("code").is_some() { "error" } else { "result" };
+                    let answer = json!({ "jsonrpc": "2.0", "id": request.id, outcome: result.take() });
+                    Ok(Frame::new(answer.to_string()))
+                }
+                Err(fault) => Err(fault.of_request(request.id)),
+            };
+            self.inbound.send(inbound).unwrap();
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn try_send(&self, _: Frame) -> Result<(), TrySendError> {
+        Ok(())
+    }
+
+    fn ready(&self, _: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn close(&self, _: &RequestId) {}
+
+    fn has_request_streams(&self) -> bool {
+        true
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Opens in the era of a revision, and answers everything else by `rest`.
+fn server(
+    version: ProtocolVersion,
+    rest: impl Fn(&str, usize) -> Result<Value, TransportError> + Send + Sync + 'static,
+) -> Faulty {
+    Faulty::new(move |method, times| match method {
+        "server/discover" if version.has_handshake() => Err(TransportError::http(400, None, "what?")),
+        "server/discover" => Ok(discovery(&["2026-07-28"])),
+        "initialize" => Ok(initialized(version.as_str())),
+        _ => rest(method, times),
+    })
+}
+
+async fn connect(faulty: &Faulty) -> Client {
+    builder().connect(faulty).await.unwrap()
+}
+
+const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+
+#[tokio::test(start_paused = true)]
+async fn statuses_tell_the_era_or_are_errors() {
+    for (status, is_legacy) in
+        [(400, true), (404, true), (405, true), (401, false), (403, false), (500, false), (503, false)]
+    {
+        let faulty = Faulty::new(move |method, _| match method {
+            "server/discover" => Err(TransportError::http(status, Some(Duration::from_secs(7)), "no")),
+            _ => Ok(initialized("2025-11-25")),
+        });
+        match builder().connect(&faulty).await {
+            Ok(client) => assert!(is_legacy && client.version().has_handshake(), "{status}"),
+            Err(error) => {
+                assert!(!is_legacy, "{status}: {error}");
+                assert_eq!((error.http_status(), error.is_unauthorized()), (Some(status), status == 401));
+                assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+                assert_eq!(faulty.asked("initialize"), 0);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_newest_era_in_a_400_is_no_reason_to_fall_back() {
+    // The transport gives the body of such a 400 as an ordinary answer.
+    let refusal = json!({ "code": -32022, "message": "no", "data": { "supported": ["2026-07-28"], "requested": "x" } });
+    let faulty = Faulty::new(move |method, times| match (method, times) {
+        ("server/discover", 0) => Ok(refusal.clone()),
+        ("server/discover", _) => Ok(discovery(&["2026-07-28"])),
+        _ => Ok(said("done")),
+    });
+    assert!(connect(&faulty).await.version().is_stateless());
+    assert_eq!((faulty.asked("server/discover"), faulty.asked("initialize")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_is_opened_anew_and_the_call_made_again() {
+    let version = ProtocolVersion::V2025_11_25;
+    let faulty = server(version, |_, times| match times {
+        0 => Err(TransportError::session_lost()),
+        _ => Ok(said("again")),
+    });
+    let client = connect(&faulty).await;
+    assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "again");
+    assert_eq!((faulty.asked("initialize"), faulty.asked("tools/call")), (2, 2));
+    assert_eq!(faulty.connections.load(Ordering::SeqCst), 2);
+    assert_eq!(client.pending(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ended_without_an_answer_is_asked_again_where_that_is_safe() {
+    for version in ERAS {
+        let faulty = server(version, |method, times| match (method, times) {
+            (_, 0) => Err(TransportError::unanswered()),
+            ("prompts/list", _) => Ok(json!({ "resultType": "complete", "prompts": [] })),
+            _ => Ok(said("again")),
+        });
+        let client = connect(&faulty).await;
+        assert!(client.list_prompts().await.unwrap().is_empty());
+        let error = client.call_tool("t", ()).await.unwrap_err();
+        assert!(error.is_retryable(), "{version}: {error}");
+        assert_eq!((faulty.asked("prompts/list"), faulty.asked("tools/call")), (2, 1), "{version}");
+        assert_eq!(faulty.connections.load(Ordering::SeqCst), 1, "the connection goes on");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_call_is_its_error_and_nobody_elses() {
+    for version in ERAS {
+        for (status, is_retryable) in [(401, false), (403, false), (429, true), (500, false), (503, true)] {
+            let faulty = server(version, move |_, times| match times {
+                0 => Err(TransportError::http(status, Some(Duration::from_secs(2)), "no")),
+                _ => Ok(said("fine")),
+            });
+            let client = connect(&faulty).await;
+            let error = client.call_tool("t", ()).await.unwrap_err();
+            assert_eq!((error.http_status(), error.is_retryable()), (Some(status), is_retryable), "{version}");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+            assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "fine", "{version}");
+        }
+    }
+}
