@@ -6,6 +6,7 @@ mod common;
 mod eras;
 mod faults;
 mod mirroring;
+mod over_http;
 mod questions;
 mod reconnecting;
 mod revisions;

@@ -1,0 +1,158 @@
+//! What is different over HTTP: streams, sessions, headers. Against a real server over a real socket, in every revision.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{future::pending, time::Duration};
+
+use mcp_client::{Client, Update, protocol::ProtocolVersion};
+use mcp_server::prelude::*;
+use serde_json::json;
+use tokio::{
+    net::TcpListener,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::common::{builder, start};
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    #[schemars(extend("x-mcp-header" = "Text"))]
+    text: String,
+}
+
+/// Tells that it was dropped.
+struct Dropped(UnboundedSender<&'static str>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.send("dropped").ok();
+    }
+}
+
+fn server(version: ProtocolVersion) -> (Server, UnboundedReceiver<&'static str>) {
+    let (events, seen) = unbounded_channel();
+    let server = Server::builder("real", "1")
+        .versions([version])
+        .tool(tool("echo", async |Args(Echo { text }): Args<Echo>| text))
+        .tool(tool("hold", move || {
+            let events = events.clone();
+            async move {
+                let _guard = Dropped(events.clone());
+                events.send("entered").ok();
+                pending::<()>().await;
+            }
+        }))
+        .tool(tool("job", async || "done").task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately))
+        .resource(resource("config://app", async || "dark"))
+        .build();
+    (server, seen)
+}
+
+async fn serve(server: &Server, address: &str) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = server.clone();
+    let serving = tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await.unwrap() });
+    (address, serving)
+}
+
+async fn connect(server: &Server) -> Client {
+    let (address, _serving) = serve(server, "127.0.0.1:0").await;
+    builder().connect(format!("http://{address}/mcp")).await.unwrap()
+}
+
+async fn event(seen: &mut UnboundedReceiver<&'static str>) -> &'static str {
+    timeout(SOON, seen.recv()).await.expect("nothing happens").unwrap()
+}
+
+#[tokio::test]
+async fn what_changes_is_told() {
+    for version in ProtocolVersion::ALL {
+        let (server, _seen) = server(version);
+        let client = connect(&server).await;
+        let mut subscription = client.subscribe(["config://app"]).await.unwrap();
+        server.notify().resource_updated("config://app");
+        let update = timeout(SOON, subscription.next()).await.expect("nothing changes").unwrap().unwrap();
+        assert_eq!(update, Update::ResourceUpdated { uri: "config://app".into() }, "{version}");
+        drop(subscription);
+        // Calls go on beside and after it.
+        assert_eq!(client.call_tool("echo", json!({ "text": "on" })).await.unwrap().text(), "on", "{version}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_ends_on_the_server() {
+    for version in ProtocolVersion::ALL {
+        let (server, mut seen) = server(version);
+        let client = connect(&server).await;
+        let call = start(client.call_tool("hold", ()));
+        assert_eq!(event(&mut seen).await, "entered");
+        call.abort();
+        assert_eq!(event(&mut seen).await, "dropped", "{version}");
+        assert_eq!(client.pending(), 0);
+        assert!(client.call_tool("hold", ()).timeout(Duration::from_millis(50)).await.unwrap_err().is_timeout());
+        assert_eq!((event(&mut seen).await, event(&mut seen).await), ("entered", "dropped"), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn mirrored_arguments_are_sent_whether_the_tools_were_listed_or_not() {
+    for version in ProtocolVersion::ALL {
+        let (server, _seen) = server(version);
+        for lists in [true, false] {
+            let client = connect(&server).await;
+            if lists {
+                client.list_tools().await.unwrap();
+            }
+            let text = " größer\n";
+            let echoed = client.call_tool("echo", json!({ "text": text })).await.unwrap();
+            assert_eq!(echoed.text(), text, "{version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_are_tasks_where_they_can_be() {
+    for version in ProtocolVersion::ALL {
+        let (server, _seen) = server(version);
+        let client = connect(&server).await;
+        let started = client.call_tool("job", ()).as_task().await.unwrap();
+        assert_eq!(started.task().is_some(), version.has_core_tasks() || version.has_extensions(), "{version}");
+        let result = timeout(SOON, started.result()).await.expect("the task does not end").unwrap();
+        assert_eq!(result.text(), "done", "{version}");
+    }
+}
+
+#[tokio::test]
+async fn many_calls_run_side_by_side() {
+    for version in ProtocolVersion::ALL {
+        let (server, _seen) = server(version);
+        let client = connect(&server).await;
+        let calls: Vec<_> =
+            (0..32).map(|n| start(client.call_tool("echo", json!({ "text": n.to_string() })))).collect();
+        for (n, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.await.unwrap().unwrap().text(), n.to_string(), "{version}");
+        }
+        assert_eq!(client.pending(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_restarted_is_called_again() {
+    for version in ProtocolVersion::ALL {
+        let (first, _seen) = server(version);
+        let (address, serving) = serve(&first, "127.0.0.1:0").await;
+        let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
+        assert_eq!(client.call_tool("echo", json!({ "text": "1" })).await.unwrap().text(), "1");
+        first.shutdown();
+        timeout(SOON, serving).await.expect("the server goes on").unwrap();
+        let (second, _seen) = server(version);
+        let (_, _serving) = serve(&second, &address).await;
+        let again = timeout(SOON, client.call_tool("echo", json!({ "text": "2" }))).await.expect("nobody answers");
+        assert_eq!(again.unwrap().text(), "2", "{version}");
+    }
+}
