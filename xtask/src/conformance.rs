@@ -24,6 +24,7 @@ mod yaml;
 pub(crate) use self::lists::{ExpectedFailures, REVISIONS, Requirements};
 use self::{
     fixture::Server,
+    lists::OLDER,
     options::{Options, Selection},
     outcome::Verdict,
     report::{Report, Row},
@@ -33,6 +34,8 @@ use self::{
 /// Well above the suite's own bound of half a minute for each scenario.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
 const SUITE_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// What is run from the requirement lists alone: the older scenarios about authorization, and what is missing for them.
+const LATER: (&str, &str) = ("auth/", "authorization: 4/5");
 
 /// Who is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +81,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
             for revision in REVISIONS {
                 bench.requirements(revision, &mut report)?;
             }
-            if options.leg == Leg::Server {
-                bench.suite(Release::Stable, "active", &mut report)?;
+            match options.leg {
+                Leg::Server => bench.suite(Release::Stable, "active", &mut report)?,
+                // The older release has no collection of what is not about authorization.
+                Leg::Client => {
+                    bench.listed(Release::Alpha, Some(OLDER), &mut report)?;
+                    bench.listed(Release::Stable, None, &mut report)?;
+                }
+                Leg::Authorization => {}
             }
         }
         Selection::Requirements(revision) => bench.requirements(revision, &mut report)?,
@@ -110,17 +119,44 @@ impl Bench {
         report.heading(format_args!("requirements of {revision}, suite {}", Release::Alpha));
         let mut target = self.start()?;
         for scenario in list.must_pass(self.leg) {
-            // An extension has no revision of its own: the suite knows at which one it applies.
-            let at = ["--spec-version", revision];
-            let extra: &[&str] = if list.is_extension(self.leg, scenario) { &[] } else { &at };
+            let at = ["--spec-version", revision, "--force"];
+            let extra: &[&str] = match (list.is_extension(self.leg, scenario), self.leg) {
+                (false, _) => &at[..2],
+                // An extension has no revision of its own. A client is tried with it in each; of what it asks a server, the
+                // suite knows where it applies.
+                (true, Leg::Client) => &at,
+                (true, _) => &[],
+            };
             let row =
                 self.scenario(&mut target, Release::Alpha, scenario, extra, revision, known.why(self.leg, scenario))?;
             report.row(row.unwrap_or_else(|| Row::no_result(scenario, "not applicable at this revision")));
         }
-        for entry in list.unscored(self.leg) {
-            if let Some(missing) = &entry.not_run {
-                report.not_run(&entry.scenario, &entry.reason, missing);
+        for (scenario, unscored, missing) in list.not_run(self.leg) {
+            report.not_run(scenario, unscored, missing);
+        }
+        Ok(())
+    }
+
+    /// What a release lists for this leg, scenario by scenario; with a revision, what applies to it.
+    fn listed(&self, release: Release, revision: Option<&str>, report: &mut Report) -> Result<(), Error> {
+        let of = revision.map_or_else(String::new, |revision| format!("revision {revision}, "));
+        report.heading(format_args!("{of}suite {release}"));
+        let lists_of = revision.unwrap_or_else(|| release.version());
+        let known = ExpectedFailures::load(&self.root, lists_of)?;
+        let mut target = self.start()?;
+        for (scenario, revisions) in self.list(release)? {
+            if revision.is_some_and(|revision| !revisions.iter().any(|known| known == revision)) {
+                continue;
             }
+            if scenario.starts_with(LATER.0) {
+                report.not_run(&scenario, None, LATER.1);
+                continue;
+            }
+            let extra = revision.map(|revision| ["--spec-version", revision]);
+            let extra = extra.as_ref().map_or(&[][..], |extra| extra);
+            let row =
+                self.scenario(&mut target, release, &scenario, extra, lists_of, known.why(self.leg, &scenario))?;
+            report.row(row.unwrap_or_else(|| Row::no_result(&scenario, "listed, and not applicable")));
         }
         Ok(())
     }
@@ -165,7 +201,7 @@ impl Bench {
         report.heading(format_args!("scenario `{scenario}`"));
         let mut target = self.start()?;
         let mut rows = Vec::new();
-        for revision in REVISIONS.iter().filter(|_| alpha) {
+        for revision in [OLDER].iter().chain(REVISIONS).filter(|_| alpha) {
             let known = ExpectedFailures::load(&self.root, revision)?;
             let extra = ["--spec-version", *revision];
             let why = known.why(self.leg, scenario);
@@ -261,24 +297,31 @@ impl Bench {
         Ok(known)
     }
 
-    /// The unscored scenarios that we do not hold ourselves to yet, with what is missing.
+    /// The scenarios that we do not hold ourselves to yet, with what is missing.
     fn later(&self) -> Result<Vec<(String, String)>, Error> {
         let mut later = Vec::new();
         for revision in REVISIONS {
             let list = Requirements::load(&self.root, revision)?;
-            let unscored = list.unscored(self.leg);
-            later.extend(unscored.filter_map(|e| e.not_run.clone().map(|missing| (e.scenario.clone(), missing))));
+            later
+                .extend(list.not_run(self.leg).map(|(scenario, _, missing)| (scenario.to_owned(), missing.to_owned())));
         }
         Ok(later)
     }
 
     /// Whether a release has that scenario for this leg.
     fn lists(&self, release: Release, scenario: &str) -> Result<bool, Error> {
+        Ok(self.list(release)?.iter().any(|(name, _)| name == scenario))
+    }
+
+    /// The scenarios that a release has for this leg, each with the revisions that it applies to.
+    fn list(&self, release: Release) -> Result<Vec<(String, Vec<String>)>, Error> {
         let mut command = self.tools.suite(release);
         let listed = process::capture(command.args(["list", &format!("--{}", self.leg)]), SCENARIO_LIMIT)?;
-        Ok(listed.stdout.lines().any(|line| {
-            line.trim_start().strip_prefix("- ").is_some_and(|line| line.split_whitespace().next() == Some(scenario))
-        }))
+        let found: Vec<_> = listed.stdout.lines().filter_map(scenario_line).collect();
+        if found.is_empty() {
+            return Err(Error::new(format!("{release} lists nothing for the {}: {}", self.leg, last_words(&listed))));
+        }
+        Ok(found)
     }
 
     /// An empty folder for the results of one run.
@@ -306,6 +349,13 @@ impl Target {
     }
 }
 
+/// A line `- name [revision,revision]` of what the suite lists.
+fn scenario_line(line: &str) -> Option<(String, Vec<String>)> {
+    let (name, rest) = line.trim_start().strip_prefix("- ")?.split_once(' ')?;
+    let revisions = rest.trim().strip_prefix('[')?.strip_suffix(']')?;
+    Some((name.to_owned(), revisions.split(',').map(|revision| revision.trim().to_owned()).collect()))
+}
+
 /// The end of what a run printed, to explain why it left nothing.
 fn last_words(ran: &Captured) -> String {
     let said = if ran.stderr.trim().is_empty() { &ran.stdout } else { &ran.stderr };
@@ -320,11 +370,28 @@ pub(crate) fn passing_scenarios(root: &Path) -> Result<Vec<String>, Error> {
     for revision in REVISIONS {
         let list = Requirements::load(root, revision)?;
         let known = ExpectedFailures::load(root, revision)?;
-        // Only the leg that has a fixture is run, and only what runs is evidence.
-        let required = list.must_pass(Leg::Server).into_iter();
-        passing.extend(required.filter(|name| known.why(Leg::Server, name).is_none()).map(str::to_owned));
+        // Only the legs that have a fixture are run, and only what runs is evidence.
+        for leg in [Leg::Server, Leg::Client] {
+            let required = list.must_pass(leg).into_iter();
+            passing.extend(required.filter(|name| known.why(leg, name).is_none()).map(str::to_owned));
+        }
     }
     passing.sort();
     passing.dedup();
     Ok(passing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listed_scenarios_have_revisions() {
+        let found = scenario_line("  - tools_call [2025-06-18,2025-11-25]").unwrap();
+        assert_eq!(found, ("tools_call".to_owned(), vec!["2025-06-18".to_owned(), "2025-11-25".to_owned()]));
+        assert_eq!(scenario_line("  - sep-2640-client-no-prefetch [extension]").unwrap().1, ["extension"]);
+        for other in ["Client scenarios (test against a client):", "", "- word", "- word words"] {
+            assert!(scenario_line(other).is_none(), "{other}");
+        }
+    }
 }

@@ -34,10 +34,7 @@ pub(crate) fn package(leg: Leg) -> &'static str {
 pub(crate) fn build(root: &Path, metadata: &Metadata, leg: Leg) -> Result<PathBuf, Error> {
     let name = package(leg);
     if metadata.member(name).is_none() {
-        let when = if leg == Leg::Server { "1/5" } else { "3/5" };
-        return Err(Error::new(format!(
-            "nothing to test: the {leg} fixture `{name}` is not in this workspace, it comes with {when}"
-        )));
+        return Err(Error::new(format!("nothing to test: the {leg} fixture `{name}` is not in this workspace")));
     }
     binary(root, name)
 }

@@ -110,9 +110,10 @@ impl Report {
     }
 
     /// A scenario that is listed and not run.
-    pub(super) fn not_run(&mut self, scenario: &str, reason: &str, missing: &str) {
+    pub(super) fn not_run(&mut self, scenario: &str, unscored: Option<&str>, missing: &str) {
         self.not_run += 1;
-        println!("{scenario:<50} {:>6} {:>6} {:>8} {:>7}  not run, not scored ({reason}; {missing})", "", "", "", "");
+        let unscored = unscored.map_or_else(String::new, |reason| format!(", not scored: {reason}"));
+        println!("{scenario:<50} {:>6} {:>6} {:>8} {:>7}  not run ({missing}){unscored}", "", "", "", "");
     }
 
     /// Prints the total; an error if anything was not as it should be.

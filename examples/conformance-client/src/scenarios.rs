@@ -1,0 +1,203 @@
+//! What the client does in each scenario.
+
+use std::error::Error;
+
+use mcp_client::{
+    Client, ClientBuilder,
+    protocol::{CreateMessageResult, ElicitResult, ProtocolVersion, Root, Tool},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// One run of one scenario.
+pub(crate) struct Run {
+    pub(crate) url: String,
+    pub(crate) scenario: String,
+    pub(crate) version: Option<ProtocolVersion>,
+    pub(crate) context: Told,
+}
+
+/// What the suite tells beside the scenario.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Told {
+    #[serde(default)]
+    tool_calls: Vec<ToolCall>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall {
+    name: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+impl Run {
+    pub(crate) async fn play(&self) -> Done {
+        match self.scenario.as_str() {
+            "initialize" => self.initialize().await,
+            "tools_call" => self.tools_call().await,
+            "elicitation-sep1034-client-defaults" => self.elicitation_defaults().await,
+            "sse-retry" => self.sse_retry().await,
+            "json-schema-2020-12-preservation" => self.echo_schema().await,
+            "json-schema-ref-no-deref" => self.foreign_reference().await,
+            "request-metadata" => self.request_metadata().await,
+            "sep-2322-client-request-state" => self.input_required().await,
+            "http-standard-headers" => self.standard_headers().await,
+            "http-custom-headers" => self.custom_headers().await,
+            "http-invalid-tool-headers" => self.invalid_tools().await,
+            other => Err(format!("nobody here plays the scenario `{other}`").into()),
+        }
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        let builder = Client::builder("conformance-client", env!("CARGO_PKG_VERSION"));
+        match self.version {
+            // Where there is no handshake in that revision, this changes nothing: the client asks the server first.
+            Some(version) => builder.prefer(version),
+            None => builder,
+        }
+    }
+
+    async fn connect(&self) -> Result<Client, mcp_client::Error> {
+        self.builder().connect(&self.url).await
+    }
+
+    /// Connects, and no more: the server has nothing.
+    async fn initialize(&self) -> Done {
+        self.connect().await?.close().await;
+        Ok(())
+    }
+
+    /// Lists the tools and calls one.
+    async fn tools_call(&self) -> Done {
+        let client = self.connect().await?;
+        find(&client.list_tools().await?, "add_numbers")?;
+        let sum = client.call_tool("add_numbers", json!({ "a": 5, "b": 3 })).await?.ok()?;
+        if !sum.text().contains('8') {
+            return Err(format!("5 + 3 is {}", sum.text()).into());
+        }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Accepts a form without filling anything in.
+    async fn elicitation_defaults(&self) -> Done {
+        let accept = |_| async { Ok(ElicitResult::accept(Map::new())) };
+        let client = self.builder().on_elicit(accept).connect(&self.url).await?;
+        client.list_tools().await?;
+        client.call_tool("test_client_elicitation_defaults", ()).await?.ok()?;
+        client.close().await;
+        Ok(())
+    }
+
+    /// Calls a tool whose stream ends before the answer.
+    async fn sse_retry(&self) -> Done {
+        let client = self.connect().await?;
+        client.list_tools().await?;
+        client.call_tool("test_reconnection", ()).await?.ok()?;
+        client.close().await;
+        Ok(())
+    }
+
+    /// Sends the schema of a tool back as it was listed.
+    async fn echo_schema(&self) -> Done {
+        let client = self.connect().await?;
+        let tools = client.list_tools().await?;
+        let schema = &find(&tools, "json_schema_2020_12_tool")?.input_schema;
+        client.call_tool("json_schema_echo", json!({ "schema": schema })).await?.ok()?;
+        client.close().await;
+        Ok(())
+    }
+
+    /// Uses a schema that refers to another server. This one has no `tools/call`.
+    async fn foreign_reference(&self) -> Done {
+        let client = self.builder().check_arguments(true).connect(&self.url).await?;
+        find(&client.list_tools().await?, "lookup_user")?;
+        match client.call_tool("lookup_user", json!({ "id": "a-1", "profile": {} })).await {
+            Err(error) if !error.is_unsupported() => return Err(error.into()),
+            _ => {}
+        }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Makes requests with every capability declared. The server refuses the first one, and declares nothing.
+    async fn request_metadata(&self) -> Done {
+        let client = self
+            .builder()
+            .roots([Root::new("file:///tmp")])
+            .on_elicit(|_| async { Ok(ElicitResult::decline()) })
+            .on_sample(|_| async { Ok(CreateMessageResult::new("nobody", "nothing")) })
+            .trust_capabilities(false)
+            .connect(&self.url)
+            .await?;
+        client.list_tools().await?;
+        client.call_tool("any", ()).await?;
+        client.ping().await?;
+        client.close().await;
+        Ok(())
+    }
+
+    /// Calls tools that ask first, and others beside them.
+    async fn input_required(&self) -> Done {
+        let confirm = |_| async { Ok(ElicitResult::accept(Map::from_iter([("confirmed".to_owned(), json!(true))]))) };
+        let client = self.builder().on_elicit(confirm).connect(&self.url).await?;
+        client.list_tools().await?;
+        let call = |name: &'static str| {
+            let client = client.clone();
+            async move { client.call_tool(name, ()).await?.ok() }
+        };
+        let (asks, beside) = tokio::join!(call("test_mrtr_echo_state"), call("test_mrtr_unrelated"));
+        asks?;
+        beside?;
+        call("test_mrtr_no_state").await?;
+        call("test_mrtr_unrelated").await?;
+        call("test_mrtr_no_result_type").await?;
+        client.close().await;
+        Ok(())
+    }
+
+    /// Makes a request of each kind that has a name in its headers.
+    async fn standard_headers(&self) -> Done {
+        let client = self.connect().await?;
+        for tool in client.list_tools().await? {
+            client.call_tool(&tool.name, ()).await?.ok()?;
+        }
+        for resource in client.list_resources().await? {
+            client.read_resource(&resource.uri).await?;
+        }
+        for prompt in client.list_prompts().await? {
+            client.get_prompt(&prompt.name, [("", ""); 0]).await?;
+        }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Calls tools whose arguments are mirrored in headers, with the arguments that the suite gives.
+    async fn custom_headers(&self) -> Done {
+        let client = self.connect().await?;
+        client.list_tools().await?;
+        for call in &self.context.tool_calls {
+            client.call_tool(&call.name, &call.arguments).await?.ok()?;
+        }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Calls every tool that the client keeps.
+    async fn invalid_tools(&self) -> Done {
+        let client = self.connect().await?;
+        for tool in client.list_tools().await? {
+            client.call_tool(&tool.name, json!({ "region": "eu" })).await?.ok()?;
+        }
+        client.close().await;
+        Ok(())
+    }
+}
+
+fn find<'a>(tools: &'a [Tool], name: &str) -> Result<&'a Tool, String> {
+    tools.iter().find(|tool| tool.name == name).ok_or_else(|| format!("the server lists no tool `{name}`"))
+}
