@@ -160,6 +160,33 @@ mod tests {
         }
     }
 
+    /// What is logged, as text.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_tool_that_is_left_out_is_logged_with_the_reason() {
+        let written = Written::default();
+        let sink = written.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || sink.clone()).with_ansi(false).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            Catalog::default().learn(&mut vec![region(&json!("a b"))], true);
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("WARN") && text.contains("tool=t") && text.contains("a b"), "{text}");
+    }
+
     #[test]
     fn arguments_are_mirrored_when_they_are_there() {
         let catalog = Catalog::default();

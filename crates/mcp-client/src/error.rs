@@ -92,7 +92,8 @@ impl Error {
             Kind::Lost(_) => true,
             Kind::Unreachable { source, .. } | Kind::Transport(source) => match source.http_status() {
                 Some(status) => matches!(status, 408 | 425 | 429 | 502..=504),
-                None => true,
+                // The same answer would be too large again.
+                None => !source.is_too_large(),
             },
             _ => false,
         }

@@ -4,6 +4,23 @@
 //! transports ([`IntoConnector`]), finds out what the server speaks, and gives a [`Client`]. Its methods are calls that are
 //! awaited ([`Call`]), each bounded in time and cancelled by being dropped.
 //!
+//! ```
+//! use mcp_client::Client;
+//! use mcp_server::{Server, tool};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mcp_client::Error> {
+//! let server = Server::builder("greeter", "1.0").tool(tool("greet", async || "Hello!")).build();
+//! let client = Client::connect(&server).await?; // or a URL, or a child process
+//! assert_eq!(client.call_tool("greet", ()).await?.text(), "Hello!");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What the server asks is answered by what was set on the builder ([`ClientBuilder::on_elicit`] and its neighbours); what
+//! changes comes as a [`Subscription`]; calls that run for long are tasks ([`Call::as_task`]). A connection that is lost is opened
+//! again, and what may be sent again is.
+//!
 //! A server is behind a URL (feature `http`, on by default; the module `http` has what can be set), in a [`ChildProcess`], or
 //! in the same program: a server of `mcp-server` is something to connect to as it is.
 
