@@ -123,9 +123,12 @@ pub(crate) async fn request(
     respond::with_version(response, version)
 }
 
-/// The session of a batch, if it may send one.
-pub(crate) fn batch_session(inner: &Inner, head: &HeaderMap) -> Option<Arc<HttpSession>> {
-    open(inner, head).ok().filter(|http| http.session.version().has_batches())
+/// The session of a batch, if it may send one; or why the session that it names is none.
+pub(crate) fn batch_session(inner: &Inner, head: &HeaderMap) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
+    if !head.contains_key(headers::SESSION_ID) {
+        return Ok(None);
+    }
+    open(inner, head).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
 /// Serves a batch as one call: what its requests say goes on one stream, and they are answered together.

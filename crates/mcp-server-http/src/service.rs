@@ -238,8 +238,9 @@ impl Inner {
             Ok(message) => message,
             Err(error) if error.is_batch && self.has_sessions() => {
                 return match legacy::batch_session(self, &parts.headers) {
-                    Some(http) => legacy::batch(self, &http, bytes, accepted, parts).await,
-                    None => respond::error_with_id(StatusCode::BAD_REQUEST, None, &error.error),
+                    Ok(Some(http)) => legacy::batch(self, &http, bytes, accepted, parts).await,
+                    Ok(None) => respond::error_with_id(StatusCode::BAD_REQUEST, None, &error.error),
+                    Err(refused) => refused,
                 };
             }
             Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.error),

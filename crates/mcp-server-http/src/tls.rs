@@ -60,15 +60,15 @@ const WATCH: Duration = Duration::from_secs(10);
 /// How long a client may take to agree on keys.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The most bytes of a PEM file that are read.
+/// The most bytes that a PEM file may have.
 const FILE: u64 = 1 << 20;
 
 impl TlsConfig {
     /// Reads a chain of certificates, the server's own first, and its private key (PKCS #8, PKCS #1 or SEC1), each from
-    /// a PEM file.
+    /// a PEM file of 1 MiB at most.
     ///
     /// # Errors
-    /// When a file cannot be read or holds no such thing, or the key is not that of the certificate.
+    /// When a file cannot be read, is too large or holds no such thing, or the key is not that of the certificate.
     pub fn from_files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Self, TlsError> {
         let files = Files { certificate: certificate.into(), key: key.into(), seen: Mutex::default() };
         let config = Self::with(files.read()?)?;
@@ -251,11 +251,13 @@ fn provider() -> CryptoProvider {
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(FILE).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(TlsError(Kind::File { path: path.to_owned(), error })),
-    }
+    // One byte more than may be there tells a file that is too large from one that just fits.
+    let read = fs::File::open(path).and_then(|file| file.take(FILE + 1).read_to_end(&mut bytes));
+    let read = read.and_then(|length| {
+        let is_whole = length as u64 <= FILE;
+        is_whole.then_some(bytes).ok_or_else(|| io::Error::other(format!("it is larger than {FILE} bytes")))
+    });
+    read.map_err(|error| TlsError(Kind::File { path: path.to_owned(), error }))
 }
 
 fn parse(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {

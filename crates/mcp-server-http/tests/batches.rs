@@ -48,3 +48,14 @@ async fn what_is_asked_together_is_answered_in_one_array() {
         assert_eq!((&events[2][0]["id"], &events[2][1]["id"]), (&json!(4), &json!(1)));
     }
 }
+
+#[tokio::test]
+async fn a_batch_to_a_session_that_is_gone_is_told_so() {
+    let service = service();
+    let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }]).to_string();
+    let mut headers = common::BASE.to_vec();
+    let unnamed = send(&service, request(Method::POST, &headers, batch.clone())).await;
+    headers.push(("mcp-session-id", "mcp_00000000000000000000000000000001"));
+    let dead = send(&service, request(Method::POST, &headers, batch)).await;
+    assert_eq!((unnamed.status, dead.status), (StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND));
+}

@@ -172,6 +172,17 @@ fn what_cannot_be_used_is_told() {
     assert!(!format!("{:?}", TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).contains("PRIVATE"));
 }
 
+#[test]
+fn a_file_above_the_limit_is_refused_and_not_cut() {
+    let folder = Folder::new("large");
+    for (length, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let padded = format!("{}{}", FIRST.0, "\n".repeat(length - FIRST.0.len()));
+        put(&folder.0, (&padded, FIRST.1));
+        let source = folder.config().err().map(|error| std::error::Error::source(&error).unwrap().to_string());
+        assert_eq!(source.as_deref(), (!fits).then_some("it is larger than 1048576 bytes"), "{length}");
+    }
+}
+
 #[tokio::test]
 async fn cleartext_ends_a_handshake_and_gives_its_place_back() {
     let tls = TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap();
