@@ -15,7 +15,7 @@ use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError}
 
 use crate::log::{EXPECTED, EventLog};
 
-/// How long a handler waits for a reader that takes nothing, before it goes on without it.
+/// How long a handler waits for readers that take nothing, before it goes on without them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the messages about one call go. Its stream is opened by the first of them.
@@ -113,7 +113,7 @@ impl CallStream {
     }
 
     /// Ends the call. The answer is given back when it is the only message; otherwise it is the last of the stream.
-    pub(crate) fn finish<T>(&self, answer: Option<T>, message: impl FnOnce(T) -> Bytes) -> Option<T> {
+    pub(crate) async fn finish<T>(&self, answer: Option<T>, message: impl FnOnce(T) -> Bytes) -> Option<T> {
         let opened = {
             let mut stage = self.stage();
             let opened = match &*stage {
@@ -123,13 +123,15 @@ impl CallStream {
             *stage = Stage::Over(opened);
             opened
         };
-        match opened {
-            Some(number) => {
-                self.log.end(number, answer.map(message));
-                None
-            }
-            None => answer,
+        let Some(number) = opened else { return answer };
+        let message = answer.map(message);
+        if let Some(message) = &message {
+            // One that nobody reads pushes out nothing that others are about to.
+            let room = self.log.room_for_answer(number, message.len());
+            let _ = tokio::time::timeout(PATIENCE, room).await;
         }
+        self.log.end(number, message);
+        None
     }
 }
 
@@ -159,11 +161,13 @@ impl FrameSender for CallStream {
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let Some(number) = self.opened() else { return Ok(()) };
-            match tokio::time::timeout(PATIENCE, self.log.room(number, len)).await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    self.log.give_up(number);
-                    Ok(())
+            loop {
+                let since = self.log.takes();
+                match tokio::time::timeout(PATIENCE, self.log.room(number, len)).await {
+                    Ok(outcome) => return outcome,
+                    Err(_) if self.log.give_up(since) => return Ok(()),
+                    // All of them read, and others were faster to use the room.
+                    Err(_) => {}
                 }
             }
         })

@@ -38,6 +38,7 @@ pub struct HttpConfig {
     pub(crate) session_opening: Duration,
     pub(crate) has_sessions: bool,
     pub(crate) sessions: usize,
+    pub(crate) event_bytes: usize,
     pub(crate) keep_alive: Duration,
     pub(crate) retry: Duration,
     pub(crate) connections: usize,
@@ -83,6 +84,7 @@ impl Default for HttpConfig {
             session_opening: Duration::from_secs(30),
             has_sessions: true,
             sessions: 10_000,
+            event_bytes: 256 << 20,
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),
             connections: 20_000,
@@ -261,6 +263,20 @@ impl HttpConfig {
         self
     }
 
+    /// How many bytes of events the sessions may hold together, for clients that come back for them. 256 MiB by default;
+    /// one session holds 1 MiB or one message. Beyond it what was read goes first, then what nobody reads, of the sessions
+    /// first that were silent longest; what a connected client is about to read stays.
+    ///
+    /// # Panics
+    /// When it is zero.
+    #[must_use]
+    #[track_caller]
+    pub fn max_event_bytes(mut self, bytes: usize) -> Self {
+        assert!(bytes > 0, "`max_event_bytes` is zero: no stream could be resumed");
+        self.event_bytes = bytes;
+        self
+    }
+
     /// How often a silent stream is given a comment, so that what stands between does not close it. 15 seconds by default.
     ///
     /// # Panics
@@ -335,6 +351,7 @@ mod tests {
             ("write_timeout", |config| config.write_timeout(Duration::ZERO)),
             ("session_idle", |config| config.session_idle(Duration::ZERO)),
             ("max_sessions", |config| config.max_sessions(0)),
+            ("max_event_bytes", |config| config.max_event_bytes(0)),
             ("keep_alive", |config| config.keep_alive(Duration::ZERO)),
             ("max_connections", |config| config.max_connections(0)),
         ];

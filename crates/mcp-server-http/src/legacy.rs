@@ -47,7 +47,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
         tracing::error!("the system has no random numbers for a session id");
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
-    let log = Arc::new(EventLog::new(&id));
+    let log = Arc::new(EventLog::new(&id, inner.sessions.budget().clone()));
     let peer = Peer::new(log.clone(), inner.server.limits().handlers_per_session);
     let (session, reply) = match inner.server.initialize(request, Some(id.clone()), &peer) {
         Ok(opened) => opened,
@@ -111,7 +111,7 @@ pub(crate) async fn request(
     let answered = stream.clone();
     let running = Box::pin(async move {
         let reply = prepared.run().await;
-        let reply = answered.finish(reply, |reply| reply.payload.into_bytes());
+        let reply = answered.finish(reply, |reply| reply.payload.into_bytes()).await;
         drop(session_open);
         reply
     });
@@ -156,7 +156,8 @@ pub(crate) async fn batch(
     }
     let answered = stream.clone();
     let running = Box::pin(async move {
-        let answers = answered.finish(batch.run().await, |answers| answers);
+        let answers = batch.run().await;
+        let answers = answered.finish(answers, |answers| answers).await;
         drop(session_open);
         answers
     });

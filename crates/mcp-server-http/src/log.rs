@@ -1,16 +1,18 @@
 //! The event log of a legacy session: what is said on its streams is recorded first and sent then, so that a client whose
 //! connection broke finds it again.
 //!
-//! One log for all streams of a session, with one cap; the oldest event goes first, whichever stream it is of. A stream is
-//! a number and a cursor: what is recorded behind the cursor waits for a reader, which may come later or never.
+//! One log for all streams of a session, with one cap; what somebody has read goes first, then what nobody reads, then the
+//! rest. A stream is a number and a cursor: what is recorded behind the cursor waits for a reader, which may come later or
+//! never.
 
+mod budget;
+mod state;
 mod streams;
 
 use std::{
-    collections::VecDeque,
     fmt::Write as _,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
@@ -19,11 +21,12 @@ use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
 use tokio::sync::Notify;
 
-use self::streams::{Stream, Streams};
+pub(crate) use self::budget::Budget;
+use self::state::{State, Worth};
 
 /// Events that a session keeps.
 pub(crate) const EVENTS: usize = 256;
-/// Bytes of messages that a session keeps; one message always fits.
+/// Bytes of messages that a session keeps; one message always fits, and so does an answer whose reader is there.
 pub(crate) const BYTES: usize = 1 << 20;
 /// After so many bytes a stream is given what it has so far, so that a slow reader holds little.
 const PIECE: usize = 64 << 10;
@@ -50,90 +53,18 @@ pub(crate) struct EventLog {
     tag: u32,
     state: Mutex<State>,
     room: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    events: VecDeque<Event>,
-    bytes: usize,
-    streams: Streams,
-    last_stream: u32,
-    last_reader: u64,
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Event {
-    place: Place,
-    message: Bytes,
-}
-
-impl State {
-    /// Whether an event of this size would push out one of the same stream that its reader is about to take. Unasked
-    /// messages wait for a reader that is still to come as well: no handler waits for them.
-    fn would_lose(&self, stream: u32, len: usize) -> bool {
-        let is_read = |of: &&Stream| stream == STANDALONE || (of.reader.is_some() && !of.is_slow);
-        let Some(of) = self.streams.get(stream).filter(is_read) else { return false };
-        let (mut count, mut bytes) = (self.events.len(), self.bytes);
-        for event in &self.events {
-            if count < EVENTS && bytes + len <= BYTES {
-                return false;
-            }
-            if event.place.stream == stream && event.place.seq > of.cursor {
-                return true;
-            }
-            count -= 1;
-            bytes -= event.message.len();
-        }
-        false
-    }
-
-    fn record(&mut self, stream: u32, message: Bytes) -> Option<Waker> {
-        while !self.events.is_empty() && (self.events.len() >= EVENTS || self.bytes + message.len() > BYTES) {
-            self.evict();
-        }
-        let of = self.streams.make(stream);
-        of.last += 1;
-        of.held += 1;
-        self.bytes += message.len();
-        let waker = of.waker.take();
-        self.events.push_back(Event { place: Place { stream, seq: of.last }, message });
-        waker
-    }
-
-    fn evict(&mut self) {
-        let Some(event) = self.events.pop_front() else { return };
-        self.bytes -= event.message.len();
-        if let Some(of) = self.streams.get_mut(event.place.stream) {
-            of.held -= 1;
-        }
-        self.forget(event.place.stream);
-    }
-
-    /// Forgets a stream that is over and of which nothing is left.
-    fn forget(&mut self, stream: u32) {
-        if self.streams.get(stream).is_some_and(|of| of.ended && of.held == 0 && of.reader.is_none()) {
-            self.streams.remove(stream);
-        }
-    }
-
-    fn close(&mut self) -> Vec<Waker> {
-        self.closed = true;
-        self.events = VecDeque::new();
-        self.bytes = 0;
-        std::mem::take(&mut self.streams).into_wakers()
-    }
+    budget: Arc<Budget>,
 }
 
 impl EventLog {
     /// The log of the session with this id.
-    pub(crate) fn new(session_id: &str) -> Self {
+    pub(crate) fn new(session_id: &str, budget: Arc<Budget>) -> Self {
         // The id itself speaks for the session; what travels in events does not tell it.
         let mut hasher = DefaultHasher::new();
         session_id.hash(&mut hasher);
         let bytes = hasher.finish().to_le_bytes();
         let tag = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        Self { tag, state: Mutex::default(), room: Notify::new() }
+        Self { tag, state: Mutex::new(State::new(budget.clone())), room: Notify::new(), budget }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -159,15 +90,15 @@ impl EventLog {
         let seq = if seq == "end" { END } else { u64::from_str_radix(seq, 16).ok()? };
         let place = Place { stream, seq };
         let state = self.lock();
-        let last = match state.streams.get(stream) {
+        // Only what was sent can have been seen.
+        let was_sent = match state.streams.get(stream) {
+            Some(of) => seq <= of.last || of.name(of.last) == seq,
+            None if stream == STANDALONE => seq == 0,
             // What is forgotten had some end.
-            _ if seq == END => END,
-            Some(of) => of.last,
-            None if stream == STANDALONE => 0,
-            None => END,
+            None => true,
         };
-        // Only what was sent can have been seen; and one way to write it, so that nothing else passes.
-        (stream <= state.last_stream && seq <= last && self.id(place) == id).then_some(place)
+        // And one way to write it, so that nothing else passes.
+        (stream <= state.last_stream && was_sent && self.id(place) == id).then_some(place)
     }
 
     /// Opens a stream whose reader is on its way. `None` when the session is over.
@@ -177,8 +108,9 @@ impl EventLog {
             return None;
         }
         state.last_stream = state.last_stream.checked_add(1)?;
-        let number = state.last_stream;
-        state.streams.make(number).reader = Some(EXPECTED);
+        let (number, took) = (state.last_stream, state.takes);
+        let of = state.streams.make(number);
+        (of.reader, of.took) = (Some(EXPECTED), took);
         Some(number)
     }
 
@@ -192,14 +124,19 @@ impl EventLog {
             state.record(stream, message)
         };
         wake(waker);
+        self.budget.relieve();
         Ok(())
     }
 
-    /// Records a message unless its own reader would miss one for it.
+    /// Records a message unless a reader would miss one for it, or its stream is over.
     pub(crate) fn try_record(&self, stream: u32, frame: Frame) -> Result<(), TrySendError> {
         let waker = {
             let mut state = self.lock();
             if state.closed {
+                return Err(TrySendError::Closed(frame));
+            }
+            let takes_more = stream == STANDALONE || state.streams.get(stream).is_some_and(|of| !of.ended);
+            if !takes_more {
                 return Err(TrySendError::Closed(frame));
             }
             if state.would_lose(stream, frame.message.len()) {
@@ -208,11 +145,21 @@ impl EventLog {
             state.record(stream, frame.message)
         };
         wake(waker);
+        self.budget.relieve();
         Ok(())
     }
 
-    /// Waits until the reader of a stream has taken enough for a message of this length.
+    /// Waits until readers have taken enough for a message of this length.
     pub(crate) async fn room(&self, stream: u32, len: usize) -> Result<(), TransportError> {
+        self.until(|state| !state.would_lose(stream, len)).await
+    }
+
+    /// The same for the last message of a stream, which waits only while nobody reads it.
+    pub(crate) async fn room_for_answer(&self, stream: u32, len: usize) -> Result<(), TransportError> {
+        self.until(|state| !state.answer_would_lose(stream, len)).await
+    }
+
+    async fn until(&self, has_room: impl Fn(&State) -> bool) -> Result<(), TransportError> {
         loop {
             // Registered before looking, so that room made in between is noticed.
             let mut room = std::pin::pin!(self.room.notified());
@@ -222,7 +169,7 @@ impl EventLog {
                 if state.closed {
                     return Err(TransportError::closed());
                 }
-                if !state.would_lose(stream, len) {
+                if has_room(&state) {
                     return Ok(());
                 }
             }
@@ -230,28 +177,24 @@ impl EventLog {
         }
     }
 
-    /// Waits no more for the reader of a stream until it takes something.
-    pub(crate) fn give_up(&self, stream: u32) {
-        if let Some(of) = self.lock().streams.get_mut(stream) {
-            of.is_slow = true;
-        }
+    /// How often something was taken so far.
+    pub(crate) fn takes(&self) -> u64 {
+        self.lock().takes
+    }
+
+    /// Waits no more for the readers that took nothing since then, until they take something. False when there is none.
+    pub(crate) fn give_up(&self, since: u64) -> bool {
+        let is_any = self.lock().give_up(since);
+        // Others that wait for the same readers go on as well.
+        self.room.notify_waiters();
+        is_any
     }
 
     /// Records the last event of a stream.
     pub(crate) fn end(&self, stream: u32, message: Option<Bytes>) {
-        let waker = {
-            let mut state = self.lock();
-            if state.closed {
-                return;
-            }
-            let first = message.and_then(|message| state.record(stream, message));
-            let of = state.streams.make(stream);
-            of.ended = true;
-            let waker = first.or_else(|| of.waker.take());
-            state.forget(stream);
-            waker
-        };
+        let waker = self.lock().end(stream, message);
         wake(waker);
+        self.budget.relieve();
     }
 
     /// Sends the reader of a stream away once it has what there is. The stream goes on.
@@ -287,7 +230,7 @@ impl EventLog {
             of.cursor = after.unwrap_or(of.cursor).min(of.last);
             of.reader = Some(number);
             (of.hangs_up, of.is_slow) = (after.is_none() && of.hangs_up, false);
-            (number, Place { stream, seq: of.cursor }, of.waker.take())
+            (number, Place { stream, seq: of.name(of.cursor) }, of.waker.take())
         };
         // Who read before looks again, sees that it was replaced, and ends.
         wake(waker);
@@ -302,6 +245,7 @@ impl EventLog {
             let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else { return };
             (of.reader, of.waker) = (None, None);
             state.forget(stream);
+            state.shrink_unread();
         }
         self.room.notify_waiters();
     }
@@ -327,27 +271,36 @@ impl EventLog {
             of.cursor = oldest;
             self.put(&mut out, Place { stream, seq: oldest }, TRUNCATED);
         }
-        let unread = |event: &Event| event.place.stream != stream || event.place.seq > of.cursor;
-        let start = state.events.iter().rposition(|event| !unread(event)).map_or(0, |at| at + 1);
+        let is_taken = |place: Place| place.stream == stream && place.seq <= of.cursor;
+        let start = state.events.iter().rposition(|event| is_taken(event.place)).map_or(0, |at| at + 1);
         for event in state.events.range(start..).filter(|event| event.place.stream == stream) {
-            self.put(&mut out, event.place, &event.message);
-            of.cursor = event.place.seq;
+            let seq = event.place.seq;
+            self.put(&mut out, Place { stream, seq: of.name(seq) }, &event.message);
+            of.cursor = seq;
             if out.len() >= PIECE {
                 break;
             }
         }
-        of.is_slow = false;
-        // The one message that was allowed above the cap goes as soon as somebody has it.
-        let cursor = of.cursor;
-        let is_read = |event: &Event| event.place.stream == stream && event.place.seq <= cursor;
-        if state.bytes > BYTES && state.events.front().is_some_and(is_read) {
-            state.evict();
-        }
+        state.takes += 1;
+        (of.is_slow, of.took) = (false, state.takes);
+        // What was allowed above the cap goes as soon as somebody has it.
+        state.shrink();
         self.room.notify_waiters();
         Poll::Ready(Some(out.into()))
     }
 
-    /// The last word to a reader of a stream that is forgotten: what it missed is gone.
+    /// When something was last recorded, by the clock of the budget.
+    fn recorded(&self) -> u64 {
+        self.lock().recorded
+    }
+
+    /// Lets go of all that is worth no more than this.
+    fn let_go(&self, most: Worth) {
+        self.lock().let_go(most);
+        self.room.notify_waiters();
+    }
+
+    /// The last word to a reader of a stream that is forgotten: what it missed is gone. Nothing to who has its answer.
     pub(crate) fn lost(&self, place: Place) -> Option<Bytes> {
         if place.seq == END {
             return None;
@@ -416,5 +369,121 @@ impl FrameSender for EventLog {
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
         Self::close(self);
         Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log() -> EventLog {
+        EventLog::new("session", Arc::new(Budget::new(1 << 30, Vec::new)))
+    }
+
+    fn take(log: &EventLog, stream: u32, number: u64) -> String {
+        match log.poll_take(stream, number, &Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(events)) => String::from_utf8(events.to_vec()).unwrap(),
+            Poll::Ready(None) => "the end".into(),
+            Poll::Pending => "nothing".into(),
+        }
+    }
+
+    /// The id of the last event of some.
+    fn last_id(events: &str) -> &str {
+        events.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap()
+    }
+
+    #[test]
+    fn a_stream_that_is_over_or_unknown_takes_nothing_more() {
+        let log = log();
+        let over = log.open().unwrap();
+        let (number, _) = log.attach(over, None);
+        log.end(over, Some("answer".into()));
+        for stream in [over, over + 1] {
+            assert!(matches!(log.try_record(stream, Frame::new("late")), Err(TrySendError::Closed(_))));
+        }
+        log.try_record(STANDALONE, Frame::new("unasked")).unwrap();
+        assert!(take(&log, over, number).contains("data: answer\n"));
+        assert_eq!(take(&log, over, number), "the end");
+    }
+
+    #[test]
+    fn who_has_the_answer_missed_nothing_when_its_stream_is_forgotten() {
+        let log = log();
+        let (answered, unanswered) = (log.open().unwrap(), log.open().unwrap());
+        let mut seen = Vec::new();
+        for stream in [answered, unanswered] {
+            log.try_record(stream, Frame::new("word")).unwrap();
+            let (number, _) = log.attach(stream, None);
+            seen.push(last_id(&take(&log, stream, number)).to_owned());
+            log.end(stream, Some("answer".into()));
+            if stream == answered {
+                seen.push(last_id(&take(&log, stream, number)).to_owned());
+                // Who comes back for nothing is told the same place.
+                let (number, place) = log.attach(stream, None);
+                seen.push(log.id(place));
+                log.detach(stream, number);
+            }
+            log.detach(stream, number);
+        }
+        log.let_go(Worth::Answer);
+        assert!(!log.knows(answered) && !log.knows(unanswered));
+        for (id, misses) in [(&seen[0], true), (&seen[1], false), (&seen[2], false), (&seen[3], true)] {
+            assert_eq!(log.lost(log.place(id).unwrap()).is_some(), misses, "{id}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_stream_that_goes_on_is_no_place() {
+        let log = log();
+        let stream = log.open().unwrap();
+        log.try_record(stream, Frame::new("word")).unwrap();
+        let end = log.id(Place { stream, seq: END });
+        assert_eq!(log.place(&end), None);
+        log.end(stream, Some("answer".into()));
+        assert_eq!(log.place(&end), Some(Place { stream, seq: END }));
+    }
+
+    #[test]
+    fn only_who_took_nothing_is_given_up() {
+        let log = log();
+        let streams = [log.open().unwrap(), log.open().unwrap()];
+        let numbers = streams.map(|stream| log.attach(stream, None).0);
+        let say = |at: usize| log.try_record(streams[at], Frame::new("word")).unwrap();
+        let take = |at: usize| take(&log, streams[at], numbers[at]);
+        let slow = || streams.map(|stream| log.lock().streams.get(stream).unwrap().is_slow);
+        let since = log.takes();
+        say(0);
+        take(0);
+        say(0);
+        say(1);
+        assert!(log.give_up(since));
+        assert_eq!(slow(), [false, true]);
+        take(1);
+        assert_eq!(slow(), [false, false]);
+        say(1);
+        take(1);
+        say(1);
+        assert!(!log.give_up(since));
+    }
+
+    #[test]
+    fn an_answer_stays_for_its_reader_and_takes_no_room_of_others() {
+        let log = log();
+        let large = || Bytes::from(vec![b'x'; 600 << 10]);
+        let streams = [log.open().unwrap(), log.open().unwrap(), log.open().unwrap()];
+        log.try_record(streams[2], Frame::new("word")).unwrap();
+        let numbers = streams.map(|stream| log.attach(stream, None).0);
+        log.end(streams[0], Some(large()));
+        log.end(streams[1], Some(large()));
+        log.try_record(streams[2], Frame::new(large())).unwrap();
+        assert!(matches!(log.try_record(streams[2], Frame::new(large())), Err(TrySendError::Full(_))));
+        // A client that leaves takes the exception along.
+        log.detach(streams[0], numbers[0]);
+        let lens: Vec<_> = log.state.lock().unwrap().events.iter().map(|event| event.message.len()).collect();
+        assert_eq!(lens, [4, 600 << 10, 600 << 10]);
+        assert!(take(&log, streams[1], numbers[1]).len() > 600 << 10);
+        let words = take(&log, streams[2], numbers[2]);
+        assert!(words.contains("data: word\n") && !words.contains("truncated"));
     }
 }

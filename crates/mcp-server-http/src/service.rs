@@ -79,8 +79,12 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 impl McpService {
     pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
-        let limits =
-            SessionLimits { count: config.sessions, idle: config.session_idle, opening: config.session_opening };
+        let limits = SessionLimits {
+            count: config.sessions,
+            idle: config.session_idle,
+            opening: config.session_opening,
+            event_bytes: config.event_bytes,
+        };
         let guard = Guard::new(&config);
         Self {
             inner: Arc::new(Inner { server, config, guard, sessions: Sessions::new(limits), streams: Arc::default() }),

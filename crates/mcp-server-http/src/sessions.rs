@@ -9,7 +9,7 @@ use std::{
 use mcp_server_core::{Peer, Session};
 use tokio::time::Instant;
 
-use crate::log::EventLog;
+use crate::log::{Budget, EventLog};
 
 /// One session as HTTP sees it.
 #[derive(Debug)]
@@ -78,13 +78,16 @@ pub(crate) struct SessionLimits {
     pub(crate) count: usize,
     pub(crate) idle: Duration,
     pub(crate) opening: Duration,
+    /// Bytes of events that all logs may hold together.
+    pub(crate) event_bytes: usize,
 }
 
 /// All sessions of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     limits: SessionLimits,
-    table: Mutex<Table>,
+    table: Arc<Mutex<Table>>,
+    budget: Arc<Budget>,
 }
 
 #[derive(Debug)]
@@ -98,7 +101,19 @@ const SWEEP: Duration = Duration::from_secs(10);
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Self {
-        Self { limits, table: Mutex::new(Table { sessions: HashMap::new(), swept: Instant::now() }) }
+        let table = Arc::new(Mutex::new(Table { sessions: HashMap::new(), swept: Instant::now() }));
+        let listed = Arc::downgrade(&table);
+        let logs = move || {
+            let Some(table) = listed.upgrade() else { return Vec::new() };
+            let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            table.sessions.values().map(|session| session.log.clone()).collect()
+        };
+        Self { budget: Arc::new(Budget::new(limits.event_bytes, logs)), limits, table }
+    }
+
+    /// What the logs of all sessions share.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -181,6 +196,7 @@ impl Sessions {
         for (_, session) in expired {
             session.end();
         }
+        self.budget.review();
     }
 }
 

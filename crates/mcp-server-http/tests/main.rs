@@ -5,6 +5,7 @@ mod batches;
 mod bind;
 mod broken_streams;
 mod common;
+mod crowded;
 mod disconnect;
 mod headers;
 mod health;

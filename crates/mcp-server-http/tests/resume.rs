@@ -153,8 +153,8 @@ async fn ids_that_are_none_of_the_session_are_refused() {
     let own = rest(service.handle(talk(1, &session)).await.into_body()).await;
     let foreign = rest(service.handle(talk(1, &other)).await.into_body()).await;
     let last = own.last().unwrap().id.clone();
-    let beyond = last.replace("-1-259", "-1-25a");
-    assert_ne!(last, beyond);
+    let (before, beyond) = (&own[own.len() - 2].id, last.replace("-1-end", "-1-25a"));
+    assert!(before.ends_with("-1-258") && last != beyond, "{before} {last}");
     let capital = format!("{last}-0");
     for id in [&*foreign[5].id, "", "x", "1-1", "0-0-0", &beyond, &capital, &last.replace("-1-", "-2-"), "-1--1"] {
         let answer = send(&service, resume(&session, id)).await;

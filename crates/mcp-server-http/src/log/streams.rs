@@ -2,6 +2,8 @@
 
 use std::task::Waker;
 
+use super::END;
+
 /// The streams of a session, by number.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Vec<(u32, Stream)>);
@@ -32,6 +34,14 @@ impl Streams {
         &mut self.0[at].1
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.0.iter().map(|(_, stream)| stream)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.0.iter_mut().map(|(_, stream)| stream)
+    }
+
     pub(super) fn remove(&mut self, number: u32) {
         if let Ok(at) = self.find(number) {
             self.0.remove(at);
@@ -59,17 +69,31 @@ pub(super) struct Stream {
     /// Who reads, and is to be woken.
     pub(super) reader: Option<u64>,
     pub(super) waker: Option<Waker>,
-    /// The last event is recorded.
+    /// Nothing comes after what there is.
     pub(super) ended: bool,
+    /// The length of the answer, which is the last event of most streams.
+    pub(super) answer: Option<usize>,
     /// The reader is sent away once it has what there is.
     pub(super) hangs_up: bool,
     /// A writer waited for the reader in vain.
     pub(super) is_slow: bool,
+    /// When its reader last took something, in takes of the log.
+    pub(super) took: u64,
 }
 
 impl Stream {
     pub(super) fn has_unread(&self) -> bool {
         self.cursor < self.last
+    }
+
+    /// The length of the answer that its reader is about to take.
+    pub(super) fn awaited_answer(&self) -> Option<usize> {
+        self.answer.filter(|_| self.reader.is_some() && self.has_unread() && self.held > 0)
+    }
+
+    /// How the place behind an event is named: what follows the answer is the end.
+    pub(super) fn name(&self, seq: u64) -> u64 {
+        if self.answer.is_some() && seq == self.last { END } else { seq }
     }
 }
 
