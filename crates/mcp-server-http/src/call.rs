@@ -11,9 +11,13 @@ use std::{
 
 use bytes::Bytes;
 use mcp_protocol::RequestId;
+use mcp_server_core::Server;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
 
-use crate::log::{EXPECTED, EventLog};
+use crate::{
+    log::{EXPECTED, EventLog},
+    sessions::HttpSession,
+};
 
 /// How long a handler waits for readers that take nothing, before it goes on without them.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -197,9 +201,39 @@ pub(crate) enum Answer<T> {
     Streaming(u32),
 }
 
-/// Runs a call until it is over or has something to say; then it goes on by itself.
-pub(crate) async fn answer<T: Send + 'static>(running: Running<T>, stream: &Arc<CallStream>) -> Answer<T> {
-    let mut call = Detaching { running: Some(running), stream: stream.clone() };
+/// What ends a call that no connection ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    pub(crate) server: Server,
+    pub(crate) session: Arc<HttpSession>,
+    /// After the shutdown of the server.
+    pub(crate) deadline: Duration,
+}
+
+impl Bounds {
+    async fn run<T>(self, running: Running<T>) {
+        let over = async {
+            self.server.shutting_down().await;
+            tokio::time::sleep(self.deadline).await;
+        };
+        tokio::select! {
+            biased;
+            _ = running => {}
+            () = over => {
+                tracing::warn!("a call that did not end by the shutdown deadline was cut off");
+                self.session.end();
+            }
+        }
+    }
+}
+
+/// Runs a call until it is over or has something to say; then it goes on by itself, within its bounds.
+pub(crate) async fn answer<T: Send + 'static>(
+    running: Running<T>,
+    stream: &Arc<CallStream>,
+    bounds: Bounds,
+) -> Answer<T> {
+    let mut call = Detaching { running: Some(running), stream: stream.clone(), bounds };
     std::future::poll_fn(|cx| {
         let Some(running) = &mut call.running else { return Poll::Ready(Answer::Quiet(None)) };
         if let Poll::Ready(quiet) = running.as_mut().poll(cx) {
@@ -212,7 +246,7 @@ pub(crate) async fn answer<T: Send + 'static>(running: Running<T>, stream: &Arc<
         let number = std::task::ready!(stream.poll_open(cx));
         // From now on it is the log that is read: whether anybody does is nothing to the work.
         if let Some(running) = call.running.take() {
-            tokio::spawn(running);
+            tokio::spawn(call.bounds.clone().run(running));
         }
         Poll::Ready(Answer::Streaming(number))
     })
@@ -223,6 +257,7 @@ pub(crate) async fn answer<T: Send + 'static>(running: Running<T>, stream: &Arc<
 struct Detaching<T: Send + 'static> {
     running: Option<Running<T>>,
     stream: Arc<CallStream>,
+    bounds: Bounds,
 }
 
 impl<T: Send + 'static> Drop for Detaching<T> {
@@ -230,7 +265,7 @@ impl<T: Send + 'static> Drop for Detaching<T> {
         let Some(running) = self.running.take() else { return };
         self.stream.abandon();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(running);
+            runtime.spawn(self.bounds.clone().run(running));
         }
     }
 }

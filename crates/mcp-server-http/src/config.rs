@@ -7,8 +7,8 @@ use crate::{guard, sse::Paths};
 /// Configuration of the HTTP endpoint.
 ///
 /// Four settings are the listener's, and hold for `serve_http…` only: [`write_timeout`](Self::write_timeout),
-/// [`max_connections`](Self::max_connections), [`shutdown_deadline`](Self::shutdown_deadline), and the 30 seconds that the
-/// head of a request may take. Whoever serves a router or a service sets what is like them there.
+/// [`max_connections`](Self::max_connections), [`shutdown_deadline`](Self::shutdown_deadline) for requests that are
+/// waited for, and the 30 seconds that the head of a request may take. Whoever serves a router or a service sets what is like them there.
 ///
 /// ```
 /// use mcp_server_http::HttpConfig;
@@ -308,8 +308,8 @@ impl HttpConfig {
         self
     }
 
-    /// How long open requests of `serve_http…` may take to end after a shutdown began. 10 seconds by default, and zero cuts
-    /// them off at once.
+    /// How long open requests of `serve_http…` may take to end after a shutdown began, and calls of sessions whose
+    /// connection is not waited for, wherever they are served. 10 seconds by default, and zero cuts them off at once.
     #[must_use]
     pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
         self.shutdown_deadline = limit;

@@ -15,7 +15,7 @@ use mcp_server_core::{
 use crate::{
     accept::Accepted,
     body::Body,
-    call::{self, Answer, CallStream},
+    call::{self, Answer, Bounds, CallStream},
     headers,
     listen::Listening,
     log::{EventLog, Place, STANDALONE},
@@ -115,7 +115,7 @@ pub(crate) async fn request(
         drop(session_open);
         reply
     });
-    let response = match call::answer(running, &stream).await {
+    let response = match call::answer(running, &stream, bounds(inner, &http)).await {
         Answer::Quiet(Some(reply)) => respond::legacy(reply),
         Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
         Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http, number, &inner.config))),
@@ -161,12 +161,16 @@ pub(crate) async fn batch(
         drop(session_open);
         answers
     });
-    let response = match call::answer(running, &stream).await {
+    let response = match call::answer(running, &stream, bounds(inner, http)).await {
         Answer::Quiet(Some(answers)) => respond::json(Body::whole(answers)),
         Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
         Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http.clone(), number, &inner.config))),
     };
     respond::with_version(response, version)
+}
+
+fn bounds(inner: &Inner, http: &Arc<HttpSession>) -> Bounds {
+    Bounds { server: inner.server.clone(), session: http.clone(), deadline: inner.config.shutdown_deadline }
 }
 
 pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head: &HeaderMap) -> Response<Body> {

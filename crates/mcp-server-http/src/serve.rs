@@ -9,11 +9,12 @@ use tokio::{
     net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host},
     sync::Semaphore,
     task::JoinSet,
+    time::MissedTickBehavior,
 };
 
 #[cfg(feature = "tls")]
 use crate::TlsConfig;
-use crate::{HttpConfig, McpService, connection, guard, wire::Wire};
+use crate::{HttpConfig, McpService, connection, guard, sessions::SWEEP, wire::Wire};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -223,7 +224,7 @@ async fn serve<S: Security>(
     check_hosts(address, &config)?;
     let signals = config.signals;
     config.on_listening.call(address);
-    let serving = accept(server, listener, config, security);
+    let serving = accept(McpService::new(server.clone(), config), listener, security);
     if signals {
         signal::until_terminated(serving, || server.shutdown()).await;
     } else {
@@ -253,15 +254,17 @@ impl Security for Cleartext {
     }
 }
 
-async fn accept<S: Security>(server: &Server, listener: TcpListener, config: HttpConfig, security: S) {
+async fn accept<S: Security>(service: McpService, listener: TcpListener, security: S) {
+    let (server, config) = (&service.inner.server, &service.inner.config);
     let places = Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS)));
     let deadline = config.shutdown_deadline;
     let write_timeout = config.write_timeout;
     let path: Arc<str> = config.path.as_str().into();
-    let service = McpService::new(server.clone(), config);
     let _ending = EndSessions(service.clone());
     let mut shutdown = server.shutting_down();
     let mut connections = JoinSet::new();
+    let mut sweeping = tokio::time::interval(SWEEP);
+    sweeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         while connections.try_join_next().is_some() {}
         let next = async {
@@ -271,6 +274,11 @@ async fn accept<S: Security>(server: &Server, listener: TcpListener, config: Htt
         };
         let (place, accepted) = tokio::select! {
             next = next => next,
+            // Also when nobody comes.
+            _ = sweeping.tick() => {
+                service.inner.sessions.tick();
+                continue;
+            }
             () = &mut shutdown => break,
         };
         let stream = match accepted {
@@ -308,6 +316,29 @@ struct EndSessions(McpService);
 
 impl Drop for EndSessions {
     fn drop(&mut self) {
-        self.0.inner.sessions.clear();
+        self.0.inner.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_expire_while_nobody_comes() {
+        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new());
+        let listener = listen("127.0.0.1:0").await.unwrap();
+        let serving = tokio::spawn(accept(service.clone(), listener, Cleartext));
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
+            "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+        let request =
+            http::Request::post("/mcp").header("host", "localhost").header("content-type", "application/json");
+        service.handle(request.body(Full::<bytes::Bytes>::from(initialize)).unwrap()).await;
+        assert_eq!(service.inner.sessions.listed(), 1);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(service.inner.sessions.listed(), 0);
+        serving.abort();
     }
 }

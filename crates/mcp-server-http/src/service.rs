@@ -109,6 +109,7 @@ impl McpService {
         if let Err(refused) = inner.admit(&request) {
             return refused;
         }
+        inner.sessions.tick();
         let origin = crate::guard::origin_of(request.headers()).cloned();
         let path = request.uri().path();
         let mut response = if inner.config.health.as_deref() == Some(path) {
@@ -125,6 +126,12 @@ impl McpService {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// The answer to what comes too late.
 fn shutting_down() -> Response<Body> {
     let error = RpcError::internal("the server is shutting down");
@@ -133,6 +140,12 @@ fn shutting_down() -> Response<Body> {
 }
 
 impl Inner {
+    /// Ends all sessions: their calls outlive their connections, but not the endpoint.
+    pub(crate) fn end(&self) {
+        self.sessions.clear();
+        self.streams.clear();
+    }
+
     /// Refuses who may not call, whatever is asked for.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
         self.guard
@@ -386,5 +399,34 @@ where
 impl std::fmt::Debug for McpService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("McpService").field("server", &self.inner.server).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body_util::Full;
+
+    use super::*;
+
+    fn request(method: Method, body: &'static str) -> Request<Full<Bytes>> {
+        let request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+        let request = request.header("content-type", "application/json");
+        request.header("accept", "application/json, text/event-stream").body(Full::new(body.into())).unwrap()
+    }
+
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
+        "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_expire_whoever_comes_next() {
+        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new());
+        let opened = service.handle(request(Method::POST, INITIALIZE)).await;
+        assert_eq!((opened.status(), service.inner.sessions.listed()), (StatusCode::OK, 1));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        // What asks for no session.
+        let passed = service.handle(request(Method::OPTIONS, "")).await;
+        assert_eq!((passed.status(), service.inner.sessions.listed()), (StatusCode::NO_CONTENT, 0));
     }
 }

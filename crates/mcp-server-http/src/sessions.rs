@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -52,7 +55,8 @@ impl HttpSession {
         activity.open == 0 && now.duration_since(activity.last) >= limit
     }
 
-    fn end(&self) {
+    /// Cancels what runs for it, and ends its streams.
+    pub(crate) fn end(&self) {
         self.session.close();
         self.log.close();
     }
@@ -88,6 +92,9 @@ pub(crate) struct Sessions {
     limits: SessionLimits,
     table: Arc<Mutex<Table>>,
     budget: Arc<Budget>,
+    born: Instant,
+    /// When somebody who comes by sweeps the table, in milliseconds of its life.
+    due: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -97,7 +104,7 @@ struct Table {
 }
 
 /// How often the table is searched for expired sessions while it is not full.
-const SWEEP: Duration = Duration::from_secs(10);
+pub(crate) const SWEEP: Duration = Duration::from_secs(10);
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Self {
@@ -108,7 +115,8 @@ impl Sessions {
             let table = table.lock().unwrap_or_else(PoisonError::into_inner);
             table.sessions.values().map(|session| session.log.clone()).collect()
         };
-        Self { budget: Arc::new(Budget::new(limits.event_bytes, logs)), limits, table }
+        let budget = Arc::new(Budget::new(limits.event_bytes, logs));
+        Self { limits, table, budget, born: Instant::now(), due: AtomicU64::new(0) }
     }
 
     /// What the logs of all sessions share.
@@ -178,6 +186,22 @@ impl Sessions {
         for session in sessions.values() {
             session.end();
         }
+    }
+
+    /// Ends expired sessions if it is time to, for whoever comes by without asking for any: it costs next to nothing.
+    pub(crate) fn tick(&self) {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let now = millis(self.born.elapsed());
+        if now >= self.due.load(Ordering::Relaxed) {
+            self.due.store(now.saturating_add(millis(SWEEP)), Ordering::Relaxed);
+            self.sweep();
+        }
+    }
+
+    /// How many sessions there are, dead or alive.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.table().sessions.len()
     }
 
     fn sweep(&self) {

@@ -63,6 +63,13 @@ impl Streams {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends all of them.
+    pub(crate) fn clear(&self) {
+        for inbox in self.table().values() {
+            inbox.lane.close();
+        }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.table().len()

@@ -88,6 +88,40 @@ async fn giving_up_the_serving_future_ends_everything() {
 }
 
 #[tokio::test]
+async fn calls_of_a_mounted_endpoint_end_with_it_or_by_the_deadline() {
+    for is_shut_down in [true, false] {
+        let mut watched = Watched::new();
+        let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50)).sse("/sse", "/messages");
+        let service = mcp_server_http::HttpServer::into_service(watched.server.clone(), config);
+        let session = common::open(&service).await;
+        let params = |name| json!({ "name": name, "_meta": { "progressToken": 1 } });
+        let hold = common::legacy_as(1, Some(&session), "tools/call", params("hold"));
+        let streaming = service.handle(hold).await.into_body();
+        watched.expect(Event::Started).await;
+        {
+            // One whose connection was lost before it said anything.
+            let mute = common::legacy_as(2, Some(&session), "tools/call", params("mute"));
+            let mut quiet = std::pin::pin!(service.handle(mute));
+            tokio::select! {
+                _ = &mut quiet => panic!("nothing is said before it is released"),
+                () = watched.expect(Event::Started) => {}
+            }
+        }
+        let old = service.handle(common::sse::get()).await.into_body();
+        if is_shut_down {
+            watched.server.shutdown();
+        } else {
+            drop(service);
+        }
+        watched.expect(Event::Dropped).await;
+        watched.expect(Event::Dropped).await;
+        for body in [streaming, old] {
+            within("the end of a stream", http_body_util::BodyExt::collect(body)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn shutdown_ends_the_streams_of_sessions_of_a_mounted_endpoint() {
     use http_body_util::BodyExt;
 
