@@ -81,13 +81,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
             for revision in REVISIONS {
                 bench.requirements(revision, &mut report)?;
             }
+            if options.leg != Leg::Authorization {
+                bench.rest(&mut report)?;
+            }
             match options.leg {
                 Leg::Server => bench.suite(Release::Stable, "active", &mut report)?,
                 // The older release has no collection of what is not about authorization.
-                Leg::Client => {
-                    bench.listed(Release::Alpha, Some(OLDER), &mut report)?;
-                    bench.listed(Release::Stable, None, &mut report)?;
-                }
+                Leg::Client => bench.older_release(&mut report)?,
                 Leg::Authorization => {}
             }
         }
@@ -137,25 +137,52 @@ impl Bench {
         Ok(())
     }
 
-    /// What a release lists for this leg, scenario by scenario; with a revision, what applies to it.
-    fn listed(&self, release: Release, revision: Option<&str>, report: &mut Report) -> Result<(), Error> {
-        let of = revision.map_or_else(String::new, |revision| format!("revision {revision}, "));
-        report.heading(format_args!("{of}suite {release}"));
-        let lists_of = revision.unwrap_or_else(|| release.version());
-        let known = ExpectedFailures::load(&self.root, lists_of)?;
+    /// Every scenario at every revision that it applies to, as far as no list of requirements has it there.
+    fn rest(&self, report: &mut Report) -> Result<(), Error> {
+        let mut required = Vec::new();
+        for revision in REVISIONS {
+            let list = Requirements::load(&self.root, revision)?;
+            required.extend(list.must_pass(self.leg).into_iter().map(|name| (name.to_owned(), *revision)));
+        }
+        report.heading(format_args!("the other scenarios and revisions, suite {}", Release::Alpha));
         let mut target = self.start()?;
-        for (scenario, revisions) in self.list(release)? {
-            if revision.is_some_and(|revision| !revisions.iter().any(|known| known == revision)) {
+        for (scenario, revisions) in self.list(Release::Alpha)? {
+            if scenario.starts_with(LATER.0) {
                 continue;
             }
+            for revision in revisions {
+                // An extension has no revision of its own.
+                let is_dated = revision.starts_with(|c: char| c.is_ascii_digit());
+                let is_there = |(name, at): &(String, &str)| *name == scenario && (*at == revision || !is_dated);
+                if required.iter().any(is_there) {
+                    continue;
+                }
+                let lists_of = REVISIONS.iter().find(|known| **known == revision).unwrap_or(&OLDER);
+                let known = ExpectedFailures::load(&self.root, lists_of)?;
+                let at = ["--spec-version", &revision];
+                let extra = if is_dated { &at[..] } else { &[] };
+                let why = known.why(self.leg, &scenario);
+                let row = self.scenario(&mut target, Release::Alpha, &scenario, extra, lists_of, why)?;
+                let row = row.unwrap_or_else(|| Row::no_result(&scenario, "listed, and not applicable"));
+                report.row(row.labelled(&format!("{scenario} {revision}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the older release lists for this leg, scenario by scenario.
+    fn older_release(&self, report: &mut Report) -> Result<(), Error> {
+        let release = Release::Stable;
+        report.heading(format_args!("suite {release}"));
+        let known = ExpectedFailures::load(&self.root, release.version())?;
+        let mut target = self.start()?;
+        for (scenario, _) in self.list(release)? {
             if scenario.starts_with(LATER.0) {
                 report.not_run(&scenario, None, LATER.1);
                 continue;
             }
-            let extra = revision.map(|revision| ["--spec-version", revision]);
-            let extra = extra.as_ref().map_or(&[][..], |extra| extra);
-            let row =
-                self.scenario(&mut target, release, &scenario, extra, lists_of, known.why(self.leg, &scenario))?;
+            let why = known.why(self.leg, &scenario);
+            let row = self.scenario(&mut target, release, &scenario, &[], release.version(), why)?;
             report.row(row.unwrap_or_else(|| Row::no_result(&scenario, "listed, and not applicable")));
         }
         Ok(())
