@@ -98,6 +98,8 @@ async fn a_handler_describes_its_tool() {
     );
     let limit = &input["properties"]["limit"];
     assert_eq!((&limit["minimum"], &limit["maximum"], &limit["default"]), (&json!(1), &json!(50), &json!(10)));
+    // What schemars calls the type of a number is no format that JSON Schema knows.
+    assert_eq!(limit.get("format"), None);
     assert_eq!(limit["description"], "At most this many.");
     assert_eq!(input["$defs"]["Kind"]["enum"], json!(["city", "river"]));
     assert_eq!(input["$defs"]["Point"]["properties"]["latitude"]["description"], "Degrees.");

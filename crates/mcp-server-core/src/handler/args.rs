@@ -18,8 +18,7 @@ pub struct Args<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
     fn describe(description: &mut Description) {
-        let (mut schema, text) = schema_of::<T>();
-        bound_integers(&mut schema);
+        let (schema, text) = schema_of::<T>();
         description.input = Some(schema);
         if description.text.is_none() {
             description.text = text;
@@ -60,32 +59,47 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Gives integers the bounds of the Rust type that their `format` names, so that a value which is too large is refused by
-/// the schema, in its words, and clients see the bounds. Those of 64 bits are left out: many clients have no such numbers,
-/// and would read others. What does not fit is refused there as well, by the type.
-fn bound_integers(schema: &mut Value) {
+/// Puts in place of a `format` that names a Rust type of numbers what that means: the bounds of integers, so that a value
+/// which is too large is refused by the schema, in its words, and clients see them. JSON Schema knows no such formats, and
+/// some validators complain of them. The bounds of 64 bits are left out: many clients have no such numbers, and would read
+/// others. What does not fit is refused there as well, by the type.
+fn explain_numbers(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
-            let is_integer = match members.get("type") {
-                Some(Value::String(name)) => name == "integer",
-                Some(Value::Array(names)) => names.iter().any(|name| name == "integer"),
+            let is_number = match members.get("type") {
+                Some(Value::String(name)) => is_numeric(name),
+                Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(is_numeric),
                 _ => false,
             };
-            let bounds = members.get("format").and_then(Value::as_str).filter(|_| is_integer).and_then(bounds_of);
-            if let Some((least, most)) = bounds {
-                members.entry("minimum").or_insert(least);
-                members.entry("maximum").or_insert(most);
+            let format = members.get("format").and_then(Value::as_str).filter(|_| is_number);
+            if let Some(format) = format.filter(|format| names_rust_number(format)) {
+                let bounds = bounds_of(format);
+                members.remove("format");
+                if let Some((least, most)) = bounds {
+                    members.entry("minimum").or_insert(least);
+                    members.entry("maximum").or_insert(most);
+                }
             }
             for (name, member) in members {
                 // These hold values, not schemas.
                 if !["const", "default", "enum", "examples"].contains(&name.as_str()) {
-                    bound_integers(member);
+                    explain_numbers(member);
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(bound_integers),
+        Value::Array(items) => items.iter_mut().for_each(explain_numbers),
         _ => {}
     }
+}
+
+fn is_numeric(name: &str) -> bool {
+    matches!(name, "integer" | "number")
+}
+
+fn names_rust_number(format: &str) -> bool {
+    let integer = format.strip_prefix('u').unwrap_or(format).strip_prefix("int");
+    let is_integer = integer.is_some_and(|bits| matches!(bits, "" | "8" | "16" | "32" | "64" | "128"));
+    is_integer || matches!(format, "float" | "double")
 }
 
 fn bounds_of(format: &str) -> Option<(Value, Value)> {
@@ -145,6 +159,7 @@ impl<S: Send + Sync> FromCall<S> for RawArgs {
 /// The schema of a type without the members that repeat what a definition says elsewhere, and its doc comment.
 pub(crate) fn schema_of<T: JsonSchema>() -> (Value, Option<String>) {
     let mut schema = schemars::schema_for!(T).to_value();
+    explain_numbers(&mut schema);
     let mut text = None;
     if let Some(object) = schema.as_object_mut() {
         // An enum with a tag is an object in every branch, which the root has to say.
