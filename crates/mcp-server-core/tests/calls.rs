@@ -52,6 +52,13 @@ async fn a_typed_tool_answers_with_structured_content() {
 }
 
 #[tokio::test]
+async fn a_handler_can_be_called_as_the_function_that_it_is() {
+    let Json(Sum { sum }) = add(State(10), Args(Add { a: 1, b: 2 })).await;
+    assert_eq!(sum, 13);
+    assert!(parse(Args(Add { a: 1000, b: 0 })).await.is_err());
+}
+
+#[tokio::test]
 async fn arguments_that_do_not_fit_are_a_tool_error_that_names_the_place() {
     let result = server().call_tool("add", json!({ "a": "1" })).await.unwrap();
     assert!(result.is_error);

@@ -4,7 +4,7 @@ use crate::common;
 use std::time::Duration;
 
 use crate::common::{Dropped, Wire, call, cancel, code, event, hold, legacy, modern, notification, slow, text_of};
-use mcp_server_core::{Cancelled, Context, Server, resource, tool};
+use mcp_server_core::{Cancelled, Context, Server, prompt, resource, template, tool};
 use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::unbounded_channel, time::Instant};
@@ -145,6 +145,8 @@ async fn a_tool_has_a_minute_or_what_it_was_given() {
         }))
         .tool(slow().timeout(Duration::from_secs(11)))
         .resource(resource("x://never", forever))
+        .resource_template(template("y://{a}", forever).complete("a", std::future::pending::<Vec<String>>))
+        .prompt(prompt("never", forever))
         .build();
     let mut wire = Wire::connect(&server);
     for (request, seconds, expected) in [
@@ -158,9 +160,16 @@ async fn a_tool_has_a_minute_or_what_it_was_given() {
         assert_eq!((start.elapsed().as_secs(), text_of(&response)), (seconds, expected));
         assert_eq!(response["result"].get("isError").is_some(), expected != "slow", "{response}");
     }
-    let start = Instant::now();
-    let response = wire.ask(modern(5, "resources/read", json!({ "uri": "x://never" }))).await;
-    assert_eq!((start.elapsed().as_secs(), code(&response)), (60, Some(-32603)));
+    let reference = json!({ "type": "ref/resource", "uri": "y://{a}" });
+    for (method, params) in [
+        ("resources/read", json!({ "uri": "x://never" })),
+        ("prompts/get", json!({ "name": "never" })),
+        ("completion/complete", json!({ "ref": reference, "argument": { "name": "a", "value": "" } })),
+    ] {
+        let start = Instant::now();
+        let response = wire.ask(modern(5, method, params)).await;
+        assert_eq!((start.elapsed().as_secs(), code(&response)), (60, Some(-32603)), "{method}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

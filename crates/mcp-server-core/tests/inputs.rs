@@ -251,6 +251,42 @@ async fn refusals_are_the_same_in_every_revision() {
 }
 
 #[tokio::test]
+async fn forms_and_addresses_are_for_clients_that_show_them() {
+    let server = Server::builder("asks", "1")
+        .tool(tool("form", async |inputs: Inputs| -> Result<String, ToolError> {
+            Ok(inputs.elicit::<Name>("name", "Name?").await?.name)
+        }))
+        .tool(tool("visit", async |inputs: Inputs| -> Result<String, ToolError> {
+            inputs.elicit_url("pay", "Pay here.", "https://example.com/pay").await?;
+            Ok("agreed".to_owned())
+        }))
+        .build();
+    for version in ["2025-11-25", "2026-07-28"] {
+        for (modes, tool, lacks) in [
+            (json!({}), "form", None),
+            (json!({ "form": {} }), "visit", Some("url")),
+            (json!({}), "visit", Some("url")),
+            (json!({ "url": {} }), "form", Some("form")),
+            (json!({ "url": {} }), "visit", None),
+        ] {
+            let mut client = Client::connect(&server, version, json!({ "elicitation": modes })).await;
+            let answers = if lacks.is_some() { vec![] } else { vec![accept(json!({ "name": "Ada" }))] };
+            let response = client.tool(tool, answers).await;
+            if let Some(mode) = lacks {
+                let required = &response["error"]["data"]["requiredCapabilities"]["elicitation"];
+                assert!(response["error"]["code"] == -32021 && required[mode].is_object(), "{version}: {response}");
+            } else if tool == "visit" {
+                assert_eq!(text(&response), "agreed", "{version}");
+                let params = &client.asked[0]["params"];
+                assert_eq!((&params["mode"], &params["url"]), (&json!("url"), &json!("https://example.com/pay")));
+            } else {
+                assert_eq!(text(&response), "Ada", "{version}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn questions_that_are_joined_are_asked_together() {
     for version in ALL {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
@@ -259,8 +295,14 @@ async fn questions_that_are_joined_are_asked_together() {
             // Requests come in the order of the calls, rounds in the order of their keys.
             answers.reverse();
         }
-        assert_eq!(text(&client.tool("two", answers).await), "Ada is 36", "{version}");
+        assert_eq!(text(&client.tool("two", answers.clone()).await), "Ada is 36", "{version}");
         assert_eq!(client.asked.len(), 2);
+        if client.is_legacy() {
+            // No question has the id of another one, in a later call either.
+            client.tool("two", answers).await;
+            let ids: std::collections::HashSet<_> = client.asked.iter().map(|asked| asked["id"].to_string()).collect();
+            assert_eq!(ids.len(), 4, "{version}: {ids:?}");
+        }
     }
 }
 

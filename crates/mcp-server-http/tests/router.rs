@@ -68,14 +68,18 @@ async fn the_endpoint_nests_and_two_servers_share_an_application() {
 
 #[tokio::test]
 async fn a_handler_sees_the_head_of_its_request() {
+    #[derive(Clone)]
+    struct Attached(&'static str);
     let show = async |Extension(parts): Extension<RequestParts>| {
-        format!("{} {}", parts.uri, parts.headers["x-tenant"].to_str().unwrap())
+        let attached = parts.extensions.get::<Attached>().unwrap().0;
+        format!("{} {} {attached}", parts.uri, parts.headers["x-tenant"].to_str().unwrap())
     };
     let server = Server::builder("test", "1").tool(tool("show", show)).build();
     let mut app = server.into_router(HttpConfig::new());
-    let call = stateless("tools/call", json!({ "name": "show" }), &[("x-tenant", "acme")]);
+    let mut call = stateless("tools/call", json!({ "name": "show" }), &[("x-tenant", "acme")]);
+    call.extensions_mut().insert(Attached("by a layer"));
     let answer = ask(&mut app, "/mcp?key=1", call).await;
-    assert_eq!(answer.json()["result"]["content"][0]["text"], "/mcp?key=1 acme");
+    assert_eq!(answer.json()["result"]["content"][0]["text"], "/mcp?key=1 acme by a layer");
 }
 
 #[tokio::test]

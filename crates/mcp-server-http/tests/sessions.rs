@@ -79,6 +79,22 @@ async fn idle_sessions_end_and_busy_ones_do_not() {
     assert_eq!(send(&service, legacy(Some(&id), "tools/call", json!({ "name": "slow" }))).await.status, StatusCode::OK);
     tokio::time::advance(Duration::from_secs(59)).await;
     assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
+    // Whatever the client sends is a sign of life.
+    for message in [
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 99, "result": {} }),
+    ] {
+        tokio::time::advance(Duration::from_secs(59)).await;
+        let mut headers = common::BASE.to_vec();
+        headers.push(("mcp-session-id", &id));
+        let answer = send(&service, request(Method::POST, &headers, message.to_string())).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED);
+    }
+    // So is a stream that is open.
+    let stream = common::opened(&service, &id).await;
+    tokio::time::advance(Duration::from_secs(600)).await;
+    assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
+    drop(stream);
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(send(&service, ping()).await.status, StatusCode::NOT_FOUND);
 }

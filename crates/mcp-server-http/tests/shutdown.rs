@@ -134,3 +134,15 @@ async fn shutdown_ends_the_streams_of_sessions_of_a_mounted_endpoint() {
     let rest = within("the end of the stream", reading).await.unwrap().unwrap();
     assert_eq!(rest.to_bytes().len(), 0);
 }
+
+#[tokio::test]
+async fn a_mounted_endpoint_refuses_what_comes_too_late() {
+    let server = common::server();
+    let service = mcp_server_http::HttpServer::into_service(server.clone(), HttpConfig::new());
+    let session = common::open(&service).await;
+    server.shutdown();
+    for late in [stateless("tools/list", json!({}), &[]), legacy(Some(&session), "ping", json!({})), listen(&session)] {
+        let answer = common::send(&service, late).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("10")));
+    }
+}
