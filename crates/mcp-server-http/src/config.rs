@@ -217,7 +217,8 @@ impl HttpConfig {
     }
 
     /// How long a client of `serve_http…` may leave its answer unread before the connection is closed: the call behind it
-    /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default.
+    /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default. Over HTTP/2 one answer left unread
+    /// is enough, however much is read beside it; what else is open then has as long again to end.
     ///
     /// # Panics
     /// When it is zero.

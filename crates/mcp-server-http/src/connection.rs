@@ -22,13 +22,13 @@ use mcp_protocol::RpcError;
 use mcp_server_core::ShuttingDown;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    sync::watch,
     task::JoinSet,
     time::timeout,
 };
 
 use crate::{
     Body, McpService,
+    flow::OpenStreams,
     gather::Gathered,
     respond,
     rewound::Rewound,
@@ -139,6 +139,7 @@ async fn serve_http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let patience = service.inner.config.write_timeout;
     // Ends the requests with the connection.
     let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();
     let open = OpenStreams::default();
@@ -148,7 +149,7 @@ where
         // Boxed, because it is large, and the room for it would stay as long as the answer goes on.
         Box::pin(async move {
             let answer = at_path(&service, &path, request).await;
-            Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
+            Ok::<_, Infallible>(answer.map(|body| Gathered::over(body, open)))
         })
     });
     let connection = http2::Builder::new(Tasks(Arc::downgrade(&tasks)))
@@ -165,6 +166,12 @@ where
         () = shutdown => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        () = open.stalled(patience) => {
+            tracing::debug!("a connection is closed whose client leaves an answer unread");
+            connection.as_mut().graceful_shutdown();
+            // Others on the same connection, which may be somebody else's behind a proxy, have as long to end.
+            timeout(patience, connection).await.unwrap_or(Ok(()))
         }
         () = open.none_for(HEAD_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
@@ -185,41 +192,6 @@ async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -
     respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
 }
 
-/// The requests of an HTTP/2 connection that are open.
-#[derive(Clone, Default)]
-struct OpenStreams(Arc<watch::Sender<usize>>);
-
-impl OpenStreams {
-    fn enter(&self) -> OpenStream {
-        self.0.send_modify(|count| *count += 1);
-        OpenStream(self.clone())
-    }
-
-    /// Waits until there was none for so long.
-    async fn none_for(&self, limit: Duration) {
-        let mut count = self.0.subscribe();
-        // The sender is in `self`, so that nothing here fails.
-        while count.wait_for(|count| *count == 0).await.is_ok()
-            && timeout(limit, count.wait_for(|count| *count > 0)).await.is_ok()
-        {}
-    }
-}
-
-/// One of them, until it is dropped.
-pub(crate) struct OpenStream(OpenStreams);
-
-impl std::fmt::Debug for OpenStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OpenStream")
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count -= 1);
-    }
-}
-
 /// Runs the requests of an HTTP/2 connection as tasks that end with it.
 #[derive(Clone)]
 struct Tasks(Weak<Mutex<JoinSet<()>>>);
@@ -236,7 +208,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
 
 #[cfg(test)]
 mod tests {
-    use mcp_server_core::Server;
+    use mcp_server_core::{Progress, Server, tool};
     use tokio::{
         io::{AsyncWriteExt, DuplexStream},
         time::Instant,
@@ -322,5 +294,96 @@ mod tests {
         client.read_to_string(&mut answer).await.unwrap();
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+    /// A call of the newest revision.
+    fn call(tool: &str) -> Request<http_body_util::Full<bytes::Bytes>> {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","_meta":{{
+                "progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+        );
+        let request = Request::post("http://localhost/mcp")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", tool);
+        request.body(http_body_util::Full::from(body)).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_does_not_wait_for_who_leaves_one_answer_unread() {
+        let flood = async |progress: Progress| {
+            for step in 0..1000_u32 {
+                progress.report(f64::from(step), None, &*"x".repeat(64 << 10)).await;
+            }
+            "all"
+        };
+        let late = async || {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            "still here"
+        };
+        let server = Server::builder("test", "1")
+            .tool(tool("late", late))
+            .tool(tool("quick", async || "quick"))
+            .tool(tool("large", async || "x".repeat(1 << 20)))
+            .tool(tool("flood", flood))
+            .build();
+        for name in ["large", "flood"] {
+            let client = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+                .initial_stream_window_size(1 << 16)
+                .handshake(TokioIo::new(connect(&server)))
+                .await;
+            let (mut sender, connection) = client.unwrap();
+            let ending = tokio::spawn(connection);
+            let start = Instant::now();
+            let late = tokio::spawn(sender.send_request(call("late")));
+            let unread = sender.send_request(call(name)).await.unwrap();
+            assert_eq!(unread.status(), StatusCode::OK);
+            // The connection is used all the time, until it takes no more.
+            let mut used = Duration::ZERO;
+            while sender.ready().await.is_ok() && sender.send_request(call("quick")).await.is_ok() {
+                used = start.elapsed();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            assert!((29..=36).contains(&used.as_secs()), "{name} {used:?}");
+            // What else was open has time to end.
+            let late = late.await.unwrap().unwrap().into_body();
+            let late = http_body_util::BodyExt::collect(late).await.unwrap().to_bytes();
+            assert!(late.windows(10).any(|text| text == b"still here"), "{name} {late:?}");
+            let _ = ending.await;
+            assert!((40..=66).contains(&start.elapsed().as_secs()), "{name} {:?}", start.elapsed());
+            drop(unread);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_waits_for_who_reads_slowly_or_has_nothing_to_read() {
+        let (release, released) = tokio::sync::watch::channel(false);
+        let hold = move |progress: Progress| {
+            let mut released = released.clone();
+            async move {
+                progress.report(1.0, None, None).await;
+                released.wait_for(|released| *released).await.unwrap();
+                "x".repeat(1 << 20)
+            }
+        };
+        let server = Server::builder("test", "1").tool(tool("hold", hold)).build();
+        let client = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+            .initial_stream_window_size(1 << 16)
+            .handshake(TokioIo::new(connect(&server)))
+            .await;
+        let (mut sender, connection) = client.unwrap();
+        tokio::spawn(connection);
+        let mut body = sender.send_request(call("hold")).await.unwrap().into_body();
+        // Not longer than a tool may take.
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        release.send_replace(true);
+        let mut length = 0;
+        while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
+            length += frame.unwrap().into_data().unwrap().len();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        assert!(length > 1 << 20);
     }
 }

@@ -6,13 +6,17 @@ use std::{
     convert::Infallible,
     io::IoSlice,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::body::Body;
+use crate::{
+    body::Body,
+    flow::{Lent, OpenStream},
+};
 
 /// A body whose messages are one frame each.
 #[derive(Debug)]
@@ -20,11 +24,24 @@ pub(crate) struct Gathered<G> {
     body: Body,
     /// The request is open while its answer is written.
     _open: G,
+    /// Over HTTP/2: where it is noted what is on its way.
+    stream: Option<Arc<OpenStream>>,
 }
 
 impl<G> Gathered<G> {
     pub(crate) fn new(body: Body, open: G) -> Self {
-        Self { body, _open: open }
+        Self { body, _open: open, stream: None }
+    }
+
+    fn lend(&self, chunks: Vec<Bytes>) -> Pieces {
+        Pieces { chunks, lent: self.stream.as_ref().map(OpenStream::lend) }
+    }
+}
+
+impl Gathered<()> {
+    /// The body of an answer over HTTP/2.
+    pub(crate) fn over(body: Body, stream: Arc<OpenStream>) -> Self {
+        Self { body, _open: (), stream: Some(stream) }
     }
 }
 
@@ -34,10 +51,10 @@ impl<G: Unpin> HttpBody for Gathered<G> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
         if let Some(pieces) = self.body.take_pieces() {
-            return Poll::Ready(Some(Ok(Frame::data(Pieces(pieces)))));
+            return Poll::Ready(Some(Ok(Frame::data(self.lend(pieces)))));
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| Pieces(vec![data])))))
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| self.lend(vec![data])))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -51,29 +68,35 @@ impl<G: Unpin> HttpBody for Gathered<G> {
 
 /// Bytes in pieces, none of them empty, last first.
 #[derive(Debug)]
-pub(crate) struct Pieces(Vec<Bytes>);
+pub(crate) struct Pieces {
+    chunks: Vec<Bytes>,
+    lent: Option<Lent>,
+}
 
 impl Buf for Pieces {
     fn remaining(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        self.chunks.iter().map(Bytes::len).sum()
     }
 
     fn chunk(&self) -> &[u8] {
-        self.0.last().map_or(&[], |piece| piece)
+        self.chunks.last().map_or(&[], |piece| piece)
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let filled = slices.iter_mut().zip(self.0.iter().rev());
+        let filled = slices.iter_mut().zip(self.chunks.iter().rev());
         filled.map(|(slice, piece)| *slice = IoSlice::new(piece)).count()
     }
 
     fn advance(&mut self, mut count: usize) {
-        while let Some(piece) = self.0.last_mut().filter(|_| count > 0) {
+        if let Some(lent) = self.lent.as_ref().filter(|_| count > 0) {
+            lent.moved();
+        }
+        while let Some(piece) = self.chunks.last_mut().filter(|_| count > 0) {
             let some = count.min(piece.len());
             piece.advance(some);
             count -= some;
             if piece.is_empty() {
-                self.0.pop();
+                self.chunks.pop();
             }
         }
         assert!(count == 0, "advanced past the end");
@@ -85,7 +108,8 @@ mod tests {
     use super::*;
 
     fn pieces(texts: &[&'static str]) -> Pieces {
-        Pieces(texts.iter().rev().map(|text| Bytes::from_static(text.as_bytes())).collect())
+        let chunks = texts.iter().rev().map(|text| Bytes::from_static(text.as_bytes())).collect();
+        Pieces { chunks, lent: None }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod call;
 mod config;
 mod connection;
 mod cors;
+mod flow;
 mod gather;
 mod guard;
 mod headers;
