@@ -1,7 +1,10 @@
 //! A queue of messages between requests that come and go and a connection that stays, bounded by its bytes.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -17,9 +20,12 @@ const ROOM: u32 = 1 << 20;
 /// What a message costs beside its bytes, so that many small ones are bounded too.
 const COST: usize = 64;
 
-/// The end that messages are put into. When nothing leaves the lane for a while although somebody waits, it closes.
+/// The end that messages are put into. When nothing leaves the lane for a while although somebody waits, it closes; a
+/// reader that is only slow is waited for.
 #[derive(Debug)]
 pub(crate) struct Lane {
+    /// How often something left.
+    moves: Arc<AtomicU64>,
     room: Arc<Semaphore>,
     items: Mutex<Option<mpsc::UnboundedSender<Item>>>,
     patience: Duration,
@@ -29,6 +35,7 @@ pub(crate) struct Lane {
 /// The end that messages are taken out of.
 #[derive(Debug)]
 pub(crate) struct LaneEnd {
+    moves: Arc<AtomicU64>,
     room: Arc<Semaphore>,
     items: mpsc::UnboundedReceiver<Item>,
 }
@@ -44,8 +51,9 @@ struct Item {
 pub(crate) fn lane(patience: Duration) -> (Arc<Lane>, LaneEnd) {
     let room = Arc::new(Semaphore::new(ROOM as usize));
     let (sender, items) = mpsc::unbounded_channel();
-    let closed = Notify::new();
-    (Arc::new(Lane { room: room.clone(), items: Mutex::new(Some(sender)), patience, closed }), LaneEnd { room, items })
+    let moves = Arc::<AtomicU64>::default();
+    let end = LaneEnd { moves: moves.clone(), room: room.clone(), items };
+    (Arc::new(Lane { moves, room, items: Mutex::new(Some(sender)), patience, closed: Notify::new() }), end)
 }
 
 impl Lane {
@@ -62,13 +70,17 @@ impl Lane {
     }
 
     async fn wait(&self, len: usize) -> Result<OwnedSemaphorePermit, TransportError> {
-        match tokio::time::timeout(self.patience, self.room.clone().acquire_many_owned(cost(len))).await {
-            Ok(Ok(room)) => Ok(room),
-            Ok(Err(_)) => Err(TransportError::closed()),
-            Err(_) => {
-                tracing::debug!("a stream that nobody reads is closed");
-                self.close();
-                Err(TransportError::closed())
+        let mut room = std::pin::pin!(self.room.clone().acquire_many_owned(cost(len)));
+        loop {
+            let moves = self.moves.load(Ordering::Acquire);
+            match tokio::time::timeout(self.patience, room.as_mut()).await {
+                Ok(room) => return room.map_err(|_| TransportError::closed()),
+                Err(_) if self.moves.load(Ordering::Acquire) != moves => {}
+                Err(_) => {
+                    tracing::debug!("a stream that nobody reads is closed");
+                    self.close();
+                    return Err(TransportError::closed());
+                }
             }
         }
     }
@@ -115,7 +127,14 @@ impl FrameSender for Lane {
 impl LaneEnd {
     /// The next message; `None` when the lane is closed and empty.
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.items.poll_recv(cx).map(|item| item.map(|item| item.message))
+        let item = std::task::ready!(self.items.poll_recv(cx));
+        self.moved();
+        Poll::Ready(item.map(|item| item.message))
+    }
+
+    /// Notes that a part of what was taken went on.
+    pub(crate) fn moved(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -153,6 +172,23 @@ mod tests {
         assert!(poll_fn(|cx| end.poll_take(cx)).await.is_some());
         assert!(poll_fn(|cx| end.poll_take(cx)).await.is_none());
         assert!(lane.send(Frame::new("late")).await.unwrap_err().is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_is_waited_for() {
+        let (lane, mut end) = lane(Duration::from_secs(30));
+        let large = || Frame::new(vec![b'a'; 700 << 10]);
+        lane.send(large()).await.unwrap();
+        let reading = async {
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                end.moved();
+            }
+            poll_fn(|cx| end.poll_take(cx)).await
+        };
+        let (sent, taken) = tokio::join!(lane.send(large()), reading);
+        sent.unwrap();
+        assert!(taken.is_some());
     }
 
     #[tokio::test(start_paused = true)]

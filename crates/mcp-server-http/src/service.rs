@@ -187,8 +187,11 @@ impl Inner {
         let (parts, body) = request.into_parts();
         match sse::asked(paths, &parts) {
             Asked::Open => sse::open(self, paths, parts),
-            Asked::Message => match self.whole(&parts.headers, body).await {
-                Ok(bytes) => sse::take(self, &parts.headers, parts.uri.query(), bytes).await,
+            Asked::Message => match sse::addressed(self, &parts.headers, parts.uri.query()) {
+                Ok(inbox) => match self.whole(&parts.headers, body).await {
+                    Ok(message) => inbox.take(message).await,
+                    Err(refused) => refused,
+                },
                 Err(refused) => refused,
             },
             Asked::Answered(response) => response,

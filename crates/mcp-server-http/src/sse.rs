@@ -31,6 +31,9 @@ use crate::{
     stream::Silence,
 };
 
+/// So much of an event is given to the connection at once.
+const PIECE: usize = 64 << 10;
+
 /// Where the two ends of the transport are.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
@@ -78,10 +81,21 @@ impl Streams {
 
 /// What the client of a stream sends.
 #[derive(Debug)]
-struct Inbox {
+pub(crate) struct Inbox {
     lane: Arc<Lane>,
     /// Whether anything came.
     is_used: AtomicBool,
+}
+
+impl Inbox {
+    /// Takes a message of the client. What is answered to it comes on the stream.
+    pub(crate) async fn take(&self, message: Bytes) -> Response<Body> {
+        self.is_used.store(true, Ordering::Release);
+        match self.lane.send(Frame::new(message)).await {
+            Ok(()) => respond::empty(StatusCode::ACCEPTED),
+            Err(_) => respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request("the stream was closed")),
+        }
+    }
 }
 
 /// A stream in the table, until it is dropped.
@@ -146,7 +160,7 @@ pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body>
         drop(listed);
     });
     respond::events(Body::channel(Reading {
-        opening: Some(sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode()),
+        rest: sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode(),
         outgoing,
         silence: Silence::new(config.keep_alive),
         serving: serving.abort_handle(),
@@ -174,23 +188,17 @@ async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbo
     outbox.close();
 }
 
-/// Takes a message of a client. What is answered to it comes on the stream.
-pub(crate) async fn take(inner: &Inner, head: &HeaderMap, query: Option<&str>, body: Bytes) -> Response<Body> {
-    let refuse = |status, text: &str| respond::refusal(status, &RpcError::invalid_request(text));
+/// The stream that a message is for, which is found before any of its body is read.
+pub(crate) fn addressed(inner: &Inner, head: &HeaderMap, query: Option<&str>) -> Result<Arc<Inbox>, Response<Body>> {
+    let refuse = |status, text: &str| Err(respond::refusal(status, &RpcError::invalid_request(text)));
     let Some(id) = query.and_then(session_id) else {
         return refuse(StatusCode::BAD_REQUEST, "the parameter sessionId is missing: the stream says where to send to");
     };
     if !accept::is_json(head) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let Some(inbox) = inner.streams.table().get(id).cloned() else {
-        return refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed");
-    };
-    inbox.is_used.store(true, Ordering::Release);
-    match inbox.lane.send(Frame::new(body)).await {
-        Ok(()) => respond::empty(StatusCode::ACCEPTED),
-        Err(_) => refuse(StatusCode::NOT_FOUND, "the stream was closed"),
-    }
+    let inbox = inner.streams.table().get(id).cloned();
+    inbox.map_or_else(|| refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed"), Ok)
 }
 
 fn session_id(query: &str) -> Option<&str> {
@@ -227,7 +235,8 @@ impl Transport for Channel {
 
 /// The body of a stream. Dropping it ends the session.
 pub(crate) struct Reading {
-    opening: Option<Bytes>,
+    /// What is left of the event that is being sent.
+    rest: Bytes,
     outgoing: LaneEnd,
     silence: Silence,
     serving: AbortHandle,
@@ -236,14 +245,20 @@ pub(crate) struct Reading {
 impl Reading {
     pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
-        if let Some(opening) = this.opening.take() {
-            return Poll::Ready(Some(opening));
+        if this.rest.is_empty() {
+            match this.outgoing.poll_take(cx) {
+                Poll::Ready(Some(message)) => {
+                    this.rest = sse::Event::new(&message).with_event("message").encode();
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return this.silence.poll(cx).map(Some),
+            }
         }
-        if let Poll::Ready(message) = this.outgoing.poll_take(cx) {
-            this.silence.broken();
-            return Poll::Ready(message.map(|message| sse::Event::new(&message).with_event("message").encode()));
-        }
-        this.silence.poll(cx).map(Some)
+        // In pieces, so that a client that takes its time for a large event is seen to take it.
+        let piece = this.rest.split_to(this.rest.len().min(PIECE));
+        this.outgoing.moved();
+        this.silence.broken();
+        Poll::Ready(Some(piece))
     }
 }
 

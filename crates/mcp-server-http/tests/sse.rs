@@ -339,3 +339,62 @@ async fn the_place_to_post_to_is_found_where_the_endpoint_is_nested() {
     let event = response.into_body().frame().await.unwrap().unwrap().into_data().unwrap();
     assert!(event.starts_with(b"event: endpoint\ndata: /api/v1/messages?sessionId=mcp_"), "{event:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_a_large_event_slowly_is_waited_for() {
+    let large = async || "x".repeat(2 << 20);
+    let service = Server::builder("test", "1").tool(tool("large", large)).build().into_service(config());
+    let mut stream = service.handle(get()).await.into_body();
+    let opening = stream.frame().await.unwrap().unwrap().into_data().unwrap();
+    let opening = std::str::from_utf8(&opening).unwrap();
+    let endpoint = opening.strip_prefix("event: endpoint\ndata: ").unwrap().trim_end().to_owned();
+    let client = json!({ "name": "t", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let call = |id| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "large" } });
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        call(1),
+        call(2),
+        call(3),
+    ] {
+        assert_eq!(common::send(&service, post(&endpoint, &message)).await.status, StatusCode::ACCEPTED);
+    }
+    let mut text = String::new();
+    while !(1..=3).all(|id| text.contains(&format!("\"id\":{id},"))) || !text.ends_with("\n\n") {
+        let piece = within("a piece", stream.frame()).await.expect("the stream goes on").unwrap().into_data().unwrap();
+        assert!(piece.len() <= 64 << 10);
+        text.push_str(std::str::from_utf8(&piece).unwrap());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(service.open_sessions(), 1);
+}
+
+/// A body that nobody may look at.
+struct Unread;
+
+impl http_body::Body for Unread {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        panic!("the body is read")
+    }
+}
+
+#[tokio::test]
+async fn what_is_for_no_stream_is_refused_unread() {
+    let service = server().into_service(config());
+    for (endpoint, kind, status) in [
+        ("/messages", "application/json", StatusCode::BAD_REQUEST),
+        ("/messages?sessionId=mcp_0", "application/json", StatusCode::NOT_FOUND),
+        ("/messages?sessionId=mcp_0", "text/plain", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+    ] {
+        let request = http::Request::post(endpoint).header("host", "localhost").header("content-type", kind);
+        let answer = service.handle(request.body(Unread).unwrap()).await;
+        assert_eq!(answer.status(), status, "{endpoint} {kind}");
+    }
+}
