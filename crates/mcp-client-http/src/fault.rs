@@ -79,6 +79,15 @@ impl Fault {
             }
             Self::TooLarge { limit } => TransportError::too_large(limit),
             Self::Status(status) => TransportError::http(status, None, ""),
+            fault @ Self::Connect { .. } => TransportError::unreachable(fault),
+            fault @ (Self::Tls { .. } | Self::Cleartext { .. } | Self::Client(_) | Self::Roots(_)) => {
+                TransportError::unreachable(fault).lasting()
+            }
+            fault @ (Self::Unsendable
+            | Self::Redirect { .. }
+            | Self::ContentType(_)
+            | Self::NoEndpoint
+            | Self::ForeignEndpoint { .. }) => TransportError::other(fault).lasting(),
             fault => TransportError::other(fault),
         }
     }

@@ -64,10 +64,16 @@ impl Error {
         matches!(*self.kind, Kind::Closed | Kind::Lost(_)) || self.transport().is_some_and(TransportError::is_closed)
     }
 
-    /// Whether no connection could be opened.
+    /// Whether no connection could be opened. The server has seen nothing of the call.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
-        matches!(*self.kind, Kind::Unreachable { .. })
+        matches!(*self.kind, Kind::Unreachable { .. }) || self.transport().is_some_and(TransportError::is_unreachable)
+    }
+
+    /// Whether the answer is longer than the transport takes. It was not read.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.transport().is_some_and(TransportError::is_too_large)
     }
 
     /// Whether the call was cancelled by its own token.
@@ -83,7 +89,9 @@ impl Error {
     }
 
     /// Whether the same call may well succeed later: the server could not be reached, lost the connection or the session, or
-    /// said itself that it fails for the moment (HTTP 408, 425, 429, 502, 503, 504).
+    /// said itself that it fails for the moment (HTTP 408, 425, 429, 502, 503, 504). Not so when the next attempt would meet the
+    /// same: a program that does not exist, a certificate that nobody vouches for, a redirect elsewhere, an answer that is too
+    /// large.
     ///
     /// A call that ran may have had its effect all the same.
     #[must_use]
@@ -92,8 +100,7 @@ impl Error {
             Kind::Lost(_) => true,
             Kind::Unreachable { source, .. } | Kind::Transport(source) => match source.http_status() {
                 Some(status) => matches!(status, 408 | 425 | 429 | 502..=504),
-                // The same answer would be too large again.
-                None => !source.is_too_large(),
+                None => !source.is_lasting(),
             },
             _ => false,
         }
@@ -210,6 +217,7 @@ impl fmt::Display for Error {
             Kind::Closed => f.write_str("the client is closed"),
             Kind::Lost(_) => f.write_str("the connection ended before the answer came"),
             Kind::Unreachable { peer, .. } => write!(f, "{peer} cannot be reached"),
+            Kind::Transport(source) if source.is_unreachable() => f.write_str("the server cannot be reached"),
             Kind::Transport(_) => f.write_str("the answer to the request did not come"),
             Kind::Cancelled => f.write_str("the call was cancelled"),
             Kind::Rpc(error) => write!(f, "the server answered: {error}"),
@@ -267,6 +275,10 @@ mod tests {
             (http(401), "unauthorized"),
             (http(503), "retryable"),
             (http(500), ""),
+            (Kind::Transport(TransportError::unanswered()).into(), "retryable"),
+            (Kind::Transport(TransportError::too_large(1)).into(), "large"),
+            (Kind::Transport(TransportError::unreachable("x")).into(), "unreachable retryable"),
+            (Kind::Transport(TransportError::unreachable("x").lasting()).into(), "unreachable"),
             (Error::invalid("x"), "invalid"),
             (Kind::Version { ours: vec![], theirs: vec![] }.into(), "version"),
             (Error::unsupported("x"), "unsupported"),
@@ -277,6 +289,8 @@ mod tests {
             let found: Vec<&str> = [
                 (error.is_timeout(), "timeout"),
                 (error.is_closed(), "closed"),
+                (error.is_unreachable(), "unreachable"),
+                (error.is_too_large(), "large"),
                 (error.is_cancelled(), "cancelled"),
                 (error.is_unauthorized(), "unauthorized"),
                 (error.is_retryable(), "retryable"),

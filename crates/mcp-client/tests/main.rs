@@ -2,9 +2,13 @@
 
 mod caching;
 mod cancellation;
+mod cancellation_over;
 mod common;
 mod eras;
 mod faults;
+mod faults_of_peers;
+mod faults_of_processes;
+mod faults_on_the_way;
 mod mirroring;
 mod over_http;
 mod questions;

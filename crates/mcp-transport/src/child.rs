@@ -8,7 +8,7 @@ mod transport;
 
 use std::{
     ffi::{OsStr, OsString},
-    fmt,
+    fmt, io,
     path::PathBuf,
     process::Stdio,
     time::Duration,
@@ -145,7 +145,10 @@ impl ChildProcess {
 
     fn start(&self) -> Result<ChildTransport, TransportError> {
         let group = Group::spawn(self.command()).map_err(|source| {
-            TransportError::other(NotStarted { program: self.describe(), directory: self.directory.clone(), source })
+            let is_lasting = matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+            let directory = self.directory.clone();
+            let fault = TransportError::unreachable(NotStarted { program: self.describe(), directory, source });
+            if is_lasting { fault.lasting() } else { fault }
         })?;
         ChildTransport::new(group, self.describe(), &self.options, self.end_within)
     }
@@ -179,7 +182,7 @@ impl fmt::Debug for ChildProcess {
 struct NotStarted {
     program: String,
     directory: Option<PathBuf>,
-    source: std::io::Error,
+    source: io::Error,
 }
 
 impl fmt::Display for NotStarted {
@@ -187,11 +190,11 @@ impl fmt::Display for NotStarted {
         write!(f, "cannot start `{}`", self.program)?;
         match (&self.directory, self.source.kind()) {
             // The system says "not found" of either.
-            (Some(directory), std::io::ErrorKind::NotFound) if !directory.is_dir() => {
+            (Some(directory), io::ErrorKind::NotFound) if !directory.is_dir() => {
                 write!(f, ": there is no directory {}", directory.display())
             }
-            (_, std::io::ErrorKind::NotFound) => f.write_str(": there is no such program in PATH or at that path"),
-            (_, std::io::ErrorKind::PermissionDenied) => f.write_str(": it may not be executed"),
+            (_, io::ErrorKind::NotFound) => f.write_str(": there is no such program in PATH or at that path"),
+            (_, io::ErrorKind::PermissionDenied) => f.write_str(": it may not be executed"),
             _ => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ use crate::Frame;
 pub struct TransportError {
     kind: Kind,
     request: Option<RequestId>,
+    is_lasting: bool,
 }
 
 #[derive(Clone)]
@@ -26,6 +27,7 @@ enum Kind {
     Http { status: u16, retry_after: Option<Duration>, detail: Arc<str> },
     SessionLost,
     Unanswered,
+    Unreachable(Arc<dyn Error + Send + Sync>),
     Other(Arc<dyn Error + Send + Sync>),
 }
 
@@ -87,6 +89,18 @@ impl TransportError {
         Kind::Unanswered.into()
     }
 
+    /// No connection to the peer could be made: it has seen nothing. The text of `source` is shown as the error's own.
+    pub fn unreachable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Kind::Unreachable(Arc::from(source.into())).into()
+    }
+
+    /// The same fault, of which is known that another attempt would meet it again.
+    #[must_use]
+    pub fn lasting(mut self) -> Self {
+        self.is_lasting = true;
+        self
+    }
+
     /// The same fault, of this request alone: the transport goes on.
     #[must_use]
     pub fn of_request(mut self, id: RequestId) -> Self {
@@ -130,6 +144,19 @@ impl TransportError {
         matches!(self.kind, Kind::Unanswered)
     }
 
+    /// Whether no connection to the peer could be made: it has seen nothing.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.kind, Kind::Unreachable(_))
+    }
+
+    /// Whether another attempt would meet the same fault, as far as is known: the message is too large, the peer cannot prove
+    /// who it is, it sends to somewhere else.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.is_lasting || matches!(self.kind, Kind::TooLarge { .. } | Kind::LineBreak)
+    }
+
     /// The frame cannot travel on a line of its own.
     pub(crate) fn line_break() -> Self {
         Kind::LineBreak.into()
@@ -167,7 +194,7 @@ impl fmt::Display for TransportError {
             Kind::Http { status, detail, .. } => write!(f, "the peer answered with HTTP status {status}: {detail}"),
             Kind::SessionLost => f.write_str("the peer does not know the session any more"),
             Kind::Unanswered => f.write_str("the stream of the request ended without an answer"),
-            Kind::Other(source) => source.fmt(f),
+            Kind::Unreachable(source) | Kind::Other(source) => source.fmt(f),
         }
     }
 }
@@ -176,7 +203,7 @@ impl fmt::Debug for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Io(source) => f.debug_tuple("TransportError").field(source).finish(),
-            Kind::Other(source) => f.debug_tuple("TransportError").field(source).finish(),
+            Kind::Unreachable(source) | Kind::Other(source) => f.debug_tuple("TransportError").field(source).finish(),
             _ => write!(f, "TransportError({self})"),
         }
     }
@@ -186,7 +213,7 @@ impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.kind {
             Kind::Io(source) => Some(source.as_ref()),
-            Kind::Other(source) => source.source(),
+            Kind::Unreachable(source) | Kind::Other(source) => source.source(),
             _ => None,
         }
     }
@@ -200,7 +227,7 @@ impl From<io::Error> for TransportError {
 
 impl From<Kind> for TransportError {
     fn from(kind: Kind) -> Self {
-        Self { kind, request: None }
+        Self { kind, request: None, is_lasting: false }
     }
 }
 
@@ -262,5 +289,14 @@ mod tests {
         assert!(error.to_string().ends_with("503: busy") && !error.is_unanswered());
         assert!(TransportError::unanswered().request().is_none());
         assert!(TransportError::session_lost().is_session_lost());
+    }
+
+    #[test]
+    fn some_faults_last() {
+        let unreachable = TransportError::unreachable("connection refused");
+        assert!(unreachable.is_unreachable() && !unreachable.is_lasting() && unreachable.to_string().contains("refused"));
+        let lasting = TransportError::other("a redirect").lasting().of_request(1.into());
+        assert!(lasting.is_lasting() && !lasting.is_unreachable());
+        assert!(TransportError::too_large(1).is_lasting() && !TransportError::closed().is_lasting());
     }
 }

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "every test file uses a part of this")]
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
+pub(crate) mod site;
+
 use std::time::Duration;
 
 use mcp_client::{

@@ -41,6 +41,8 @@ pub struct HttpPeer {
 struct Shared {
     script: Arc<Script>,
     requests: Mutex<Vec<HttpRequest>>,
+    /// Those that were given up by the client.
+    abandoned: Mutex<Vec<HttpRequest>>,
     /// Counts sessions; those up to `forgotten` are gone.
     sessions: AtomicUsize,
     forgotten: AtomicUsize,
@@ -53,6 +55,7 @@ impl HttpPeer {
         let shared = Shared {
             script,
             requests: Mutex::default(),
+            abandoned: Mutex::default(),
             sessions: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),
             events: AtomicUsize::new(0),
@@ -90,6 +93,19 @@ impl HttpPeer {
             (found.len() >= count).then_some(found)
         };
         self.shared.script.until(&format!("{count} such HTTP request(s)"), look).await
+    }
+
+    /// Waits until the client has closed the connection of `count` requests of this method before their replies were
+    /// over: what cancels a request of 2026-07-28.
+    ///
+    /// # Panics
+    /// After ten seconds.
+    pub async fn wait_until_abandoned(&self, method: &str, count: usize) {
+        let look = || {
+            let abandoned = self.shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
+            (abandoned.iter().filter(|request| request.calls(method)).count() >= count).then_some(())
+        };
+        self.shared.script.until(&format!("the end of {count} request(s) `{method}`"), look).await;
     }
 
     /// Knows none of the sessions any more that were opened so far, as after a restart.
@@ -147,12 +163,21 @@ async fn connection(shared: Arc<Shared>, socket: TcpStream) {
 
 impl Shared {
     fn keep(&self, request: &HttpRequest) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if requests.len() < KEPT {
-            requests.push(request.clone());
-        }
-        drop(requests);
+        Self::keep_in(&self.requests, request);
         self.script.touch();
+    }
+
+    /// The client went away in the middle of the request.
+    fn abandon(&self, request: &HttpRequest) {
+        Self::keep_in(&self.abandoned, request);
+        self.script.touch();
+    }
+
+    fn keep_in(kept: &Mutex<Vec<HttpRequest>>, request: &HttpRequest) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT {
+            kept.push(request.clone());
+        }
     }
 
     /// Whether the session that the request names is known, where it names one.

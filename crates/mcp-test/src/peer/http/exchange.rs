@@ -28,7 +28,10 @@ pub(super) async fn serve(shared: &Shared, mut socket: TcpStream) -> io::Result<
         // A client that closes the connection does not wait for the rest.
         tokio::select! {
             played = exchange.play(reply) => if !played? { return Ok(()) },
-            () = left(&mut reader) => return Ok(()),
+            () = left(&mut reader) => {
+                shared.abandon(&request);
+                return Ok(());
+            }
         }
     }
     Ok(())

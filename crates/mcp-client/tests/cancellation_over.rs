@@ -1,0 +1,145 @@
+//! Calls that nobody waits for any more, over pipes and over HTTP: how the server is told in each era, and that nothing is left.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_server::prelude::*;
+use mcp_test::peer::{Reply, ScriptedServer};
+use serde_json::json;
+use tokio::{net::TcpListener, time::timeout};
+
+use crate::common::{
+    site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, quick, text},
+    start,
+};
+
+#[tokio::test]
+async fn a_dropped_call_is_told_in_the_way_of_its_era() {
+    for over in BOTH {
+        for version in ERAS {
+            let what = format!("{over:?}, {version}");
+            let server = ScriptedServer::speaking(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
+            let site = Site::open(server, *over).await;
+            let client = site.client(version).await;
+            let call = start(client.call_tool("t", ()));
+            let called = site.server.wait_for("tools/call", 1).await;
+            call.abort();
+            assert!(call.await.unwrap_err().is_cancelled());
+            assert_eq!(client.pending(), 0, "{what}");
+            if version.is_stateless() && *over == Over::Http {
+                // The end of the stream is the cancellation.
+                site.http.as_ref().unwrap().wait_until_abandoned("tools/call", 1).await;
+                assert!(site.server.seen_of("notifications/cancelled").is_empty(), "{what}");
+            } else {
+                let told = site.server.wait_for("notifications/cancelled", 1).await;
+                assert_eq!(told[0]["params"]["requestId"], called[0]["id"], "{what}");
+            }
+            assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
+            site.leave(client, &what).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_answered_is_not_cancelled() {
+    for over in BOTH {
+        for version in ERAS {
+            let what = format!("{over:?}, {version}");
+            let site = Site::open(ScriptedServer::speaking(version).on("tools/call", text("done")), *over).await;
+            let client = site.client(version).await;
+            for _ in 0..3 {
+                assert_eq!(outcome(client.call_tool("t", ()).await), "ok: done", "{what}");
+            }
+            let server = site.server.clone();
+            site.leave(client, &what).await;
+            assert!(server.seen_of("notifications/cancelled").is_empty(), "{what}");
+        }
+    }
+}
+
+/// Counts what runs on the server.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn new(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(counter))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_calls_over_http_of_which_a_third_is_dropped_leave_nothing_behind() {
+    const CALLS: usize = 1000;
+    let running = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&running);
+    let server = Server::builder("real", "1")
+        .limits(|limits| {
+            limits.handlers = CALLS;
+            limits.handlers_per_session = CALLS;
+        })
+        .tool(tool("work", move || {
+            let guard = Running::new(&counter);
+            async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                drop(guard);
+                "done"
+            }
+        }))
+        .build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let serving = server.clone();
+    let serving = tokio::spawn(async move { serving.serve_http_on(listener, HttpConfig::new().signals(false)).await });
+    for version in ERAS {
+        let client = quick(&[version]).connect(&url).await.unwrap();
+        let (mut done, mut dropped) = (0, 0);
+        // A linear congruence is random enough, and the same every time.
+        let mut random = 42_u64;
+        for _ in 0..(CALLS / 50) {
+            let mut calls = Vec::new();
+            for _ in 0..50 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let call = start(client.call_tool("work", json!({})));
+                if random >> 33 & 0xffff < 0xffff / 3 {
+                    for _ in 0..(random >> 59) {
+                        tokio::task::yield_now().await;
+                    }
+                    call.abort();
+                }
+                calls.push(call);
+            }
+            for call in calls {
+                match timeout(PATIENCE, call).await.unwrap() {
+                    Ok(result) => {
+                        assert_eq!(outcome(result), "ok: done", "{version}");
+                        done += 1;
+                    }
+                    Err(_) => dropped += 1,
+                }
+            }
+        }
+        assert!(done > CALLS / 2 && dropped > CALLS / 10, "{done} {dropped}");
+        assert_eq!(client.pending(), 0, "{version}");
+        timeout(PATIENCE, async {
+            while running.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await
+        .unwrap();
+        client.close().await;
+    }
+    server.shutdown();
+    timeout(PATIENCE, serving).await.unwrap().unwrap().unwrap();
+}

@@ -1,0 +1,136 @@
+//! A scripted server, reached over pipes or over HTTP, and what has to be left of a client when it is gone: nothing.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use std::time::Duration;
+
+use mcp_client::{Client, ClientBuilder, Error, Reconnect, ToolResult, protocol::ProtocolVersion};
+use mcp_test::peer::{HttpPeer, Reply, ScriptedServer};
+use tokio::{runtime::Handle, time::timeout};
+
+use super::{builder, said};
+
+/// One revision of each era.
+pub(crate) const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+
+/// Longer than anything takes that does not wait for a limit, on a machine with other work too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How the client reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Pipes,
+    Http,
+}
+
+pub(crate) const BOTH: &[Over] = &[Over::Pipes, Over::Http];
+
+/// A scripted server where a client finds it.
+pub(crate) struct Site {
+    pub(crate) server: ScriptedServer,
+    pub(crate) http: Option<HttpPeer>,
+    /// The tasks of the runtime without those of the server and its clients.
+    tasks: usize,
+}
+
+impl Site {
+    pub(crate) async fn open(server: ScriptedServer, over: Over) -> Self {
+        let tasks = alive();
+        let http = match over {
+            Over::Pipes => None,
+            Over::Http => Some(server.listen().await.unwrap()),
+        };
+        Self { server, http, tasks }
+    }
+
+    pub(crate) async fn connect(&self, builder: ClientBuilder) -> Result<Client, Error> {
+        match &self.http {
+            Some(http) => builder.connect(http.url()).await,
+            None => builder.connect(&self.server).await,
+        }
+    }
+
+    /// A client of this revision.
+    pub(crate) async fn client(&self, version: ProtocolVersion) -> Client {
+        self.connect(quick(&[version])).await.unwrap()
+    }
+
+    /// Breaks everything, as the end of the server's process does, and starts the next one, which knows nothing any more.
+    pub(crate) fn restart(&self) {
+        match &self.http {
+            Some(http) => {
+                http.stop();
+                http.forget_sessions();
+                http.start().unwrap();
+            }
+            None => self.server.crash(),
+        }
+    }
+
+    /// Closes the client and checks that nothing of it is left: no request, no connection, no task.
+    pub(crate) async fn leave(self, client: Client, what: &str) {
+        assert_eq!(client.pending(), 0, "{what}");
+        timeout(PATIENCE, client.close()).await.unwrap();
+        drop(client);
+        self.end(what).await;
+    }
+
+    /// Checks that no connection and no task is left.
+    pub(crate) async fn end(self, what: &str) {
+        self.server.wait_until_left().await;
+        let Self { server, http, tasks } = self;
+        drop((server, http));
+        no_tasks_above(tasks, what).await;
+    }
+}
+
+/// How many tasks the runtime has.
+pub(crate) fn alive() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// Waits until the runtime has no more tasks than it had.
+pub(crate) async fn no_tasks_above(tasks: usize, what: &str) {
+    let ended = timeout(PATIENCE, async {
+        while alive() > tasks {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    assert!(ended.await.is_ok(), "{} task(s) left behind: {what}", alive() - tasks);
+}
+
+/// A client that waits long for answers and not at all for another attempt.
+pub(crate) fn quick(versions: &[ProtocolVersion]) -> ClientBuilder {
+    let mut policy = Reconnect::default();
+    policy.first = Duration::from_millis(5);
+    builder().versions(versions.iter().copied()).timeout(PATIENCE).connect_timeout(PATIENCE).reconnect(policy)
+}
+
+/// The result of a tool that says this.
+pub(crate) fn text(text: &str) -> Reply {
+    Reply::result(said(text))
+}
+
+/// What a call came to, for a table: the text, or the predicates of the error that hold.
+pub(crate) fn outcome(result: Result<ToolResult, Error>) -> String {
+    match result {
+        Ok(result) => format!("ok: {}", result.text()),
+        Err(error) => predicates(&error),
+    }
+}
+
+/// The predicates that hold.
+pub(crate) fn predicates(error: &Error) -> String {
+    let status = error.http_status().map(|status| status.to_string());
+    let wait = error.retry_after().map(|wait| format!("after {wait:?}"));
+    let found = [
+        (error.is_timeout(), "timeout"),
+        (error.is_closed(), "closed"),
+        (error.is_unreachable(), "unreachable"),
+        (error.is_unauthorized(), "unauthorized"),
+        (error.is_invalid_response(), "invalid"),
+        (error.is_too_large(), "large"),
+        (error.is_retryable(), "retryable"),
+    ];
+    let names = found.into_iter().filter_map(|(holds, name)| holds.then(|| name.to_owned()));
+    status.into_iter().chain(wait).chain(names).collect::<Vec<_>>().join(" ")
+}

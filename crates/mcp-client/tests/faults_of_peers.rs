@@ -1,0 +1,227 @@
+//! What servers do wrong, over pipes and over HTTP, in both eras: each ends in a typed error within its time or in a call that
+//! was brought to its end all the same, the client goes on, and leaves nothing behind.
+
+use std::time::Duration;
+
+use mcp_client::protocol::ProtocolVersion;
+use mcp_test::peer::{Reply, ScriptedServer};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::common::site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, predicates, quick, text};
+
+/// How long a call may take to a server that says nothing.
+const SHORT: Duration = Duration::from_millis(150);
+/// Above the longest line of stdio (16 MiB) and the largest body of HTTP (4 MiB).
+const HUGE: usize = 100 << 20;
+
+/// Calls a tool that is answered so, then once more: what becomes of the first call, and that the second one is answered.
+async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration, expected: &str) {
+    for over in over {
+        for version in ERAS {
+            let what = format!("{what}, {over:?}, {version}");
+            let mut server = ScriptedServer::speaking(version);
+            for reply in replies {
+                server = server.on("tools/call", reply.clone());
+            }
+            let site = Site::open(server.on("tools/call", text("after")), *over).await;
+            let client = site.client(version).await;
+            let started = Instant::now();
+            let result = client.call_tool("t", ()).timeout(patience).await;
+            assert!(started.elapsed() < patience + PATIENCE, "{what}");
+            assert_eq!(outcome(result), expected, "{what}");
+            assert_eq!(client.pending(), 0, "{what}");
+            assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
+            site.leave(client, &what).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_in_a_call() {
+    check("silent", BOTH, &[Reply::silence()], SHORT, "timeout").await;
+    let late = text("late").after(Duration::from_millis(300));
+    check("late", BOTH, &[late], SHORT, "timeout").await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_in_a_call() {
+    check("ended", &[Over::Pipes], &[Reply::close()], PATIENCE, "closed retryable").await;
+    check("ended", &[Over::Http], &[Reply::close()], PATIENCE, "retryable").await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_with_a_wrong_id() {
+    let wrong = || text("wrong").with_id(json!(4711));
+    check("alone", &[Over::Pipes], &[wrong()], SHORT, "timeout").await;
+    // The answer has ended without being one.
+    check("alone", &[Over::Http], &[wrong()], PATIENCE, "retryable").await;
+    check("first", BOTH, &[wrong().then(text("right"))], PATIENCE, "ok: right").await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_twice() {
+    check("twice", BOTH, &[text("right").twice()], PATIENCE, "ok: right").await;
+    check("right, then wrong", BOTH, &[text("right").then(text("wrong"))], PATIENCE, "ok: right").await;
+    let late = text("right").then(text("wrong").after(Duration::from_millis(20)));
+    check("wrong much later", BOTH, &[late], PATIENCE, "ok: right").await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_with_garbage() {
+    let garbage = "listening on port 8080\n\0\u{7f}\n{\"jsonrpc\":\"2.0\"}\n[]\n{\n";
+    check("lines", &[Over::Pipes], &[Reply::raw(garbage).then(text("right"))], PATIENCE, "ok: right").await;
+    check("lines alone", &[Over::Pipes], &[Reply::raw(garbage)], SHORT, "timeout").await;
+    check("no HTTP", &[Over::Http], &[Reply::raw(garbage)], PATIENCE, "retryable").await;
+    let body = |kind: &str| Reply::status(200, "garbage").header("Content-Type", kind);
+    check("a body", &[Over::Http], &[body("application/json")], PATIENCE, "invalid").await;
+    check("a page", &[Over::Http], &[body("text/html")], PATIENCE, "").await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_with_a_hundred_megabytes() {
+    check("huge", BOTH, &[Reply::large(HUGE)], PATIENCE, "large").await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_in_the_middle_of_an_event() {
+    let event = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"half"}]}}"#;
+    let cut = || Reply::silence().cut(event);
+    let told = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
+    for reply in [cut(), told()] {
+        check("cut", &[Over::Pipes], &[reply.clone()], PATIENCE, "closed retryable").await;
+        check("cut", &[Over::Http], &[reply], PATIENCE, "retryable").await;
+    }
+}
+
+#[tokio::test]
+async fn a_status_instead_of_an_answer() {
+    for (reply, expected) in [
+        (Reply::status(401, "").header("WWW-Authenticate", "Bearer"), "401 unauthorized"),
+        (Reply::status(403, "no"), "403"),
+        (Reply::status(500, "it burns"), "500"),
+        (Reply::status(502, ""), "502 retryable"),
+        (Reply::status(503, "").header("Retry-After", "2"), "503 after 2s retryable"),
+        (Reply::status(503, "").header("Retry-After", "soon"), "503 retryable"),
+        (Reply::status(429, "").header("Retry-After", "7"), "429 after 7s retryable"),
+        (Reply::status(202, ""), "retryable"),
+    ] {
+        check(expected, &[Over::Http], &[reply], PATIENCE, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_elsewhere() {
+    let elsewhere = ScriptedServer::silent();
+    let other = elsewhere.listen().await.unwrap();
+    for status in [301, 302, 303, 307, 308] {
+        check("redirect", &[Over::Http], &[Reply::status(status, "").header("Location", &other.url())], PATIENCE, "").await;
+    }
+    assert_eq!((elsewhere.seen().len(), elsewhere.connections()), (0, 0), "nothing was sent there");
+}
+
+#[tokio::test]
+async fn a_404_in_the_middle_of_a_session() {
+    let version = ProtocolVersion::V2025_11_25;
+    let server = ScriptedServer::speaking(version).on("tools/call", text("right"));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.client(version).await;
+    for sessions in 2..4 {
+        site.http.as_ref().unwrap().forget_sessions();
+        // It was not done: it is sent again, in a session of its own.
+        assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
+        assert_eq!(site.server.seen_of("initialize").len(), sessions);
+    }
+    assert_eq!(site.server.seen_of("tools/call").len(), 2, "what was refused was not seen");
+    site.leave(client, "404").await;
+
+    // Without sessions a 404 is what it is.
+    let version = ProtocolVersion::V2026_07_28;
+    let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.client(version).await;
+    assert_eq!(outcome(client.call_tool("t", ()).await), "404");
+    site.leave(client, "404 without a session").await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_lost_again_and_again() {
+    let version = ProtocolVersion::V2025_11_25;
+    let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.client(version).await;
+    assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
+    assert_eq!(site.server.seen_of("tools/call").len(), 3);
+    site.leave(client, "always 404").await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_restarted_between_calls() {
+    for over in BOTH {
+        for version in ERAS {
+            let what = format!("restarted, {over:?}, {version}");
+            let prompts = Reply::result(json!({"resultType": "complete", "prompts": [{"name": "p"}]}));
+            let server = ScriptedServer::speaking(version).on("prompts/list", prompts).on("tools/call", text("right"));
+            let site = Site::open(server, *over).await;
+            let client = site.client(version).await;
+            for _ in 0..2 {
+                site.restart();
+                // What changes nothing is sent as often as it takes; it may go out on what is just breaking.
+                assert_eq!(client.list_prompts().await.unwrap()[0].name, "p", "{what}");
+                assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right", "{what}");
+            }
+            let opened = site.server.seen_of("initialize").len();
+            assert_eq!(opened, if version.has_handshake() { 3 } else { 0 }, "{what}: {:?}", site.server.seen());
+            site.leave(client, &what).await;
+        }
+    }
+}
+
+/// Connects to a server that answers whatever comes first so.
+async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, expected: &str) {
+    let eras = [&ERAS[..1], &ERAS[1..], &ERAS[..]];
+    for over in over {
+        for versions in eras {
+            let what = format!("{what}, {over:?}, {versions:?}");
+            let server =
+                ScriptedServer::silent().on("server/discover", first.clone()).on("initialize", first.clone());
+            let site = Site::open(server, *over).await;
+            let started = Instant::now();
+            let connecting = quick(versions).connect_timeout(limit).probe_timeout(SHORT);
+            let error = site.connect(connecting).await.unwrap_err();
+            assert!(started.elapsed() < limit + PATIENCE, "{what}");
+            assert_eq!(predicates(&error), expected, "{what}: {error:?}");
+            site.end(&what).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_from_the_start() {
+    check_start("silent", BOTH, &Reply::silence(), SHORT * 3, "timeout").await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_from_the_start() {
+    check_start("ended", &[Over::Pipes], &Reply::close(), PATIENCE, "closed retryable").await;
+    check_start("ended", &[Over::Http], &Reply::close(), PATIENCE, "retryable").await;
+}
+
+#[tokio::test]
+async fn a_server_that_starts_with_garbage() {
+    check_start("lines", &[Over::Pipes], &Reply::raw("usage: server [options]\n"), SHORT * 3, "timeout").await;
+    check_start("no HTTP", &[Over::Http], &Reply::raw("SSH-2.0-OpenSSH_9.9\r\n"), PATIENCE, "retryable").await;
+    check_start("too much", BOTH, &Reply::large(HUGE), PATIENCE, "large").await;
+}
+
+#[tokio::test]
+async fn a_status_from_the_start() {
+    for (reply, expected) in [
+        (Reply::status(401, ""), "401 unauthorized"),
+        (Reply::status(500, ""), "500"),
+        (Reply::status(503, "").header("Retry-After", "2"), "503 after 2s retryable"),
+        (Reply::status(307, "").header("Location", "http://127.0.0.1:9/mcp"), ""),
+    ] {
+        check_start(expected, &[Over::Http], &reply, PATIENCE, expected).await;
+    }
+}

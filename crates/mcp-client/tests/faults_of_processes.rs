@@ -1,0 +1,218 @@
+//! Servers that are child processes: killed in a call, started again, heard again, and gone with their client.
+#![cfg(unix)]
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use mcp_client::{
+    ChildProcess, Client, Reconnect, State, Update,
+    protocol::{ProtocolVersion, SubscriptionFilter},
+};
+use mcp_server::prelude::*;
+use tokio::time::timeout;
+
+use crate::common::site::{ERAS, PATIENCE, alive, no_tasks_above, outcome, predicates, quick};
+
+/// Set in the environment of this program where it is the server.
+const SERVES: &str = "TEST_SERVES_STDIO";
+
+/// The server of the tests below: this very program, in a process of its own.
+#[tokio::test]
+#[ignore = "it serves the other tests"]
+async fn serves() {
+    if std::env::var_os(SERVES).is_none() {
+        return;
+    }
+    let server = Server::builder("child", "1")
+        .tool(tool("pid", async || std::process::id().to_string()))
+        .tool(tool("die", async || -> String { std::process::abort() }))
+        .tool(tool("sleep", async || -> String { std::future::pending().await }))
+        .tool(tool("touch", async |server: Server| {
+            server.notify().resource_updated("config://app");
+            "touched"
+        }))
+        .resource(resource("config://app", async || "dark"))
+        .build();
+    server.serve_stdio().await.unwrap();
+}
+
+fn child() -> ChildProcess {
+    let program = std::env::current_exe().unwrap();
+    // More than one thread, or the name of the test would stand before the first message.
+    let args = ["--ignored", "--exact", "faults_of_processes::serves", "--nocapture", "-q", "--test-threads=2"];
+    ChildProcess::new(program).args(args).env(SERVES, "1").end_within(Duration::from_millis(500))
+}
+
+async fn connect(child: ChildProcess, version: ProtocolVersion) -> Client {
+    timeout(PATIENCE, quick(&[version]).connect(child)).await.unwrap().unwrap()
+}
+
+async fn pid(client: &Client) -> String {
+    client.call_tool("pid", ()).await.unwrap().text()
+}
+
+/// Waits until the process is gone, or dead and not yet reaped.
+async fn gone(pid: &str) {
+    if !Path::new("/proc/self/stat").exists() {
+        return;
+    }
+    let stat = format!("/proc/{pid}/stat");
+    let gone = timeout(PATIENCE, async {
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(gone.await.is_ok(), "the process {pid} is still there");
+}
+
+/// Closes the client; no process and no task is left.
+async fn leave(client: Client, pid: &str, tasks: usize) {
+    assert_eq!(client.pending(), 0);
+    timeout(PATIENCE, client.close()).await.unwrap();
+    drop(client);
+    gone(pid).await;
+    no_tasks_above(tasks, "a client of a child process").await;
+}
+
+#[tokio::test]
+async fn one_that_is_killed_in_a_call_is_started_again() {
+    for version in ERAS {
+        let tasks = alive();
+        let client = connect(child(), version).await;
+        let first = pid(&client).await;
+        let result = client.call_tool("die", ()).await;
+        let cause = result.as_ref().unwrap_err().clone();
+        assert_eq!(outcome(result), "closed retryable", "{version}");
+        // How it ended, and what it said last.
+        let cause = std::error::Error::source(&cause).unwrap().to_string();
+        assert!(cause.contains("signal: 6"), "{cause}");
+        gone(&first).await;
+        let second = pid(&client).await;
+        assert_ne!(first, second, "{version}");
+        leave(client, &second, tasks).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_silent_in_a_call_goes_on() {
+    for version in ERAS {
+        let tasks = alive();
+        let client = connect(child(), version).await;
+        let first = pid(&client).await;
+        let silent = client.call_tool("sleep", ()).timeout(Duration::from_millis(100)).await;
+        assert_eq!(outcome(silent), "timeout", "{version}");
+        assert_eq!(pid(&client).await, first, "it is the same process");
+        leave(client, &first, tasks).await;
+    }
+}
+
+#[tokio::test]
+async fn one_whose_client_is_only_dropped_ends_too() {
+    for version in ERAS {
+        let tasks = alive();
+        let client = connect(child(), version).await;
+        let first = pid(&client).await;
+        drop(client);
+        gone(&first).await;
+        no_tasks_above(tasks, "a dropped client").await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_subscribed_to_is_heard_of_again() {
+    for version in ERAS {
+        let client = connect(child(), version).await;
+        let filter = SubscriptionFilter::new().with_resources(["config://app"]);
+        let mut subscription = client.listen(filter).await.unwrap();
+        let updated = Update::ResourceUpdated { uri: "config://app".into() };
+        for _ in 0..2 {
+            client.call_tool("touch", ()).await.unwrap();
+            let update = timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(update, updated, "{version}");
+            client.call_tool("die", ()).await.unwrap_err();
+            // It is open again, and what happened meanwhile is not known.
+            let update = timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(update, Update::Missed, "{version}");
+        }
+        let last = pid(&client).await;
+        client.close().await;
+        assert!(timeout(PATIENCE, subscription.next()).await.unwrap().is_none());
+        gone(&last).await;
+    }
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn one_that_does_not_start_any_more_is_tried_a_few_times_and_then_on_demand() {
+    for version in ERAS {
+        let folder = Folder(std::env::temp_dir().join(format!("mcp-client-{}-{version}", std::process::id())));
+        std::fs::create_dir_all(&folder.0).unwrap();
+        let (good, starts) = (folder.0.join("good"), folder.0.join("starts"));
+        std::fs::write(&good, "").unwrap();
+        let script = r#"echo >> "$STARTS"; test -e "$GOOD" || { echo 'out of order' >&2; exit 3; }
+            exec "$SERVER" --ignored --exact faults_of_processes::serves --nocapture -q --test-threads=2"#;
+        let child = ChildProcess::new("sh")
+            .args(["-c", script])
+            .envs([("STARTS", starts.as_os_str()), ("GOOD", good.as_os_str())])
+            .env("SERVER", std::env::current_exe().unwrap())
+            .env(SERVES, "1");
+        let mut policy = Reconnect::default();
+        (policy.attempts, policy.first) = (3, Duration::from_millis(5));
+        let client = timeout(PATIENCE, quick(&[version]).reconnect(policy).connect(child)).await.unwrap().unwrap();
+        let count = || std::fs::read_to_string(&starts).unwrap().lines().count();
+        assert_eq!(count(), 1, "{version}");
+
+        std::fs::remove_file(&good).unwrap();
+        let mut states = client.states();
+        client.call_tool("die", ()).await.unwrap_err();
+        timeout(PATIENCE, states.wait_for(|state| *state == State::Down)).await.unwrap().unwrap();
+        assert_eq!(count(), 4, "{version}");
+
+        // Each call makes one attempt, and is told what came of it.
+        let error = client.call_tool("pid", ()).await.unwrap_err();
+        assert_eq!(predicates(&error), "closed retryable", "{version}: {error:?}");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("exit status: 3") && cause.contains("out of order"), "{cause}");
+        assert_eq!(count(), 5, "{version}");
+
+        std::fs::write(&good, "").unwrap();
+        let last = pid(&client).await;
+        assert_eq!(count(), 6, "{version}");
+        client.close().await;
+        gone(&last).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_server_is_told_at_once() {
+    let cases: [(&str, ChildProcess, &str, &str); 3] = [
+        ("no program", ChildProcess::new("/no/such/program"), "unreachable", "no such program"),
+        (
+            "it ends",
+            ChildProcess::new("sh").args(["-c", "echo 'missing --token' >&2; exit 2"]),
+            "closed retryable",
+            "missing --token",
+        ),
+        ("it ends well", ChildProcess::new("true"), "closed retryable", "exit status: 0"),
+    ];
+    for (what, child, expected, shown) in cases {
+        for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
+            let tasks = alive();
+            let error = timeout(PATIENCE, quick(versions).connect(&child)).await.unwrap().unwrap_err();
+            assert_eq!(predicates(&error), expected, "{what}, {versions:?}: {error:?}");
+            let cause = std::error::Error::source(&error).unwrap().to_string();
+            assert!(cause.contains(shown), "{what}, {versions:?}: {cause}");
+            no_tasks_above(tasks, what).await;
+        }
+    }
+}

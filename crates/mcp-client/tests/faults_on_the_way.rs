@@ -1,0 +1,92 @@
+//! What networks do, and who is at the other end: nobody, somebody who does not speak TLS, somebody whom nobody vouches for.
+
+use std::time::Duration;
+
+use mcp_client::{Error, http::Http};
+use mcp_server::prelude::*;
+use mcp_test::peer::ScriptedServer;
+use tokio::net::TcpListener;
+
+use crate::common::site::{ERAS, PATIENCE, alive, no_tasks_above, predicates, quick};
+
+/// A certificate of its own making for this machine, and its key, in PEM.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// Tries to connect in both eras: the same fault, and nothing left behind.
+async fn check(http: impl Fn() -> Http, expected: &str) -> Error {
+    let tasks = alive();
+    let mut last = None;
+    for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
+        let error = tokio::time::timeout(PATIENCE, quick(versions).connect(http())).await.unwrap().unwrap_err();
+        assert_eq!(predicates(&error), expected, "{versions:?}: {error:?}");
+        last = Some(error);
+        no_tasks_above(tasks, expected).await;
+    }
+    last.unwrap()
+}
+
+/// The error and its causes, in one line.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[tokio::test]
+async fn nobody_is_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    drop(listener);
+    let error = check(|| Http::new(&url).unwrap(), "unreachable retryable").await;
+    assert!(chain(&error).contains("refused"), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn somebody_is_there_who_does_not_speak_tls() {
+    let server = ScriptedServer::silent();
+    let peer = server.listen().await.unwrap();
+    let url = peer.url().replace("http:", "https:");
+    // With a root of our own, so that a machine without any has one.
+    let (pem, _) = certificate();
+    let tasks = alive();
+    for versions in [&ERAS[..1], &ERAS[1..]] {
+        let http = Http::new(&url).unwrap().root_certificates(&pem).unwrap().connect_timeout(Duration::from_millis(200));
+        let error = quick(versions).connect(http).await.unwrap_err();
+        assert!(error.is_unreachable(), "{error:?}");
+        server.wait_until_left().await;
+    }
+    assert!(server.seen().is_empty());
+    no_tasks_above(tasks, "no TLS").await;
+}
+
+#[tokio::test]
+async fn somebody_is_there_whom_nobody_vouches_for() {
+    let (pem, key) = certificate();
+    let (other, _) = certificate();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/mcp", listener.local_addr().unwrap());
+    let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
+    let tls = TlsConfig::from_pem(&pem, &key).unwrap();
+    let running = server.clone();
+    let serving = tokio::spawn(async move { running.serve_https_on(listener, tls, HttpConfig::new().signals(false)).await });
+    for versions in [&ERAS[..1], &ERAS[1..]] {
+        let http = Http::new(&url).unwrap().root_certificates(&other).unwrap();
+        let error = quick(versions).connect(http).await.unwrap_err();
+        assert_eq!(predicates(&error), "unreachable", "{error:?}");
+        assert!(chain(&error).contains("certificate"), "{}", chain(&error));
+        // The same server, vouched for.
+        let http = Http::new(&url).unwrap().root_certificates(&pem).unwrap();
+        let client = quick(versions).connect(http).await.unwrap();
+        assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
+        client.close().await;
+    }
+    server.shutdown();
+    tokio::time::timeout(PATIENCE, serving).await.unwrap().unwrap().unwrap();
+}
