@@ -48,7 +48,10 @@ pub(crate) struct Link {
     /// those.
     unsaid: Mutex<VecDeque<(Frame, Option<OwnedSemaphorePermit>)>>,
     said_more: Notify,
+    /// It takes no more requests.
     ended: CancellationToken,
+    /// Nothing more comes of it.
+    stopped: CancellationToken,
     fault: OnceLock<TransportError>,
 }
 
@@ -62,6 +65,7 @@ impl Link {
             unsaid: Mutex::default(),
             said_more: Notify::new(),
             ended: CancellationToken::new(),
+            stopped: CancellationToken::new(),
             fault: OnceLock::new(),
         })
     }
@@ -87,6 +91,15 @@ impl Link {
         }
         self.pending.end(self.fault.get());
         self.ended.cancel();
+        self.stopped.cancel();
+    }
+
+    /// Takes no more requests: the server has forgotten the session. Those that wait are told by themselves what becomes of
+    /// them, since each has an answer of its own on its way.
+    pub(crate) fn retire(&self, fault: TransportError) {
+        let _ = self.fault.set(fault);
+        self.pending.refuse();
+        self.ended.cancel();
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -95,6 +108,10 @@ impl Link {
 
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
+    }
+
+    pub(crate) async fn stopped(&self) {
+        self.stopped.cancelled().await;
     }
 
     /// Why it ended, when there was a fault.

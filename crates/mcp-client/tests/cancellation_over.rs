@@ -1,4 +1,5 @@
 //! Calls that nobody waits for any more, over pipes and over HTTP: how the server is told in each era, and that nothing is left.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::{
     sync::{
@@ -23,7 +24,8 @@ async fn a_dropped_call_is_told_in_the_way_of_its_era() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
-            let server = ScriptedServer::speaking(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
+            let server =
+                ScriptedServer::speaking(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
             let site = Site::open(server, *over).await;
             let client = site.client(version).await;
             let call = start(client.call_tool("t", ()));

@@ -1,5 +1,6 @@
 //! What servers do wrong, over pipes and over HTTP, in both eras: each ends in a typed error within its time or in a call that
 //! was brought to its end all the same, the client goes on, and leaves nothing behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::common::site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, predicates, quick, text};
+use crate::common::{
+    site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, predicates, quick, text},
+    start,
+};
 
 /// How long a call may take to a server that says nothing.
 const SHORT: Duration = Duration::from_millis(150);
@@ -84,6 +88,28 @@ async fn a_server_that_answers_with_a_hundred_megabytes() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_large_is_that_of_its_own_call() {
+    for over in BOTH {
+        for version in ERAS {
+            let server = ScriptedServer::speaking(version)
+                .on("tools/call", Reply::silence())
+                .on("tools/call", Reply::large(17 << 20))
+                .on("tools/call", text("right"));
+            let site = Site::open(server, *over).await;
+            let client = site.client(version).await;
+            let silent = start(client.call_tool("t", ()));
+            site.server.wait_for("tools/call", 1).await;
+            assert_eq!(outcome(client.call_tool("t", ()).await), "large", "{over:?}, {version}");
+            assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right", "{over:?}, {version}");
+            assert_eq!(client.pending(), 1, "{over:?}, {version}");
+            silent.abort();
+            silent.await.unwrap_err();
+            site.leave(client, "large").await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_stops_in_the_middle_of_an_event() {
     let event = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"half"}]}}"#;
     let cut = || Reply::silence().cut(event);
@@ -115,7 +141,8 @@ async fn a_redirect_elsewhere() {
     let elsewhere = ScriptedServer::silent();
     let other = elsewhere.listen().await.unwrap();
     for status in [301, 302, 303, 307, 308] {
-        check("redirect", &[Over::Http], &[Reply::status(status, "").header("Location", &other.url())], PATIENCE, "").await;
+        check("redirect", &[Over::Http], &[Reply::status(status, "").header("Location", &other.url())], PATIENCE, "")
+            .await;
     }
     assert_eq!((elsewhere.seen().len(), elsewhere.connections()), (0, 0), "nothing was sent there");
 }
@@ -145,6 +172,26 @@ async fn a_404_in_the_middle_of_a_session() {
 }
 
 #[tokio::test]
+async fn many_calls_in_a_session_that_is_lost() {
+    let version = ProtocolVersion::V2025_11_25;
+    let slow = text("slow").after(Duration::from_millis(300));
+    let server = ScriptedServer::speaking(version).on("tools/call", slow).on("tools/call", text("right"));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.client(version).await;
+    let slow = start(client.call_tool("t", ()));
+    site.server.wait_for("tools/call", 1).await;
+    site.http.as_ref().unwrap().forget_sessions();
+    let calls: Vec<_> = (0..20).map(|_| start(client.call_tool("t", ()))).collect();
+    for call in calls {
+        assert_eq!(outcome(call.await.unwrap()), "ok: right");
+    }
+    // What was accepted before is answered all the same.
+    assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
+    assert_eq!(site.server.seen_of("initialize").len(), 2);
+    site.leave(client, "many").await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_lost_again_and_again() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));
@@ -165,7 +212,7 @@ async fn a_server_that_is_restarted_between_calls() {
             let site = Site::open(server, *over).await;
             let client = site.client(version).await;
             for _ in 0..2 {
-                site.restart();
+                site.restart().await;
                 // What changes nothing is sent as often as it takes; it may go out on what is just breaking.
                 assert_eq!(client.list_prompts().await.unwrap()[0].name, "p", "{what}");
                 assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right", "{what}");
@@ -183,8 +230,7 @@ async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, 
     for over in over {
         for versions in eras {
             let what = format!("{what}, {over:?}, {versions:?}");
-            let server =
-                ScriptedServer::silent().on("server/discover", first.clone()).on("initialize", first.clone());
+            let server = ScriptedServer::silent().on("server/discover", first.clone()).on("initialize", first.clone());
             let site = Site::open(server, *over).await;
             let started = Instant::now();
             let connecting = quick(versions).connect_timeout(limit).probe_timeout(SHORT);

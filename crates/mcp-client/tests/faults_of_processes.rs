@@ -1,4 +1,5 @@
 //! Servers that are child processes: killed in a call, started again, heard again, and gone with their client.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 #![cfg(unix)]
 
 use std::{

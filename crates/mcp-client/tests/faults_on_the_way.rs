@@ -1,4 +1,5 @@
 //! What networks do, and who is at the other end: nobody, somebody who does not speak TLS, somebody whom nobody vouches for.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ async fn somebody_is_there_who_does_not_speak_tls() {
     let (pem, _) = certificate();
     let tasks = alive();
     for versions in [&ERAS[..1], &ERAS[1..]] {
-        let http = Http::new(&url).unwrap().root_certificates(&pem).unwrap().connect_timeout(Duration::from_millis(200));
+        let http =
+            Http::new(&url).unwrap().root_certificates(&pem).unwrap().connect_timeout(Duration::from_millis(200));
         let error = quick(versions).connect(http).await.unwrap_err();
         assert!(error.is_unreachable(), "{error:?}");
         server.wait_until_left().await;
@@ -75,7 +77,8 @@ async fn somebody_is_there_whom_nobody_vouches_for() {
     let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
     let tls = TlsConfig::from_pem(&pem, &key).unwrap();
     let running = server.clone();
-    let serving = tokio::spawn(async move { running.serve_https_on(listener, tls, HttpConfig::new().signals(false)).await });
+    let serving =
+        tokio::spawn(async move { running.serve_https_on(listener, tls, HttpConfig::new().signals(false)).await });
     for versions in [&ERAS[..1], &ERAS[1..]] {
         let http = Http::new(&url).unwrap().root_certificates(&other).unwrap();
         let error = quick(versions).connect(http).await.unwrap_err();

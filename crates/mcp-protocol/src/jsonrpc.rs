@@ -186,6 +186,14 @@ pub fn request_id(start: &[u8]) -> Option<RequestId> {
     parse::request_id(start)
 }
 
+/// The id of a response of which only the first bytes are left, such as one over a limit, so that whoever waits for it can be
+/// told. `None` when they do not show that it is a response: when they do not hold the whole id, or `result` or `error` does
+/// not follow it.
+#[must_use]
+pub fn response_id(start: &[u8]) -> Option<RequestId> {
+    parse::response_id(start)
+}
+
 /// Decodes raw parameters; absent and `null` ones read as an empty object.
 ///
 /// # Errors

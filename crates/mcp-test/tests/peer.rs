@@ -162,7 +162,7 @@ async fn http_stops_and_starts_at_the_same_address() {
     while server.open_connections() == 0 {
         tokio::task::yield_now().await;
     }
-    peer.stop();
+    peer.stop().await;
     let mut rest = Vec::new();
     timeout(DEADLINE, idle.read_to_end(&mut rest)).await.unwrap().ok();
     server.wait_until_left().await;

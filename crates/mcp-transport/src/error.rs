@@ -294,7 +294,9 @@ mod tests {
     #[test]
     fn some_faults_last() {
         let unreachable = TransportError::unreachable("connection refused");
-        assert!(unreachable.is_unreachable() && !unreachable.is_lasting() && unreachable.to_string().contains("refused"));
+        assert!(
+            unreachable.is_unreachable() && !unreachable.is_lasting() && unreachable.to_string().contains("refused")
+        );
         let lasting = TransportError::other("a redirect").lasting().of_request(1.into());
         assert!(lasting.is_lasting() && !lasting.is_unreachable());
         assert!(TransportError::too_large(1).is_lasting() && !TransportError::closed().is_lasting());

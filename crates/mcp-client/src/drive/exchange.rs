@@ -102,7 +102,7 @@ pub(crate) async fn exchange(
             }
             Failure::Invalid(text) => return Err(Error::invalid(text)),
             // Nothing was done with it.
-            Failure::Transport(fault) if fault.is_session_lost() && may_again => link.end(Some(fault)),
+            Failure::Transport(fault) if fault.is_session_lost() && may_again => link.retire(fault),
             Failure::Transport(fault) if fault.is_unanswered() && is_safe && may_again => {}
             Failure::Transport(fault) => return Err(Kind::Transport(fault).into()),
             Failure::Lost { was_sent, .. } if (!was_sent || is_safe) && may_again => {

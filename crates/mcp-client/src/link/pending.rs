@@ -94,6 +94,11 @@ impl Pending {
         self.table().waiting.get(&number(id)?).cloned()
     }
 
+    /// Nothing new is let in; what waits goes on.
+    pub(crate) fn refuse(&self) {
+        self.room.close();
+    }
+
     /// The connection has ended: so has everything that waits, and nothing new can.
     pub(crate) fn end(&self, fault: Option<&TransportError>) {
         let waiting = {

@@ -21,7 +21,8 @@ pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Bo
     let fault = tokio::select! {
         fault = reader.run(&mut *transport) => fault,
         () = link.say_the_rest() => None,
-        () = link.ended() => None,
+        () = link.stopped() => None,
+        () = given_up(&link, &shared) => None,
     };
     if let Some(fault) = &fault {
         tracing::debug!(error = %fault, "the connection failed");
@@ -29,6 +30,12 @@ pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Bo
     link.end(fault);
     // Whoever still holds the link keeps its sender: the transport is told to close, not left to notice.
     let _ = tokio::time::timeout(shared.config.limits.close, link.sender.shutdown()).await;
+}
+
+/// Returns when a link that takes no more requests has to stop, whatever still waits on it.
+async fn given_up(link: &Link, shared: &Shared) {
+    link.ended().await;
+    let _ = tokio::time::timeout(shared.config.limits.close, shared.closing.cancelled()).await;
 }
 
 struct End(Arc<Link>);
@@ -50,6 +57,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn run(&mut self, transport: &mut dyn Transport) -> Option<TransportError> {
         loop {
+            if self.link.is_ended() && self.link.pending.len() == 0 {
+                return None;
+            }
             let frame = tokio::select! {
                 biased;
                 Some(answered) = self.answering.join_next(), if !self.answering.is_empty() => {
@@ -76,13 +86,23 @@ impl Reader<'_> {
     /// Returns the fault when the connection cannot go on.
     fn fault(&self, fault: TransportError) -> Option<TransportError> {
         if let Some(id) = fault.request() {
-            let is_session_lost = fault.is_session_lost();
             self.link.pending.complete(id, Err(Failure::Transport(fault.clone())));
-            return is_session_lost.then_some(fault);
+        }
+        if fault.is_session_lost() {
+            self.link.retire(fault);
+            return None;
+        }
+        if fault.request().is_some() {
+            return None;
         }
         if fault.is_too_large() {
             tracing::warn!(error = %fault, "a message of the server was skipped");
-            self.link.pending.complete_only(Err(Failure::Transport(fault)));
+            let id = jsonrpc::response_id(fault.start());
+            let failure = Err(Failure::Transport(fault));
+            match id {
+                Some(id) => _ = self.link.pending.complete(&id, failure),
+                None => _ = self.link.pending.complete_only(failure),
+            }
             return None;
         }
         Some(fault)

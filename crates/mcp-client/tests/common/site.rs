@@ -55,10 +55,10 @@ impl Site {
     }
 
     /// Breaks everything, as the end of the server's process does, and starts the next one, which knows nothing any more.
-    pub(crate) fn restart(&self) {
+    pub(crate) async fn restart(&self) {
         match &self.http {
             Some(http) => {
-                http.stop();
+                http.stop().await;
                 http.forget_sessions();
                 http.start().unwrap();
             }

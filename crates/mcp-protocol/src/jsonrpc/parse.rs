@@ -77,8 +77,7 @@ pub(super) fn message<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Message<'a
 
 /// The id of a request whose first bytes are all that is left of it; `None` when they do not tell, or it is no request.
 pub(super) fn request_id(start: &[u8]) -> Option<RequestId> {
-    let len = std::str::from_utf8(start).map_or_else(|error| error.valid_up_to(), str::len);
-    let text = std::str::from_utf8(&start[..len]).ok()?;
+    let text = whole_text(start)?;
     let (mut ids, mut is_request) = (Vec::new(), false);
     // What is cut off ends the reading; what came before it is known.
     let _ = each_member(text, |key, value| match key {
@@ -92,6 +91,27 @@ pub(super) fn request_id(start: &[u8]) -> Option<RequestId> {
         [id] if is_request && is_whole(id) => read_id(id).ok(),
         _ => None,
     }
+}
+
+pub(super) fn response_id(start: &[u8]) -> Option<RequestId> {
+    let text = whole_text(start)?;
+    let (mut ids, mut is_request) = (Vec::new(), false);
+    let _ = each_member(text, |key, value| match key {
+        "id" => ids.push(value),
+        "method" => is_request = true,
+        _ => {}
+    });
+    let [id] = ids[..] else { return None };
+    let end = id.get().as_bytes().as_ptr_range().end.addr() - text.as_bytes().as_ptr().addr();
+    let next = text[end..].trim_start().strip_prefix(',')?.trim_start();
+    let is_response = next.starts_with("\"result\"") || next.starts_with("\"error\"");
+    if is_response && !is_request { read_id(id).ok() } else { None }
+}
+
+/// What is whole of a text that was cut off.
+fn whole_text(start: &[u8]) -> Option<&str> {
+    let len = std::str::from_utf8(start).map_or_else(|error| error.valid_up_to(), str::len);
+    std::str::from_utf8(&start[..len]).ok()
 }
 
 pub(super) fn batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawValue>, EnvelopeError> {
@@ -343,6 +363,25 @@ mod tests {
         }
         let cut = &"{\"id\":7,\"method\":\"m\",\"params\":{\"a\":\"ü".as_bytes();
         assert_eq!(request_id(&cut[..cut.len() - 1]), Some(7.into()));
+    }
+
+    #[test]
+    fn the_start_of_a_response_tells_its_id() {
+        for (start, id) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, Some("7")),
+            (r#"{ "id" : "a" , "error" : {"code""#, Some("\"a\"")),
+            (r#"{"jsonrpc":"2.0","id":7,"params":{"a"#, None),
+            (r#"{"method":"m","id":7,"result":{"a"#, None),
+            (r#"{"result":{"id":7,"result":"#, None),
+            (r#"{"id":7,"id":8,"result":1"#, None),
+            (r#"{"id":7"#, None),
+            (r#"{"id":7,"#, None),
+            ("garbage", None),
+            ("", None),
+        ] {
+            let found = response_id(start.as_bytes()).map(|id| serde_json::to_string(&id).unwrap());
+            assert_eq!(found.as_deref(), id, "{start}");
+        }
     }
 
     #[test]

@@ -114,9 +114,11 @@ impl HttpPeer {
     }
 
     /// Stops listening and breaks every connection.
-    pub fn stop(&self) {
-        self.listening.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    pub async fn stop(&self) {
+        let mut listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
         self.shared.script.crash();
+        // When this returns, the port is free.
+        listening.shutdown().await;
     }
 
     /// Listens again where it did before [`HttpPeer::stop`].
