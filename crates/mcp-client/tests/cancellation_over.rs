@@ -1,5 +1,4 @@
 //! Calls that nobody waits for any more, over pipes and over HTTP: how the server is told in each era, and that nothing is left.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::{
     sync::{

@@ -115,7 +115,7 @@ async fn a_server_that_stops_in_the_middle_of_an_event() {
     let cut = || Reply::silence().cut(event);
     let told = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
     for reply in [cut(), told()] {
-        check("cut", &[Over::Pipes], &[reply.clone()], PATIENCE, "closed retryable").await;
+        check("cut", &[Over::Pipes], std::slice::from_ref(&reply), PATIENCE, "closed retryable").await;
         check("cut", &[Over::Http], &[reply], PATIENCE, "retryable").await;
     }
 }

@@ -131,6 +131,6 @@ pub(crate) fn predicates(error: &Error) -> String {
         (error.is_too_large(), "large"),
         (error.is_retryable(), "retryable"),
     ];
-    let names = found.into_iter().filter_map(|(holds, name)| holds.then(|| name.to_owned()));
+    let names = found.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name.to_owned());
     status.into_iter().chain(wait).chain(names).collect::<Vec<_>>().join(" ")
 }
