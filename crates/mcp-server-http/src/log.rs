@@ -269,7 +269,7 @@ impl EventLog {
         let oldest = of.last - of.held;
         if of.cursor < oldest {
             of.cursor = oldest;
-            self.put(&mut out, Place { stream, seq: oldest }, TRUNCATED);
+            self.put(&mut out, Place { stream, seq: of.name(oldest) }, TRUNCATED);
         }
         let is_taken = |place: Place| place.stream == stream && place.seq <= of.cursor;
         let start = state.events.iter().rposition(|event| is_taken(event.place)).map_or(0, |at| at + 1);
@@ -431,6 +431,22 @@ mod tests {
         for (id, misses) in [(&seen[0], true), (&seen[1], false), (&seen[2], false), (&seen[3], true)] {
             assert_eq!(log.lost(log.place(id).unwrap()).is_some(), misses, "{id}");
         }
+    }
+
+    #[test]
+    fn the_loss_of_an_answer_is_told_once() {
+        let log = log();
+        let stream = log.open().unwrap();
+        let (first, place) = log.attach(stream, None);
+        log.end(stream, Some(vec![b'x'; 2 * BYTES].into()));
+        assert!(take(&log, stream, first).len() > 2 * BYTES);
+        // Above the cap it went as soon as it was read, and its client lost it all the same.
+        let (second, _) = log.attach(stream, Some(place.seq));
+        let told = take(&log, stream, second);
+        assert!(told.contains("replay_truncated"), "{told}");
+        log.detach(stream, second);
+        let again = log.place(last_id(&told)).unwrap();
+        assert!(!log.knows(stream) && log.lost(again).is_none());
     }
 
     #[test]
