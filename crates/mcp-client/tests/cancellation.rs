@@ -168,3 +168,21 @@ async fn the_last_handle_closes_the_connection() {
         assert!(peer.next().await.is_none(), "{version}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_client_ends_what_is_pending() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let calls: Vec<_> = (0..3).map(|_| start(client.call_tool("t", ()))).collect();
+        for _ in &calls {
+            peer.expect("tools/call").await;
+        }
+        let started = tokio::time::Instant::now();
+        client.close().await;
+        for call in calls {
+            assert!(call.await.unwrap().unwrap_err().is_closed(), "{version}");
+        }
+        assert_eq!((client.pending(), started.elapsed()), (0, Duration::ZERO), "{version}");
+        assert!(peer.next().await.is_none(), "the end of the connection says it: {version}");
+    }
+}

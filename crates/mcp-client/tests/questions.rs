@@ -257,3 +257,22 @@ async fn roots_that_change_are_told() {
 
     assert!(builder().roots([Root::new("https://example.com")]).connect(crate::common::scripted().0).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_elicitation_that_nobody_knows_harms_nothing() {
+    let (client, mut peer, _peers) = connected(LEGACY).await;
+    let mut heard = client.notifications();
+    peer.notify("notifications/elicitation/complete", json!({ "elicitationId": "unknown" })).await;
+    assert_eq!(heard.next().await.unwrap().method(), "notifications/elicitation/complete");
+    assert_eq!(peer.ask(json!(1), "ping", json!({})).await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_of_what_the_server_did_not_ask_changes_nothing() {
+    let (client, mut peer, _peers) = connected(LEGACY).await;
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    peer.notify("notifications/cancelled", json!({ "requestId": id, "reason": "no" })).await;
+    peer.answer(id, said("done")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
+}

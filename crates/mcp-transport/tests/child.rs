@@ -102,6 +102,14 @@ async fn what_it_started_ends_with_it() {
 }
 
 #[tokio::test]
+async fn what_it_says_on_its_standard_error_is_no_error() {
+    let mut transport = open(&shell("echo 'ERROR: everything is fine' >&2; exec cat")).await;
+    transport.sender().send(Frame::new("{}")).await.unwrap();
+    assert_eq!(line(&mut transport).await, "{}");
+    shut_down(&mut transport).await;
+}
+
+#[tokio::test]
 async fn its_last_words_are_quoted() {
     let mut transport = open(&shell("echo 'no module named mcp' >&2; echo 'I give up' >&2; exit 7")).await;
     let error = last_error(&mut transport).await.to_string();
