@@ -49,6 +49,9 @@ pub(crate) enum Kind {
     Arguments(ValidationErrors),
     /// The structured content does not fit the schema of the tool.
     Output(ValidationErrors),
+    /// A skill is not what the server said of it.
+    #[cfg(feature = "skills")]
+    Unverified(Box<str>),
 }
 
 impl Error {
@@ -155,6 +158,13 @@ impl Error {
         })
     }
 
+    /// Whether a skill, or one of its files, is not what the server had said of it. Nothing of it may be used.
+    #[cfg(feature = "skills")]
+    #[must_use]
+    pub fn is_unverified(&self) -> bool {
+        matches!(*self.kind, Kind::Unverified(_))
+    }
+
     /// The error that the server answered with.
     #[must_use]
     pub fn rpc(&self) -> Option<&RpcError> {
@@ -233,6 +243,8 @@ impl fmt::Display for Error {
             Kind::Rounds(cap) => write!(f, "the server asked more than {cap} times"),
             Kind::Arguments(_) => f.write_str("the arguments do not fit the schema of the tool"),
             Kind::Output(_) => f.write_str("the structured content does not fit the schema of the tool"),
+            #[cfg(feature = "skills")]
+            Kind::Unverified(text) => write!(f, "the skill is not what the server said of it: {text}"),
             Kind::Pages(cap) => write!(f, "the list has more than {cap} pages"),
         }
     }

@@ -42,6 +42,8 @@ mod negotiated;
 mod notify;
 mod result;
 mod shared;
+#[cfg(feature = "skills")]
+mod skills;
 mod state;
 mod subscription;
 mod supervise;
@@ -62,6 +64,8 @@ pub use mcp_protocol as protocol;
 pub use mcp_transport as transport;
 pub use mcp_transport::child::ChildProcess;
 
+#[cfg(feature = "skills")]
+pub use self::skills::LoadedSkill;
 pub use self::{
     builder::ClientBuilder,
     call::Call,

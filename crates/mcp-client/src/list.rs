@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::{Call, Client, Error, drive::Reply, error::Kind, shared::Shared, wire::Request};
 
-/// What servers list: tools, resources, resource templates, prompts, tasks.
+/// What servers list: tools, resources, resource templates, prompts, tasks; with the feature `skills`, skills.
 pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
     /// The method that lists it.
     const METHOD: &'static str;
@@ -45,6 +45,8 @@ mod sealed {
     impl Learn for ResourceTemplate {}
     impl Learn for Prompt {}
     impl Learn for Task {}
+    #[cfg(feature = "skills")]
+    impl Learn for mcp_protocol::skills::Skill {}
     impl Learn for Tool {
         fn learn(tools: &mut Vec<Self>, listing: Listing<'_>) {
             listing.shared.catalog.learn(tools, listing.reply.is_mirrored);
@@ -53,7 +55,8 @@ mod sealed {
 }
 
 macro_rules! listed {
-    ($($item:ty: $method:literal, $member:literal;)*) => {$(
+    ($($(#[$cfg:meta])? $item:ty: $method:literal, $member:literal;)*) => {$(
+        $(#[$cfg])?
         impl Listed for $item {
             const METHOD: &'static str = $method;
             const MEMBER: &'static str = $member;
@@ -67,6 +70,8 @@ listed! {
     ResourceTemplate: "resources/templates/list", "resourceTemplates";
     Prompt: "prompts/list", "prompts";
     Task: "tasks/list", "tasks";
+    #[cfg(feature = "skills")]
+    mcp_protocol::skills::Skill: "skills/list", "skills";
 }
 
 /// One page of a list.

@@ -1,6 +1,6 @@
 //! What client and server agreed on, in a form that can be kept and given to another client.
 
-use mcp_protocol::{Implementation, ProtocolVersion, ServerCapabilities, tasks::ext::IDENTIFIER};
+use mcp_protocol::{Implementation, ProtocolVersion, ServerCapabilities, skills, tasks::ext::IDENTIFIER};
 use serde::{Deserialize, Serialize};
 
 /// What client and server agreed on: the revision, and who the server is and what it can do.
@@ -58,6 +58,7 @@ impl Negotiated {
                 }
             }
             ("tasks", _) => (capabilities.supports_extension(IDENTIFIER), IDENTIFIER),
+            ("skills", _) => (capabilities.supports_extension(skills::IDENTIFIER), skills::IDENTIFIER),
             // The first revision has the method without the capability.
             ("completion", _) => {
                 (capabilities.completions.is_some() || !self.version.has_completions_capability(), "completions")
@@ -96,7 +97,8 @@ mod tests {
             ("completion/complete", Some("completions")),
             ("logging/setLevel", Some("logging")),
             ("ping", None),
-            ("skills/list", None),
+            ("skills/list", Some("io.modelcontextprotocol/skills")),
+            ("elsewhere/list", None),
         ] {
             assert_eq!(known.lacks(method), lacks, "{method}");
         }

@@ -14,6 +14,8 @@ mod over_http;
 mod questions;
 mod reconnecting;
 mod revisions;
+#[cfg(feature = "skills")]
+mod skills;
 mod subscriptions;
 mod tasks;
 mod transport_faults;

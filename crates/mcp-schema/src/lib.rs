@@ -5,6 +5,7 @@
 //! - [`tool`] holds what the protocol demands of the schemas of a tool, and [`header`] the parameters that are mirrored
 //!   in HTTP headers (`x-mcp-header`).
 //! - [`elicitation`] is the flat subset of JSON Schema that a form can ask for.
+//! - `FrontMatter` (feature `front-matter`) reads the YAML that Markdown begins with.
 //! - [`UriTemplate`] expands and matches RFC 6570 templates; [`safe_relative_path`] guards what a capture names.
 //!
 //! The crate is pure: no I/O, no clock, no async.
@@ -13,6 +14,8 @@ mod dialect;
 mod effort;
 pub mod elicitation;
 mod error;
+#[cfg(feature = "front-matter")]
+mod front_matter;
 mod graph;
 pub mod header;
 mod keywords;
@@ -26,6 +29,8 @@ mod text;
 pub mod tool;
 mod validation;
 
+#[cfg(feature = "front-matter")]
+pub use self::front_matter::{FrontMatter, FrontMatterError};
 pub use self::{
     dialect::Dialect,
     error::{SchemaError, SchemaErrorKind},

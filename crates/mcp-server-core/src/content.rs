@@ -3,7 +3,6 @@
 mod beneath;
 #[cfg(feature = "fs")]
 mod command;
-mod front_matter;
 mod listing;
 #[cfg(feature = "fs")]
 mod load;
@@ -17,7 +16,6 @@ mod resource_dir;
 mod server_dir;
 #[cfg(feature = "fs")]
 mod watch;
-mod yaml;
 
 pub use self::problem::ContentProblem;
 #[cfg(feature = "fs")]
@@ -27,7 +25,6 @@ pub(crate) use self::watch::{Watched, Watchers};
 #[cfg(feature = "skills")]
 pub(crate) use self::{
     beneath::Beneath,
-    front_matter::FrontMatter,
     listing::list,
     mime::{contents, of_name},
 };

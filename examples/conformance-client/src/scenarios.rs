@@ -48,6 +48,10 @@ impl Run {
             "http-standard-headers" => self.standard_headers().await,
             "http-custom-headers" => self.custom_headers().await,
             "http-invalid-tool-headers" => self.invalid_tools().await,
+            "sep-2640-client-no-prefetch" => self.list_skills().await,
+            "sep-2640-client-verify-digest" | "sep-2640-client-verify-size" | "sep-2640-client-verify-frontmatter" => {
+                self.load_forged_skill().await
+            }
             other => Err(format!("nobody here plays the scenario `{other}`").into()),
         }
     }
@@ -192,6 +196,30 @@ impl Run {
         let client = self.connect().await?;
         for tool in client.list_tools().await? {
             client.call_tool(&tool.name, json!({ "region": "eu" })).await?.ok()?;
+        }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Lists the skills, and loads none.
+    async fn list_skills(&self) -> Done {
+        let client = self.connect().await?;
+        if client.list_skills().await?.is_empty() {
+            return Err("the server lists no skill".into());
+        }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Loads a skill that is not what the server says of it, and goes on if it could be loaded.
+    async fn load_forged_skill(&self) -> Done {
+        let client = self.connect().await?;
+        for skill in client.list_skills().await? {
+            match client.load_skill(skill).await {
+                Err(error) if error.is_unverified() => {}
+                Err(error) => return Err(error.into()),
+                Ok(skill) => drop(skill.read("references/FORMS.md").await?),
+            }
         }
         client.close().await;
         Ok(())

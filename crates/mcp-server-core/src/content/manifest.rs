@@ -6,7 +6,6 @@ use mcp_protocol::{PromptArgument, ToolAnnotations};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::front_matter::FrontMatter;
 use crate::{MessageTemplate, PromptRoute, prompt_template};
 
 /// A tool that is a command. `examples/from-dir` shows all of it.
@@ -134,7 +133,7 @@ pub(super) fn prompt<S>(stem: &str, text: &str) -> Result<PromptRoute<S>, String
 where
     S: Clone + Send + Sync + 'static,
 {
-    let FrontMatter { members, body } = FrontMatter::read(text)?;
+    let FrontMatter { members, body, .. } = FrontMatter::read(text).map_err(|error| error.to_string())?;
     let manifest: PromptManifest =
         serde_json::from_value(Value::Object(members)).map_err(|error| format!("the front matter: {error}"))?;
     let body = body.trim_matches(['\r', '\n']);

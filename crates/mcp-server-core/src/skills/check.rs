@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use mcp_schema::safe_relative_path;
+use mcp_schema::{FrontMatter, safe_relative_path};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::{Skill, catalog::File};
-use crate::{RegistrationError, content::FrontMatter};
+use crate::RegistrationError;
 
 /// The file that makes a directory a skill.
 pub(super) const SKILL_MD: &str = "SKILL.md";
@@ -78,7 +78,7 @@ pub(super) fn check(skill: Skill) -> Result<Checked, RegistrationError> {
 /// Reads the front matter of a `SKILL.md`.
 fn head(path: &str, bytes: &[u8]) -> Result<Head, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    let frontmatter = FrontMatter::read(text)?.members;
+    let frontmatter = FrontMatter::read(text).map_err(|error| error.to_string())?.members;
     let word = |key: &str| match frontmatter.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
         _ => Err(format!("the front matter has no text for `{key}`")),

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 const DEPTH: usize = 32;
 
 /// The one document in a text; null when it is empty.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub(super) fn parse(text: &str) -> Result<Value, String> {
     let mut reader = Reader { events: Parser::new_from_str(text), line: 1 };
     let mut document = None;
     loop {

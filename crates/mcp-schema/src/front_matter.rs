@@ -1,25 +1,41 @@
 //! Markdown with front matter: YAML between two lines of three dashes, then the text.
 
-use serde_json::{Map, Value};
+mod yaml;
 
-use super::yaml;
+use std::fmt;
+
+use serde_json::{Map, Value};
 
 /// The most bytes of front matter.
 const MAX: usize = 64 * 1024;
 
-/// A Markdown file, taken apart.
-#[derive(Debug)]
-pub(crate) struct FrontMatter<'a> {
-    /// What stands between the dashes.
-    pub(crate) members: Map<String, Value>,
+/// A Markdown file, taken apart (feature `front-matter`).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FrontMatter<'a> {
+    /// What stands between the dashes: YAML 1.2 in its core schema, as JSON.
+    pub members: Map<String, Value>,
     /// What follows them.
-    #[cfg_attr(not(feature = "fs"), expect(dead_code, reason = "only prompts need the text apart"))]
-    pub(crate) body: &'a str,
+    pub body: &'a str,
+}
+
+/// Why a file cannot be taken apart, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontMatterError {
+    reason: String,
 }
 
 impl<'a> FrontMatter<'a> {
     /// Takes a file apart. Without front matter there are no members, and all of it is the body.
-    pub(crate) fn read(text: &'a str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// When the front matter has no end, is longer than 64 KiB, is no mapping, or cannot be JSON: other keys than texts, infinite
+    /// numbers, tags. References to earlier parts (aliases) are refused, so that no text grows by being read.
+    pub fn read(text: &'a str) -> Result<Self, FrontMatterError> {
+        Self::take_apart(text).map_err(|reason| FrontMatterError { reason })
+    }
+
+    fn take_apart(text: &'a str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let Some((yaml, body)) = split(text)? else { return Ok(Self { members: Map::new(), body: text }) };
         if yaml.len() > MAX {
@@ -32,6 +48,14 @@ impl<'a> FrontMatter<'a> {
         }
     }
 }
+
+impl fmt::Display for FrontMatterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for FrontMatterError {}
 
 /// The YAML and the body; nothing when the first line is not three dashes.
 fn split(text: &str) -> Result<Option<(&str, &str)>, String> {
@@ -71,9 +95,9 @@ mod tests {
             [("---\na: 1\n", "no end"), ("---\n- a\n---\n", "no list of"), ("---\na: [\n---\n", "the front matter: ")]
         {
             let error = FrontMatter::read(text).unwrap_err();
-            assert!(error.contains(reason), "{text:?}: {error}");
+            assert!(error.to_string().contains(reason), "{text:?}: {error}");
         }
         let long = format!("---\na: {}\n---\n", "x".repeat(MAX));
-        assert!(FrontMatter::read(&long).unwrap_err().contains("longer"));
+        assert!(FrontMatter::read(&long).unwrap_err().to_string().contains("longer"));
     }
 }

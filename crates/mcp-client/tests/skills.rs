@@ -1,0 +1,161 @@
+//! Skills: nothing is read before one is loaded, and nothing is used that is not what the server had said.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use mcp_client::{
+    Client, Error,
+    protocol::{
+        ProtocolVersion,
+        skills::{Skill, SkillFile},
+    },
+};
+use mcp_server::{Skill as Served, prelude::*};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::common::{Peer, Peers, builder, connected_as, start};
+
+const TEXT: &str = "---\nname: commits\ndescription: How we commit.\nmetadata:\n  version: 1.0\n---\nSmall ones.\n";
+const URI: &str = "skill://acme/commits/SKILL.md";
+const STYLE: &str = "skill://acme/commits/refs/style.md";
+
+fn server(version: ProtocolVersion) -> Server {
+    let skill = Served::new("acme/commits", TEXT).file("refs/style.md", "# Style\n").file("logo.bin", [0, 255]);
+    let other = Served::new("other", "---\nname: other\ndescription: Another one.\n---\n");
+    Server::builder("real", "1").versions([version]).page_size(1).skill(skill).skill(other).build()
+}
+
+async fn loads(client: &Client) {
+    let skills = client.list_skills().await.unwrap();
+    let uris: Vec<&str> = skills.iter().map(|skill| &*skill.uri).collect();
+    assert_eq!(uris, [URI, "skill://other/SKILL.md"]);
+    assert_eq!(client.skill(URI).await.unwrap(), skills[0]);
+    assert!(client.skill("skill://nobody/SKILL.md").await.unwrap_err().rpc().is_some());
+
+    let loaded = client.load_skill(skills[0].clone()).await.unwrap();
+    assert_eq!((loaded.text(), loaded.instructions()), (TEXT, "Small ones.\n"));
+    assert_eq!((loaded.skill(), loaded.files().len()), (&skills[0], 3));
+    assert_eq!(loaded.read("refs/style.md").await.unwrap(), b"# Style\n");
+    assert_eq!(loaded.read(STYLE).await.unwrap(), b"# Style\n");
+    assert_eq!(loaded.read("logo.bin").await.unwrap(), [0, 255]);
+    assert!(loaded.read("skill://other/SKILL.md").await.unwrap_err().is_unverified());
+}
+
+#[tokio::test]
+async fn skills_are_loaded_in_every_revision() {
+    for version in ProtocolVersion::ALL {
+        let server = server(version);
+        let client = builder().connect(&server).await.unwrap();
+        assert_eq!(client.version(), version);
+        loads(&client).await;
+    }
+}
+
+#[tokio::test]
+async fn skills_are_loaded_over_http() {
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::LATEST] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let server = server(version);
+        let serving = start(async move { server.serve_http_on(listener, HttpConfig::new()).await.unwrap() });
+        let client = builder().connect(&url).await.unwrap();
+        loads(&client).await;
+        client.close().await;
+        serving.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_skills_is_not_asked_for_any() {
+    let server = Server::builder("plain", "1").build();
+    let client = builder().connect(&server).await.unwrap();
+    assert!(client.list_skills().await.unwrap_err().is_unsupported());
+    assert!(client.skill(URI).await.unwrap_err().is_unsupported());
+}
+
+/// The entries of the real server.
+async fn entry() -> Skill {
+    let server = server(ProtocolVersion::LATEST);
+    builder().connect(&server).await.unwrap().skill(URI).await.unwrap()
+}
+
+/// A client of a server that does what it likes, and does not declare what it has.
+async fn tricky() -> (Client, Peer, Peers) {
+    connected_as(builder().trust_capabilities(false), ProtocolVersion::LATEST).await
+}
+
+/// Expects that a file is read, and gives this text for it.
+async fn serve(peer: &mut Peer, uri: &str, text: &str) {
+    let asked = peer.recv().await;
+    assert_eq!((&asked["method"], &asked["params"]["uri"]), (&json!("resources/read"), &json!(uri)), "{asked}");
+    let contents = json!([{ "uri": uri, "text": text }]);
+    let result = json!({ "resultType": "complete", "contents": contents, "ttlMs": 0, "cacheScope": "private" });
+    peer.answer(asked["id"].clone(), result).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_before_a_skill_is_loaded_and_then_one_file() {
+    let entry = entry().await;
+    let (client, mut peer, _peers) = tricky().await;
+    let listing = start(client.list_skills());
+    let id = peer.expect("skills/list").await;
+    let page = json!({ "resultType": "complete", "skills": [entry], "ttlMs": 0, "cacheScope": "private" });
+    peer.answer(id, page).await;
+    let listed = listing.await.unwrap().unwrap();
+    // The next message is the ping, so none came before it.
+    let pinging = start({
+        let client = client.clone();
+        async move { client.ping().await }
+    });
+    peer.discovered().await;
+    pinging.await.unwrap().unwrap();
+    let loading = start({
+        let client = client.clone();
+        async move { client.load_skill(listed[0].clone()).await }
+    });
+    serve(&mut peer, URI, TEXT).await;
+    let loaded = loading.await.unwrap().unwrap();
+    let reading = start(async move { loaded.read("refs/style.md").await });
+    serve(&mut peer, STYLE, "# Style!").await;
+    assert!(reading.await.unwrap().unwrap_err().is_unverified());
+}
+
+/// How the client takes a `SKILL.md` that is this one.
+async fn load(entry: Skill, text: &str) -> Result<(), Error> {
+    let (client, mut peer, _peers) = tricky().await;
+    let loading = start(async move { client.load_skill(entry).await });
+    serve(&mut peer, URI, text).await;
+    loading.await.unwrap().map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_differs_from_what_was_said_is_not_loaded() {
+    let entry = entry().await;
+    assert!(load(entry.clone(), TEXT).await.is_ok());
+    let swapped = TEXT.replace("Small", "Large");
+    assert_eq!(swapped.len(), TEXT.len());
+    for (text, reason) in
+        [(swapped, "digest"), (format!("{TEXT}More.\n"), "bytes instead of"), (String::new(), "0 bytes")]
+    {
+        let error = load(entry.clone(), &text).await.unwrap_err();
+        assert!(error.is_unverified() && error.to_string().contains(reason), "{text:?}: {error}");
+    }
+    // The digest is right, and what was told of the front matter is not.
+    let mut told: Value = serde_json::to_value(&entry).unwrap();
+    told["frontmatter"]["description"] = json!("Something else.");
+    let error = load(serde_json::from_value(told).unwrap(), TEXT).await.unwrap_err();
+    assert!(error.is_unverified() && error.to_string().contains("front matter"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_against_the_rules_are_refused_unread() {
+    let (client, mut peer, _peers) = tricky().await;
+    let mut elsewhere = entry().await;
+    elsewhere.resources = mcp_client::protocol::skills::SkillResources::Files(vec![SkillFile::new(STYLE, "", 0)]);
+    let mut dynamic = entry().await;
+    dynamic.resources = mcp_client::protocol::skills::SkillResources::Dynamic;
+    for entry in [elsewhere, dynamic] {
+        assert!(client.load_skill(entry).await.unwrap_err().is_unverified());
+    }
+    drop(client);
+    assert_eq!(peer.next().await, None);
+}
