@@ -125,14 +125,14 @@ mod tests {
     const TEXT: &str = "---\nname: a\ndescription: d\n---\nDo it.\n";
     const URI: &str = "skill://x/a/SKILL.md";
 
-    fn skill(frontmatter: Value, files: &[(&str, &str)]) -> Skill {
+    fn skill(frontmatter: &Value, files: &[(&str, &str)]) -> Skill {
         let files: Vec<Value> =
             files.iter().map(|(uri, text)| json!({ "uri": uri, "digest": digest(text.as_bytes()) })).collect();
         serde_json::from_value(json!({ "uri": URI, "frontmatter": frontmatter, "resources": files })).unwrap()
     }
 
     fn plain() -> Skill {
-        skill(json!({ "name": "a", "description": "d" }), &[(URI, TEXT), ("skill://x/a/refs/b.md", "b")])
+        skill(&json!({ "name": "a", "description": "d" }), &[(URI, TEXT), ("skill://x/a/refs/b.md", "b")])
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn front_matter_is_what_was_told() {
-        let said = |frontmatter: Value| skill(frontmatter, &[]);
+        let said = |frontmatter: &Value| skill(frontmatter, &[]);
         let yaml = "name: a\ndescription: d\nmetadata:\n  version: 1.0\n  tags: [x]\n";
         let text = format!("---\n{yaml}---\nDo it.\n");
         let metadata = json!({ "version": 1, "tags": ["x"] });
@@ -204,7 +204,7 @@ mod tests {
             (json!({ "name": "a", "description": "d", "metadata": { "version": "1.0", "tags": ["x"] } }), false),
             (json!({ "name": "a", "description": "d", "metadata": { "version": 1, "tags": ["x", "y"] } }), false),
         ] {
-            let read = instructions(&said(frontmatter.clone()), text.clone().into_bytes());
+            let read = instructions(&said(&frontmatter), text.clone().into_bytes());
             assert_eq!(read.is_ok(), is_taken, "{frontmatter}");
             let instructions = read.map(|(text, at)| text[at..].to_owned());
             assert!(instructions.is_err() || instructions.unwrap() == "Do it.\n");

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use mcp_protocol::{PromptArgument, ToolAnnotations};
+use mcp_schema::FrontMatter;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
