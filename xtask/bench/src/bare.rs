@@ -18,10 +18,14 @@ use axum::{
 use serde_json::Value;
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 
-use crate::{error::Error, peer};
+use crate::{case::WORDS, error::Error, peer};
 
 /// An axum handler that parses the body and answers what was written before. It prints its address and ends with stdin.
 pub(crate) fn http(answer: Vec<u8>) -> Result<(), Error> {
+    serve(Router::new().route("/mcp", routing::post(respond)).with_state(Bytes::from(answer)))
+}
+
+fn serve(router: Router) -> Result<(), Error> {
     Runtime::new()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
@@ -34,7 +38,6 @@ pub(crate) fn http(answer: Vec<u8>) -> Result<(), Error> {
             // Fails only for a connection that is gone already.
             let _ = stream.set_nodelay(true);
         });
-        let router = Router::new().route("/mcp", routing::post(respond)).with_state(Bytes::from(answer));
         tokio::select! {
             served = axum::serve(listener, router) => Ok(served?),
             _ = ended => Ok(()),
@@ -50,6 +53,35 @@ async fn respond(State(answer): State<Bytes>, body: Bytes) -> Response {
         }
         Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }
+}
+
+/// The least that a client takes for a server, in both eras: it opens, takes notices, and answers each call with its id. It
+/// prints its address and ends with stdin.
+pub(crate) fn mcp() -> Result<(), Error> {
+    serve(Router::new().route("/mcp", routing::post(answer_call)))
+}
+
+async fn answer_call(body: Bytes) -> Response {
+    let message: Value = match serde_json::from_slice(&body) {
+        Ok(message) => message,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    let info = r#"{"name":"bare","version":"1.0.0"}"#;
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "tools/call" => {
+            format!(r#"{{"resultType":"complete","content":[{{"type":"text","text":"{WORDS}"}}]}}"#)
+        }
+        "initialize" => {
+            let version = &message["params"]["protocolVersion"];
+            format!(r#"{{"protocolVersion":{version},"capabilities":{{"tools":{{}}}},"serverInfo":{info}}}"#)
+        }
+        "server/discover" => format!(
+            r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}}}},"ttlMs":0,"cacheScope":"private","_meta":{{"io.modelcontextprotocol/serverInfo":{info}}}}}"#
+        ),
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]);
+    ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
 }
 
 /// A loop that parses each line of stdin and answers it with one write; or with one write for all that were there to be

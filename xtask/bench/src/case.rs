@@ -29,15 +29,23 @@ pub(crate) enum Call {
 /// Over which transport, and how many calls are under way at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
-    Http { connections: usize },
-    Stdio { depth: usize },
+    Http {
+        connections: usize,
+    },
+    Stdio {
+        depth: usize,
+    },
+    /// The client, over HTTP, at a bare server.
+    Client {
+        at_once: usize,
+    },
 }
 
 /// The tools of the server in the list case.
 pub(crate) const TOOLS: usize = 1000;
 /// The bytes of the large text.
 const TEXT: usize = 1 << 20;
-const WORDS: &str = "The quick brown fox jumps over the lazy dog.";
+pub(crate) const WORDS: &str = "The quick brown fox jumps over the lazy dog.";
 
 const fn case(name: &'static str, call: Call, over: Over, aim: Option<f64>) -> Case {
     Case { name, call, over, gathered: false, aim }
@@ -51,6 +59,8 @@ pub(crate) const CASES: &[Case] = &[
     case("stdio-1", Call::Echo, Over::Stdio { depth: 1 }, None),
     case("stdio-64", Call::Echo, Over::Stdio { depth: 64 }, Some(0.40)),
     Case { gathered: true, ..case("stdio-64-gathered", Call::Echo, Over::Stdio { depth: 64 }, None) },
+    case("client-1", Call::Echo, Over::Client { at_once: 1 }, Some(0.85)),
+    case("client-64", Call::Echo, Over::Client { at_once: 64 }, Some(0.70)),
 ];
 
 impl Case {
@@ -165,6 +175,11 @@ const FIRST_ID: u64 = 1_000_000_000;
 const LANE: u64 = 50_000_000;
 
 impl Template {
+    /// A request alone.
+    pub(crate) fn message(call: Call, revision: Revision) -> Self {
+        Self::new(body(call, revision).into_bytes())
+    }
+
     /// A request over stdio, with its line break.
     pub(crate) fn line(call: Call, revision: Revision) -> Self {
         let mut bytes = body(call, revision).into_bytes();

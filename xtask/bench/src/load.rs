@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{
     case::{Call, Case, Over, Revision, Template},
-    cpu,
+    client, cpu,
     error::Error,
     http,
     options::Options,
@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// How long the first answers of a case and the last of a round may take.
-const GRACE: Duration = Duration::from_secs(20);
+pub(crate) const GRACE: Duration = Duration::from_secs(20);
 /// Before the rounds that count, each peer works this long.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures and prints the table.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
@@ -95,6 +95,9 @@ async fn measure(
     cpu: Option<usize>,
     scratch: &Scratch,
 ) -> Result<Vec<(Round, Round)>, Error> {
+    if let Over::Client { at_once } = case.over {
+        return client::measure(case, at_once, revision, options, cpu).await;
+    }
     let mut ours = Runner::start(case, revision, cpu, None, None).await?;
     let answer = ours.check(None).await?;
     let file = scratch.file();
@@ -107,16 +110,21 @@ async fn measure(
     let mut rounds = Vec::new();
     for n in 1..=options.rounds {
         let pair = (ours.round(options.round, &answer).await?, bare.round(options.round, &answer).await?);
-        eprintln!(
-            "{:<18} {revision}  {n}/{}  {:>9.0} calls/s, bare {:>9.0}",
-            case.name,
-            options.rounds,
-            pair.0.per_second(),
-            pair.1.per_second(),
-        );
+        tell(case, revision, n, options, &pair);
         rounds.push(pair);
     }
     Ok(rounds)
+}
+
+/// Says what one pair of rounds came to.
+pub(crate) fn tell(case: &Case, revision: Revision, n: usize, options: &Options, pair: &(Round, Round)) {
+    eprintln!(
+        "{:<18} {revision}  {n}/{}  {:>9.0} calls/s, bare {:>9.0}",
+        case.name,
+        options.rounds,
+        pair.0.per_second(),
+        pair.1.per_second(),
+    );
 }
 
 impl Runner {
@@ -136,6 +144,7 @@ impl Runner {
             (Over::Stdio { .. }, false) => "ours-stdio",
             (Over::Stdio { .. }, true) if case.gathered => "bare-stdio-gathered",
             (Over::Stdio { .. }, true) => "bare-stdio",
+            (Over::Client { .. }, _) => "bare-mcp",
         };
         let start = Start { kind, cpu, tools: case.tools(), answer: answer.map(Path::to_owned) };
         let mut peer = Peer::start(&start)?;
@@ -152,6 +161,7 @@ impl Runner {
                     }
                     Side::Stdio { template: stdio::template(case.call, revision), depth }
                 }
+                Over::Client { .. } => return Err(Error::new("a client is no server")),
             })
         };
         let opened = timeout(GRACE, opening).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
@@ -222,11 +232,15 @@ impl Runner {
                 (calls, start.elapsed(), server, generator)
             }
         };
-        let since = |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
         let server = since(server, self.peer.used());
         let generator = since(generator, cpu::used(own));
         Ok(Round { calls, elapsed, server, generator })
     }
+}
+
+/// The time between two readings.
+pub(crate) fn since(before: Option<Duration>, after: Option<Duration>) -> Option<Duration> {
+    Some(after?.saturating_sub(before?))
 }
 
 /// How a peer ended, for the text of an error.

@@ -1,8 +1,9 @@
 //! What `cargo xtask bench` runs: `bench load` measures; the servers that it starts are this program too.
 //!
 //! Every figure is a ratio to a bare limit: a peer that reads the same bytes over the same transport, parses them into a
-//! `serde_json::Value`, and answers as many bytes that were written before. Both are measured in the same run, in short
-//! rounds that take turns, because the machine is shared.
+//! `serde_json::Value`, and answers as many bytes that were written before. The bare limit of a client is a loop around
+//! `reqwest` that does the same, at the same server. Both are measured in the same run, in short rounds that take turns,
+//! because the machine is shared.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
 
@@ -12,6 +13,7 @@ use crate::error::Error;
 
 mod bare;
 mod case;
+mod client;
 mod cpu;
 mod error;
 mod http;
@@ -27,7 +29,8 @@ const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
        bench memory                                                       what sessions and streams cost
        bench peer ours-http|ours-stdio [--cpu N] [--tools N]              the server under test
-       bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit";
+       bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
+       bench peer bare-mcp [--cpu N]                                      a bare server for clients";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -72,6 +75,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
         "ours-http" => server::http(tools),
         "ours-stdio" => server::stdio(tools),
         "bare-http" => bare::http(answer()?),
+        "bare-mcp" => bare::mcp(),
         "bare-stdio" => bare::stdio(answer()?, false),
         "bare-stdio-gathered" => bare::stdio(answer()?, true),
         _ => Err(Error::new(USAGE)),

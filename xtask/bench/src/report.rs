@@ -9,9 +9,9 @@ use crate::case::{Case, Over, Revision};
 pub(crate) struct Round {
     pub(crate) calls: u64,
     pub(crate) elapsed: Duration,
-    /// The time on a core that the server took, its own and the system's for it.
+    /// The time on a core that the side under test took, its own and the system's for it: the server.
     pub(crate) server: Option<Duration>,
-    /// The same for the generator.
+    /// The same for the other side: the generator.
     pub(crate) generator: Option<Duration>,
 }
 
@@ -79,7 +79,10 @@ impl Row {
                 Spread::of(costs.iter().map(|(ours, bare)| bare / ours)),
             )
         });
-        let is_saturating = !matches!(case.over, Over::Http { connections: 1 } | Over::Stdio { depth: 1 });
+        let is_saturating = !matches!(
+            case.over,
+            Over::Http { connections: 1 } | Over::Stdio { depth: 1 } | Over::Client { at_once: 1 }
+        );
         let share = Spread::of(rounds.iter().map(|(_, bare)| bare.share(bare.generator))).median;
         let busy = |round: &Round| round.share(round.server).max(round.share(round.generator));
         let busiest = Spread::of(rounds.iter().flat_map(|(ours, bare)| [busy(ours), busy(bare)])).median;
@@ -127,11 +130,13 @@ pub(crate) fn print(rows: &[Row]) {
             },
         );
     }
-    println!("\nratio: what the bare peer needs, by what this server needs; 1.00 is as fast as the bare peer");
-    println!("CPU us: the server's time on a core per call, user and system; !: below the aim");
+    println!(
+        "\nratio: what the bare peer needs, by what this server or client needs; 1.00 is as fast as the bare peer"
+    );
+    println!("CPU us: the time of the server, or of the client, on a core per call, user and system; !: below the aim");
     if rows.iter().any(|row| row.is_limited) {
         println!(
-            "*: the generator was the limit of the bare peer, so that the ratio of CPU says more than that of calls"
+            "*: the other side was the limit of the bare peer, so that the ratio of CPU says more than that of calls"
         );
     }
     if rows.iter().any(|row| row.is_disturbed) {

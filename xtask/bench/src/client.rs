@@ -1,0 +1,134 @@
+//! The client under test, and the loop around `reqwest` beside it: both call the same bare server.
+
+use std::time::{Duration, Instant};
+
+use mcp_client::{
+    Client,
+    http::reqwest::{
+        self,
+        header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
+    },
+    protocol::ProtocolVersion,
+};
+use rustls::crypto::ring;
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::{
+    case::{Call, Case, Revision, Template, WORDS},
+    cpu,
+    error::Error,
+    load::{GRACE, WARM_UP, since, tell},
+    options::Options,
+    peer::{Peer, Start},
+    report::Round,
+};
+
+/// Measures the client and the bare loop, in turns.
+pub(crate) async fn measure(
+    case: &Case,
+    at_once: usize,
+    revision: Revision,
+    options: &Options,
+    cpu: Option<usize>,
+) -> Result<Vec<(Round, Round)>, Error> {
+    let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, tools: 0, answer: None })?;
+    let url = format!("http://{}/mcp", peer.address().await?);
+    let opening = timeout(GRACE, Caller::ours(&url, revision)).await;
+    let mut ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;
+    let mut bare = Caller::bare(&url, revision)?;
+    for caller in [&mut ours, &mut bare] {
+        round(caller, at_once, WARM_UP.min(options.round), &peer).await?;
+    }
+    let mut rounds = Vec::new();
+    for n in 1..=options.rounds {
+        let of_ours = round(&mut ours, at_once, options.round, &peer).await?;
+        let pair = (of_ours, round(&mut bare, at_once, options.round, &peer).await?);
+        tell(case, revision, n, options, &pair);
+        rounds.push(pair);
+    }
+    Ok(rounds)
+}
+
+/// One lane of calls.
+#[derive(Clone)]
+enum Caller {
+    Ours(Client),
+    Bare { client: reqwest::Client, url: String, headers: HeaderMap, template: Template },
+}
+
+impl Caller {
+    async fn ours(url: &str, revision: Revision) -> Result<Self, Error> {
+        let version = match revision {
+            Revision::Stateless => ProtocolVersion::V2026_07_28,
+            Revision::Session => ProtocolVersion::V2025_11_25,
+        };
+        Ok(Self::Ours(Client::builder("bench", "1.0.0").versions([version]).connect(url).await?))
+    }
+
+    fn bare(url: &str, revision: Revision) -> Result<Self, Error> {
+        // An error says that there is one already.
+        let _ = ring::default_provider().install_default();
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert("mcp-protocol-version", HeaderValue::from_static(revision.name()));
+        if revision == Revision::Stateless {
+            headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+            headers.insert("mcp-name", HeaderValue::from_static("echo"));
+        }
+        let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+        Ok(Self::Bare { client, url: url.to_owned(), headers, template: Template::message(Call::Echo, revision) })
+    }
+
+    /// Calls with ids of its own.
+    fn lane(&self, n: usize) -> Self {
+        let mut lane = self.clone();
+        if let Self::Bare { template, .. } = &mut lane {
+            *template = template.lane(n);
+        }
+        lane
+    }
+
+    async fn call(&mut self) -> Result<(), Error> {
+        let said = match self {
+            Self::Ours(client) => client.call_tool("echo", json!({ "text": WORDS })).await?.text(),
+            Self::Bare { client, url, headers, template } => {
+                let (body, id) = template.next();
+                let sending = client.post(url.as_str()).headers(headers.clone()).body(body.to_vec()).send();
+                let answer: Value = serde_json::from_slice(&sending.await?.bytes().await?)?;
+                if answer["id"] != id {
+                    return Err(Error::new("an answer to another request"));
+                }
+                answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+            }
+        };
+        if said == WORDS { Ok(()) } else { Err(Error::new(format!("a wrong answer: {said}"))) }
+    }
+}
+
+/// Calls for a while, `at_once` calls at the same time.
+async fn round(caller: &mut Caller, at_once: usize, length: Duration, peer: &Peer) -> Result<Round, Error> {
+    let own = std::process::id();
+    let (server, generator, start) = (peer.used(), cpu::used(own), Instant::now());
+    let until = start + length;
+    let mut lanes = JoinSet::new();
+    for n in 0..at_once {
+        let mut lane = caller.lane(n);
+        lanes.spawn(async move {
+            let mut calls = 0;
+            while Instant::now() < until {
+                lane.call().await?;
+                calls += 1;
+            }
+            Ok::<u64, Error>(calls)
+        });
+    }
+    let mut calls = 0;
+    while let Some(lane) = timeout(length + GRACE, lanes.join_next()).await? {
+        calls += lane??;
+    }
+    let elapsed = start.elapsed();
+    // The client is what is measured; the server is the other side.
+    Ok(Round { calls, elapsed, server: since(generator, cpu::used(own)), generator: since(server, peer.used()) })
+}
