@@ -10,6 +10,7 @@ use crate::{
 mod arrows;
 mod links;
 mod manifests;
+mod shown;
 mod source;
 mod text;
 
@@ -64,7 +65,10 @@ fn check(root: &Path) -> Result<Findings, Error> {
         text::check(file, &machine, &mut found);
         match Path::new(&file.path).extension().and_then(|extension| extension.to_str()) {
             Some("rs") => source::check(file, &mut found),
-            Some("md") => links::check(root, file, &mut found),
+            Some("md") => {
+                links::check(root, file, &mut found);
+                shown::check(root, file, &mut found);
+            }
             _ => {}
         }
     }

@@ -50,6 +50,11 @@ mod supervise;
 mod tasks;
 mod wire;
 
+/// The guide, so that its examples are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/clients.md")]
+mod guide {}
+
 /// Marks that tell the implementations of [`IntoConnector`] apart; never written.
 pub mod marker {
     #[cfg(feature = "http")]
