@@ -233,7 +233,7 @@ async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, 
             let server = ScriptedServer::silent().on("server/discover", first.clone()).on("initialize", first.clone());
             let site = Site::open(server, *over).await;
             let started = Instant::now();
-            let connecting = quick(versions).connect_timeout(limit).probe_timeout(SHORT);
+            let connecting = quick(versions).connect_timeout(limit).probe_timeout(limit / 2);
             let error = site.connect(connecting).await.unwrap_err();
             assert!(started.elapsed() < limit + PATIENCE, "{what}");
             assert_eq!(predicates(&error), expected, "{what}: {error:?}");
