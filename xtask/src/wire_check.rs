@@ -1,7 +1,7 @@
 //! `cargo xtask wire-check`: our messages of each revision against the JSON schema of that revision.
 //!
-//! The messages are those of the transcripts of `mcp-test`, which show every result, notification and error over every
-//! transport; the test that reads them does the check. The schemas belong to the specification and are not in this project.
+//! The messages of the server are those of the transcripts of `mcp-test`, which show every result, notification and error
+//! over every transport; those of the client are what a test of `mcp-client` makes it say. The tests do the check. The schemas belong to the specification and are not in this project.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,11 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// What the test reads the folder from.
 const VARIABLE: &str = "MCP_SCHEMAS";
-const TEST: &str = "messages_fit_the_schemas_of_their_revisions";
+/// The programs of the tests, and the tests.
+const TESTS: &[(&[&str], &str)] = &[
+    (&["--workspace", "--test", "transcripts"], "messages_fit_the_schemas_of_their_revisions"),
+    (&["--workspace", "--test", "it"], "wire::messages_of_the_client_fit_the_schemas_of_their_revisions"),
+];
 /// Where CI has the schemas, beside the checkout.
 const CI_SCHEMAS: &str = "../shared/spec/schema";
 
@@ -56,22 +60,22 @@ fn folder(args: &[String]) -> Result<PathBuf, Error> {
 
 fn check(root: &Path, schemas: &Path) -> Result<(), Error> {
     let schemas = schemas.canonicalize().context(format_args!("cannot use the schemas in {}", schemas.display()))?;
-    let mut command = process::cargo(root);
-    // With the features that `cargo test` uses, so that both share one build.
-    command
-        .args(["test", "--workspace", "--all-features", "--test", "transcripts", "--", "--exact", TEST])
-        .env(VARIABLE, schemas);
-    println!("$ {}", process::display(&command));
-    let tested = process::capture(&mut command, LIMIT)?;
-    for line in tested.stderr.lines().chain(tested.stdout.lines()).filter(|line| !line.trim().is_empty()) {
-        println!("{line}");
-    }
-    if !tested.status.success() {
-        return Err(Error::new("messages do not fit the schemas of their revisions"));
-    }
-    // Cargo is content when no test has that name.
-    if !tested.stdout.contains("1 passed") {
-        return Err(Error::new(format!("nothing was checked: there is no test `{TEST}`")));
+    for (program, test) in TESTS {
+        let mut command = process::cargo(root);
+        // With the features that `cargo test` uses, so that both share one build.
+        command.arg("test").args(*program).args(["--all-features", "--", "--exact", test]).env(VARIABLE, &schemas);
+        println!("$ {}", process::display(&command));
+        let tested = process::capture(&mut command, LIMIT)?;
+        for line in tested.stderr.lines().chain(tested.stdout.lines()).filter(|line| !line.trim().is_empty()) {
+            println!("{line}");
+        }
+        if !tested.status.success() {
+            return Err(Error::new("messages do not fit the schemas of their revisions"));
+        }
+        // Cargo is content when no test has that name.
+        if !tested.stdout.contains("1 passed") {
+            return Err(Error::new(format!("nothing was checked: there is no test `{test}`")));
+        }
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ pub struct Limits {
     pub pages: usize,
     /// Notifications that wait for one reader; the oldest are dropped beyond. Default 1,024.
     pub notifications: usize,
+    /// Their bytes; the newest one is kept in any case. Default 16 MiB.
+    pub notification_bytes: usize,
     /// Deepest nesting of a message. Default 128.
     pub json_depth: usize,
     /// How long closing may take. Default 5 seconds.
@@ -39,6 +41,7 @@ impl Default for Limits {
             rounds: 16,
             pages: 1000,
             notifications: 1024,
+            notification_bytes: 16 << 20,
             json_depth: 128,
             close: Duration::from_secs(5),
         }

@@ -1,6 +1,7 @@
 //! Brings a request to its end: over lost connections where that is safe, through the questions of the server, within its time.
 
 mod exchange;
+mod pages;
 mod wait;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::exchange::{Answered, exchange};
+use self::pages::Pages;
 use crate::{
     Error,
     cache::Cache,
@@ -124,8 +126,19 @@ async fn rounds(shared: &Arc<Shared>, request: Request, options: &mut Options) -
             Err(note) => caching = Some(note),
         }
     }
+    let mut pages = Pages::default();
     loop {
-        let Answered { mut reply, link, may_be_task } = exchange(shared, &request, inputs.as_ref(), options).await?;
+        let answered = match exchange(shared, &request, inputs.as_ref(), options).await {
+            Err(error) if error.is_url_elicitation_required() => {
+                asked += 1;
+                if asked > shared.config.limits.rounds || !pages.visit(shared, &error, options).await? {
+                    return Err(error);
+                }
+                continue;
+            }
+            answered => answered?,
+        };
+        let Answered { mut reply, link, may_be_task } = answered;
         let kind = if reply.version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
         match kind {
             ResultType::Complete => {

@@ -191,7 +191,10 @@ async fn outlast(
     tokio::select! {
         opened = &mut opening => return opened,
         outcome = probe.outcome() => {
-            if let Ok(Verdict::Agreed(negotiated)) = judge(config, version, outcome) {
+            // Unless the other way was agreed on in the same moment: the first word counts.
+            if link.agreed().is_none()
+                && let Ok(Verdict::Agreed(negotiated)) = judge(config, version, outcome)
+            {
                 return Ok(*negotiated);
             }
         }
@@ -242,7 +245,8 @@ async fn ask<M: Method>(
     hints.version = version.is_stateless().then_some(version);
     hints.method = Some(M::NAME.into());
     // What opens a connection is never cancelled: `initialize` may not be, and who does not know the other does not care.
-    link.begin(id, wire::request(id, &request, &stamp, &Extra::default()), hints, OnDrop::Forget).await
+    let message = wire::request(id, &request, &stamp, &Extra::default());
+    link.begin_beside(id, message, hints, OnDrop::Forget).await
 }
 
 fn mismatch(config: &Config, theirs: Vec<String>) -> Stop {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError};
+use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError, UrlElicitParams};
 use mcp_schema::ValidationErrors;
 use mcp_transport::TransportError;
 
@@ -146,6 +146,20 @@ impl Error {
     #[must_use]
     pub fn is_unanswered_input(&self) -> bool {
         matches!(*self.kind, Kind::Input(_) | Kind::Rounds(_))
+    }
+
+    /// Whether the user has to visit pages before the server does what was asked for (`-32042`, 2025-11-25), and did not agree
+    /// to: nobody here shows pages ([`ClientBuilder::on_elicit_url`](crate::ClientBuilder::on_elicit_url)), the user said no, or
+    /// the server goes on asking. [`Error::url_elicitations`] are the pages.
+    #[must_use]
+    pub fn is_url_elicitation_required(&self) -> bool {
+        self.rpc().is_some_and(|error| error.code == ErrorCode::URL_ELICITATION_REQUIRED)
+    }
+
+    /// The pages that the user has to visit first; empty for other errors.
+    #[must_use]
+    pub fn url_elicitations(&self) -> Vec<UrlElicitParams> {
+        self.rpc().map(RpcError::url_elicitations).unwrap_or_default()
     }
 
     /// Whether the server has no such resource, in the words of its revision: `-32002`, or `-32602` that names a URI.

@@ -119,10 +119,22 @@ impl Link {
         self.fault.get()
     }
 
-    /// Ends it in good order: what is queued is handed over first, within a bound.
+    /// Ends it in good order: everything that waits has failed, and the server is told so; then what is queued is handed over.
+    /// All within a bound.
     pub(crate) async fn close(&self, limit: Duration) {
-        self.pending.end(None);
-        if tokio::time::timeout(limit, self.sender.shutdown()).await.is_err() {
+        let waiting = self.pending.end(None);
+        let closing = async {
+            for id in waiting {
+                if let Some(notice) = self.cancellation(id, "the client is closed") {
+                    // Whether it is still there shows when it is shut down.
+                    let _ = self.sender.send(notice).await;
+                }
+                self.sender.close(&id.into());
+            }
+            self.say_what_waits().await;
+            self.sender.shutdown().await
+        };
+        if tokio::time::timeout(limit, closing).await.is_err() {
             tracing::debug!("the transport did not close in time");
         }
         self.end(None);
@@ -149,14 +161,37 @@ impl Link {
         inbox: Option<Arc<Inbox>>,
     ) -> Result<Ticket, Failure> {
         let slot = Slot::new(self.pending.room().await?, inbox);
+        self.hand_over(id, message, hints, on_drop, slot).await
+    }
+
+    /// Begins a request that takes no place from others and waits for none: what opens a connection, and signs of life, which
+    /// a server that has much to do gives too. There are never many of them.
+    pub(crate) async fn begin_beside(
+        self: &Arc<Self>,
+        id: i64,
+        message: Vec<u8>,
+        hints: Hints,
+        on_drop: OnDrop,
+    ) -> Result<Ticket, Failure> {
+        self.hand_over(id, message, hints, on_drop, Slot::new(None, None)).await
+    }
+
+    async fn hand_over(
+        self: &Arc<Self>,
+        id: i64,
+        message: Vec<u8>,
+        hints: Hints,
+        on_drop: OnDrop,
+        slot: Arc<Slot>,
+    ) -> Result<Ticket, Failure> {
         self.pending.insert(id, slot.clone())?;
-        let mut ticket = Ticket { link: Arc::clone(self), id, slot, on_drop: OnDrop::Forget };
+        let ticket = Ticket { link: Arc::clone(self), id, slot };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
         if let Err(fault) = self.sender.send(frame).await {
             // The connection may have ended under the request meanwhile, which then was told so.
             return Err(Failure::Lost { was_sent: false, fault: Some(fault) });
         }
-        ticket.on_drop = on_drop;
+        ticket.slot.sent(on_drop == OnDrop::Cancel);
         Ok(ticket)
     }
 
@@ -170,32 +205,43 @@ impl Link {
 
     /// Tells the server that nobody waits for a request any more, in the way of the revision and the transport.
     fn cancel(&self, id: i64, permit: Option<OwnedSemaphorePermit>) {
-        let id = RequestId::from(id);
-        let is_stateless = self.version().is_some_and(ProtocolVersion::is_stateless);
-        if is_stateless && self.sender.has_request_streams() {
-            self.sender.close(&id);
-            return;
-        }
-        let params = CancelledParams::new(id.clone()).with_reason("nobody waits for it any more");
-        let Ok(message) = jsonrpc::notification(Cancelled::NAME, &params) else { return };
-        if let Err(TrySendError::Full(frame)) = self.sender.try_send(self.notice(Cancelled::NAME, message)) {
+        if let Some(notice) = self.cancellation(id, "nobody waits for it any more")
+            && let Err(TrySendError::Full(frame)) = self.sender.try_send(notice)
+        {
             self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).push_back((frame, permit));
             self.said_more.notify_one();
         }
-        // Whatever still comes for it is not wanted.
-        self.sender.close(&id);
+        // Whatever still comes for it is not wanted, and where each request has a stream of its own that is how it is told.
+        self.sender.close(&id.into());
+    }
+
+    /// The notice that nobody waits for a request any more; none where the end of its stream says so.
+    fn cancellation(&self, id: i64, reason: &str) -> Option<Frame> {
+        if self.version().is_some_and(ProtocolVersion::is_stateless) && self.sender.has_request_streams() {
+            return None;
+        }
+        let params = CancelledParams::new(RequestId::from(id)).with_reason(reason);
+        let message = jsonrpc::notification(Cancelled::NAME, &params).ok()?;
+        Some(self.notice(Cancelled::NAME, message))
     }
 
     /// Sends what found no room at once, for as long as the connection lasts.
     async fn say_the_rest(&self) {
         loop {
             self.said_more.notified().await;
-            loop {
-                let next = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                let Some((frame, _permit)) = next else { break };
-                if self.sender.send(frame).await.is_err() {
-                    return;
-                }
+            if !self.say_what_waits().await {
+                return;
+            }
+        }
+    }
+
+    /// Sends what found no room at once. Returns false when nothing can be sent any more.
+    async fn say_what_waits(&self) -> bool {
+        loop {
+            let next = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((frame, _permit)) = next else { return true };
+            if self.sender.send(frame).await.is_err() {
+                return false;
             }
         }
     }
@@ -215,7 +261,6 @@ pub(crate) struct Ticket {
     link: Arc<Link>,
     pub(crate) id: i64,
     slot: Arc<Slot>,
-    on_drop: OnDrop,
 }
 
 impl Ticket {
@@ -236,7 +281,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.link.pending.remove(self.id) && self.on_drop == OnDrop::Cancel {
+        if self.link.pending.remove(self.id) && self.slot.is_cancelled_by_drop() {
             let permit = self.slot.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.link.cancel(self.id, permit);
         }

@@ -31,6 +31,11 @@ impl Notification {
         Self { inner: Arc::new(Inner { method: (*raw.method).into(), params: raw.params.map(ToOwned::to_owned) }) }
     }
 
+    /// Bytes of what came.
+    fn size(&self) -> usize {
+        self.inner.method.len() + self.inner.params.as_ref().map_or(0, |params| params.get().len())
+    }
+
     /// Its name on the wire.
     #[must_use]
     pub fn method(&self) -> &str {
@@ -71,7 +76,8 @@ impl fmt::Debug for Notification {
 /// The notifications of a server as a stream: every one that came after it was made, in their order. It ends when the client is
 /// closed, and goes on over reconnections.
 ///
-/// Whoever does not read loses the oldest ones beyond a cap ([`Limits::notifications`](crate::Limits)), and can ask how many.
+/// Whoever does not read loses the oldest ones beyond a cap ([`Limits::notifications`](crate::Limits) and
+/// [`Limits::notification_bytes`](crate::Limits)), and can ask how many.
 pub struct Notifications {
     mailbox: Arc<Mailbox>,
 }
@@ -106,6 +112,7 @@ impl fmt::Debug for Notifications {
 /// Gives each notification to everybody who listens.
 pub(crate) struct Hub {
     cap: usize,
+    byte_cap: usize,
     readers: Mutex<Readers>,
 }
 
@@ -116,8 +123,8 @@ struct Readers {
 }
 
 impl Hub {
-    pub(crate) fn new(cap: usize) -> Self {
-        Self { cap: cap.max(1), readers: Mutex::default() }
+    pub(crate) fn new(cap: usize, byte_cap: usize) -> Self {
+        Self { cap: cap.max(1), byte_cap, readers: Mutex::default() }
     }
 
     pub(crate) fn listen(&self) -> Notifications {
@@ -134,7 +141,7 @@ impl Hub {
 
     pub(crate) fn publish(&self, notification: &Notification) {
         for mailbox in self.readers().mailboxes.iter().filter_map(Weak::upgrade) {
-            mailbox.push(notification.clone(), self.cap);
+            mailbox.push(notification.clone(), self.cap, self.byte_cap);
         }
     }
 
@@ -158,19 +165,23 @@ struct Mailbox {
 #[derive(Default)]
 struct MailboxState {
     queue: VecDeque<Notification>,
+    /// Of the parameters in `queue`.
+    bytes: usize,
     missed: u64,
     is_closed: bool,
     waker: Option<Waker>,
 }
 
 impl Mailbox {
-    fn push(&self, notification: Notification, cap: usize) {
+    /// The newest one is kept in any case.
+    fn push(&self, notification: Notification, cap: usize, byte_cap: usize) {
         let mut state = self.state();
-        if state.queue.len() >= cap {
-            state.queue.pop_front();
+        state.bytes += notification.size();
+        state.queue.push_back(notification);
+        while state.queue.len() > cap || (state.bytes > byte_cap && state.queue.len() > 1) {
+            state.take();
             state.missed += 1;
         }
-        state.queue.push_back(notification);
         wake(state);
     }
 
@@ -182,7 +193,7 @@ impl Mailbox {
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Option<Notification>> {
         let mut state = self.state();
-        if let Some(notification) = state.queue.pop_front() {
+        if let Some(notification) = state.take() {
             return Poll::Ready(Some(notification));
         }
         if state.is_closed {
@@ -194,6 +205,14 @@ impl Mailbox {
 
     fn state(&self) -> MutexGuard<'_, MailboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MailboxState {
+    fn take(&mut self) -> Option<Notification> {
+        let oldest = self.queue.pop_front()?;
+        self.bytes -= oldest.size();
+        Some(oldest)
     }
 }
 
@@ -220,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_hears_everything_in_order_and_the_slow_lose_the_oldest() {
-        let hub = Hub::new(2);
+        let hub = Hub::new(2, 1000);
         let (mut first, mut second) = (hub.listen(), hub.listen());
         hub.publish(&notification("a"));
         assert_eq!(first.next().await.unwrap().method(), "a");
@@ -235,6 +254,21 @@ mod tests {
         assert!(first.next().await.is_none() && second.next().await.is_none());
         assert_eq!((first.missed(), second.missed()), (0, 1));
         assert!(hub.listen().next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_in_bytes_too_and_the_newest_is_kept() {
+        // Each has a name of one byte and parameters of seven.
+        let hub = Hub::new(100, 20);
+        let mut reader = hub.listen();
+        for method in ["a", "b", "c"] {
+            hub.publish(&notification(method));
+        }
+        assert_eq!((reader.missed(), reader.next().await.unwrap().method()), (1, "b"));
+        hub.publish(&notification("d"));
+        assert_eq!(reader.missed(), 1);
+        hub.publish(&notification(&"x".repeat(100)));
+        assert_eq!((reader.missed(), reader.next().await.unwrap().method().len()), (3, 100));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Shared {
     pub(crate) fn new(config: Config, connector: Arc<dyn Connect>) -> Arc<Self> {
         Arc::new(Self {
             log_level: Mutex::new(config.log_level),
-            hub: Hub::new(config.limits.notifications),
+            hub: Hub::new(config.limits.notifications, config.limits.notification_bytes),
             cache: Cache::default(),
             catalog: Catalog::default(),
             subscribers: Subscribers::default(),
@@ -119,6 +119,11 @@ impl Shared {
             Standing::Ready(link) => Some(Arc::clone(link)),
             _ => None,
         }
+    }
+
+    /// Whether there will be no connection any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(&*self.standing.borrow(), Standing::Closed(_))
     }
 
     pub(crate) fn stand(&self, standing: Standing) {

@@ -168,12 +168,24 @@ impl Subscribers {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (shared, idle) = (Arc::clone(shared), shared.config.idle);
         runtime.spawn(async move {
+            let options = || Options { idle, total: idle, ..Options::default() };
             for uri in unwanted {
-                let Ok(request) = Request::of::<method::Unsubscribe>(&SubscribeParams::new(uri)) else { return };
-                let options = Options { idle, total: idle, ..Options::default() };
-                if let Err(error) = drive(&shared, request, options).await {
+                let is_wanted = || shared.subscribers.state().wanted.contains_key(&uri);
+                if is_wanted() {
+                    continue;
+                }
+                let params = SubscribeParams::new(&uri);
+                let Ok(request) = Request::of::<method::Unsubscribe>(&params) else { return };
+                if let Err(error) = drive(&shared, request, options()).await {
                     tracing::debug!(%error, "a subscription could not be taken back");
                     return;
+                }
+                // Whoever came meanwhile may have subscribed before this was taken back.
+                if is_wanted()
+                    && let Ok(request) = Request::of::<method::Subscribe>(&params)
+                    && let Err(error) = drive(&shared, request, options()).await
+                {
+                    tracing::debug!(%error, "a subscription could not be made again");
                 }
             }
         });

@@ -27,7 +27,10 @@ pub(crate) async fn open(shared: &Arc<Shared>, known: Option<&Negotiated>, trust
 
 /// Watches over a connection until the client is closed.
 pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
+    // Connections in a row that were lost before they were of any use.
+    let mut losses = 0;
     loop {
+        let answered = link.pending.answered();
         let since = Instant::now();
         tokio::select! {
             () = link.ended() => {}
@@ -46,9 +49,13 @@ pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
             shared.stand(Standing::Closed(Shared::lost(&link)));
             return;
         }
-        let was_stable = since.elapsed() >= policy.longest;
+        losses = match since.elapsed() >= policy.longest {
+            true => 0,
+            false if link.pending.answered() != answered => 1,
+            false => losses + 1,
+        };
         tokio::select! {
-            opened = reopen(&shared, &link, was_stable) => link = opened,
+            opened = reopen(&shared, &link, losses) => link = opened,
             () = shared.closing.cancelled() => {
                 shared.stand(Standing::Closed(Error::closed()));
                 return;
@@ -57,11 +64,20 @@ pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
     }
 }
 
-async fn reopen(shared: &Arc<Shared>, lost: &Link, was_stable: bool) -> Arc<Link> {
+/// Opens another connection. The one that is lost was one of so many that did not last: each makes the next one wait longer, and
+/// too many are as good as attempts that failed.
+async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     let policy = &shared.config.reconnect;
     let known = lost.agreed().map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
-    let mut wait = if was_stable { Duration::ZERO } else { back_off(policy.first, policy.longest, 1) };
+    let mut wait = if losses == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, losses) };
+    if losses > policy.attempts {
+        tracing::warn!(losses, "the server ends every connection: it is left until it is needed");
+        let failures = shared.count_failure();
+        shared.stand(Standing::Down { error: Shared::lost(lost), failures });
+        shared.wake.notified().await;
+        wait = Duration::ZERO;
+    }
     loop {
         shared.stand(Standing::Opening { attempt });
         sleep(wait).await;
@@ -181,7 +197,7 @@ async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
     hints.version = Some(version);
     hints.method = Some(name.into());
     let message = wire::request(id, &request, agreed.stamp(false), &Extra::default());
-    match link.begin(id, message, hints, OnDrop::Cancel).await {
+    match link.begin_beside(id, message, hints, OnDrop::Cancel).await {
         Ok(mut ticket) => matches!(ticket.outcome().await, Ok(_) | Err(link::Failure::Rpc(_))),
         Err(_) => false,
     }

@@ -212,6 +212,7 @@ async fn follow(
 ) -> Result<Reply, Error> {
     let mut wait = first;
     let mut answered_keys = HashSet::new();
+    let mut rounds = 0;
     loop {
         sleep(wait).await;
         let Look { task, detailed, answered } = look(shared, id, options).await?;
@@ -245,6 +246,10 @@ async fn follow(
                 // A question stands until the server has seen the answer: it is asked once.
                 questions.retain(|key, _| answered_keys.insert(key.clone()));
                 if !questions.is_empty() {
+                    rounds += 1;
+                    if rounds > shared.config.limits.rounds {
+                        return Err(Kind::Rounds(shared.config.limits.rounds).into());
+                    }
                     let inputs = answer(shared, &link, InputRequiredResult::new(questions)).await?;
                     let params = UpdateTaskParams::new(id, inputs.responses.unwrap_or_default());
                     let request = Request::of::<UpdateTask>(&params)?.named(id);

@@ -6,6 +6,7 @@ use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, Meta, ProtocolVersion, Shape,
     meta::keys,
     method::{self, Method},
+    shape_params,
     tasks::TaskMetadata,
 };
 use serde::Serialize;
@@ -96,18 +97,18 @@ impl Body {
 }
 
 /// What the metadata of every request of a connection says.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Stamp {
     /// Members, each with a comma behind it.
     members: String,
-    is_stateless: bool,
+    version: ProtocolVersion,
 }
 
 impl Stamp {
     /// The metadata of a revision without a handshake; nothing for those with one.
     pub(crate) fn new(version: ProtocolVersion, capabilities: &ClientCapabilities, info: &Implementation) -> Self {
         if !version.is_stateless() {
-            return Self::default();
+            return Self { members: String::new(), version };
         }
         let (mut capabilities, mut info) = (capabilities.clone(), info.clone());
         capabilities.shape(version);
@@ -116,7 +117,7 @@ impl Stamp {
         push_member(&mut members, keys::PROTOCOL_VERSION, &version);
         push_member(&mut members, keys::CLIENT_CAPABILITIES, &capabilities);
         push_member(&mut members, keys::CLIENT_INFO, &info);
-        Self { members, is_stateless: true }
+        Self { members, version }
     }
 }
 
@@ -139,15 +140,18 @@ pub(crate) struct Inputs {
     pub(crate) state: Option<String>,
 }
 
-/// The message of a request.
+/// The message of a request, in the form of the revision of the stamp.
 pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'_>) -> Vec<u8> {
-    let mut out = String::with_capacity(request.body.text.len() + stamp.members.len() + 128);
+    let shaped = shape_params(&request.method, &request.body.text, stamp.version);
+    let params = shaped.as_deref().unwrap_or(&request.body.text);
+    let is_stateless = stamp.version.is_stateless();
+    let mut out = String::with_capacity(params.len() + stamp.members.len() + 128);
     out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     out.push_str(&id.to_string());
     out.push_str(",\"method\":");
     push_json(&mut out, &request.method);
     out.push_str(",\"params\":{");
-    out.push_str(&request.body.text[1..request.body.text.len() - 1]);
+    out.push_str(&params[1..params.len() - 1]);
     if let Some(inputs) = extra.inputs {
         separate(&mut out);
         if let Some(responses) = &inputs.responses {
@@ -167,7 +171,7 @@ pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'
     if extra.wants_progress {
         push_member(&mut meta, keys::PROGRESS_TOKEN, &id);
     }
-    if let Some(level) = extra.log_level.filter(|_| stamp.is_stateless) {
+    if let Some(level) = extra.log_level.filter(|_| is_stateless) {
         push_member(&mut meta, keys::LOG_LEVEL, &level);
     }
     let given = request.body.meta.iter().chain(extra.meta).flat_map(|meta| meta.iter());
@@ -175,9 +179,9 @@ pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'
     let given: JsonObject = given.map(|(key, value)| (key.clone(), value.clone())).collect();
     for (key, value) in &given {
         let is_ours = match key.as_str() {
-            keys::PROTOCOL_VERSION | keys::CLIENT_CAPABILITIES | keys::CLIENT_INFO => stamp.is_stateless,
+            keys::PROTOCOL_VERSION | keys::CLIENT_CAPABILITIES | keys::CLIENT_INFO => is_stateless,
             keys::PROGRESS_TOKEN => true,
-            keys::LOG_LEVEL => extra.log_level.is_some() && stamp.is_stateless,
+            keys::LOG_LEVEL => extra.log_level.is_some() && is_stateless,
             _ => false,
         };
         if !is_ours {
@@ -241,8 +245,8 @@ mod tests {
 
     #[test]
     fn metadata_is_put_in_beside_what_was_given() {
-        let legacy = Stamp::default();
         let capabilities = ClientCapabilities::new();
+        let legacy = Stamp::new(ProtocolVersion::V2025_11_25, &capabilities, &Implementation::new("c", "1"));
         let modern = Stamp::new(ProtocolVersion::V2026_07_28, &capabilities, &Implementation::new("c", "1"));
         let stamped = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -170,19 +170,62 @@ async fn the_last_handle_closes_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_a_client_ends_what_is_pending() {
+async fn a_client_that_is_closed_ends_its_calls_and_tells_the_server() {
+    const CALLS: usize = 200;
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
-        let calls: Vec<_> = (0..3).map(|_| start(client.call_tool("t", ()))).collect();
-        for _ in &calls {
-            peer.expect("tools/call").await;
+        // Some may be sent again, and are not.
+        let lists = start(client.list_prompts());
+        let mut asked = vec![peer.expect("prompts/list").await];
+        let calls: Vec<_> = (0..CALLS).map(|_| start(client.call_tool("t", ()))).collect();
+        for _ in 0..CALLS {
+            asked.push(peer.expect("tools/call").await);
         }
+        let closing = tokio::spawn({
+            let client = client.clone();
+            async move { client.close().await }
+        });
+        let mut cancelled = Vec::new();
+        while let Some(message) = peer.next().await {
+            assert_eq!(message["method"], "notifications/cancelled", "{version}");
+            assert_eq!(message["params"]["reason"], "the client is closed");
+            cancelled.push(message["params"]["requestId"].clone());
+        }
+        cancelled.sort_by_key(|id| id.as_i64());
+        assert_eq!(cancelled, asked, "{version}: each once");
+        closing.await.unwrap();
+        for call in calls {
+            let error = call.await.unwrap().unwrap_err();
+            assert!(error.is_closed() && !error.is_retryable(), "{version}: {error}");
+        }
+        assert!(lists.await.unwrap().unwrap_err().is_closed(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_takes_no_longer_than_it_may() {
+    for version in ERAS {
+        let (client, peer, _peers) = connected(version).await;
+        // The server reads nothing, and the transport is full.
+        let calls: Vec<_> = (0..200).map(|_| start(client.call_tool("t", ()))).collect();
+        until(|| client.pending() == 200).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let started = tokio::time::Instant::now();
         client.close().await;
+        assert!(started.elapsed() <= Duration::from_secs(10), "{version}: {:?}", started.elapsed());
         for call in calls {
             assert!(call.await.unwrap().unwrap_err().is_closed(), "{version}");
         }
-        assert_eq!((client.pending(), started.elapsed()), (0, Duration::ZERO), "{version}");
-        assert!(peer.next().await.is_none(), "the end of the connection says it: {version}");
+        drop(peer);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn initialize_is_never_cancelled() {
+    let (connector, mut peers) = crate::common::scripted();
+    let connecting = start(builder().prefer(ProtocolVersion::V2025_11_25).connect(connector));
+    let mut peer = peers.next().await;
+    peer.expect("initialize").await;
+    connecting.abort();
+    assert!(peer.next().await.is_none());
 }

@@ -164,3 +164,51 @@ async fn a_connection_can_be_exchanged() {
         assert_eq!(call.await.unwrap().unwrap().text(), "new", "{version}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_every_connection_is_left_until_it_is_needed() {
+    for version in ERAS {
+        let mut policy = Reconnect::default();
+        policy.attempts = 3;
+        let (client, peer, mut peers) = connected_as(builder().reconnect(policy), version).await;
+        let mut states = client.states();
+        let started = Instant::now();
+        peer.close();
+        for _ in 0..3 {
+            let mut peer = peers.next().await;
+            reopen(&mut peer, version).await;
+            // It is open before it is lost again.
+            states.wait_for(|state| *state == State::Ready).await.unwrap();
+            peer.close();
+            states.wait_for(|state| *state != State::Ready).await.unwrap();
+        }
+        states.wait_for(|state| *state == State::Down).await.unwrap();
+        // A quarter, a half and a whole second, give or take a quarter of each.
+        let waited = started.elapsed().as_millis();
+        assert!((1_300..2_200).contains(&waited), "{version}: {waited}");
+        let call = start(client.call_tool("t", ()));
+        let mut peer = peers.next().await;
+        reopen(&mut peer, version).await;
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("back")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_much_to_do_is_alive_all_the_same() {
+    for version in ERAS {
+        let pinging =
+            builder().ping_interval(Duration::from_secs(10)).ping_threshold(1).limits(|limits| limits.pending = 1);
+        let (client, mut peer, _peers) = connected_as(pinging, version).await;
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        for _ in 0..3 {
+            let ping = peer.recv().await;
+            assert_ne!(ping["method"], "notifications/cancelled", "{version}: the table has no room for a ping");
+            peer.answer(ping["id"].clone(), crate::common::discovery(&["2026-07-28"])).await;
+        }
+        peer.answer(id, said("done")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "done", "{version}");
+    }
+}

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use mcp_client::{
-    Subscription, Update,
+    Reconnect, Subscription, Update,
     protocol::{ProtocolVersion, SubscriptionFilter, notification},
 };
 use mcp_server::prelude::*;
@@ -174,4 +174,54 @@ async fn a_session_is_told_what_is_wanted_once_more_after_it_was_lost() {
     let id = peer.expect("tools/call").await;
     peer.answer(id, said("done")).await;
     call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_ends_with_a_client_that_does_not_reconnect() {
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
+        let (client, mut peer, _peers) = connected_as(builder().reconnect(Reconnect::never()), version).await;
+        let subscribing = tokio::spawn({
+            let client = client.clone();
+            async move { client.subscribe(["a:b"]).await }
+        });
+        let asked = peer.recv().await;
+        if version.has_listen() {
+            let params = json!({
+                "notifications": { "resourceSubscriptions": ["a:b"] },
+                "_meta": { "io.modelcontextprotocol/subscriptionId": asked["id"] },
+            });
+            peer.notify("notifications/subscriptions/acknowledged", params).await;
+        } else {
+            peer.answer(asked["id"].clone(), json!({})).await;
+        }
+        let mut subscription = subscribing.await.unwrap().unwrap();
+        peer.close();
+        let end = timeout(HOUR, subscription.next()).await.expect("it never ends").unwrap();
+        assert!(end.unwrap_err().is_closed(), "{version}");
+        assert!(subscription.next().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_subscribes_while_another_leaves_stays_subscribed() {
+    let (client, mut peer, _peers) = connected(ProtocolVersion::V2025_11_25).await;
+    let subscribe = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.subscribe(["a:b"]).await })
+    };
+    let first = subscribe();
+    let id = peer.expect("resources/subscribe").await;
+    peer.answer(id, json!({})).await;
+    drop(first.await.unwrap().unwrap());
+    let leaving = peer.expect("resources/unsubscribe").await;
+    let second = subscribe();
+    let joining = peer.expect("resources/subscribe").await;
+    // A server that takes what overtakes.
+    peer.answer(joining, json!({})).await;
+    let mut second = second.await.unwrap().unwrap();
+    peer.answer(leaving, json!({})).await;
+    let again = peer.expect("resources/subscribe").await;
+    peer.answer(again, json!({})).await;
+    peer.notify("notifications/resources/updated", json!({ "uri": "a:b" })).await;
+    assert_eq!(next(&mut second).await, updated("a:b"));
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ClientCapabilities, ProtocolVersion};
+use crate::{ClientCapabilities, ElicitParams, ProtocolVersion, UrlElicitParams};
 
 /// A JSON-RPC error code: an open set of integers with the names that MCP gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -113,6 +113,25 @@ impl RpcError {
         Self::new(code, "Resource not found").with_data(json!({ "uri": uri }))
     }
 
+    /// `-32042`: the user has to visit these pages first (2025-11-25 only, where each of them has a name).
+    #[must_use]
+    pub fn url_elicitation_required(pages: impl IntoIterator<Item = UrlElicitParams>) -> Self {
+        let pages: Vec<ElicitParams> = pages.into_iter().map(ElicitParams::Url).collect();
+        Self::new(ErrorCode::URL_ELICITATION_REQUIRED, "the user has to visit a page first")
+            .with_data(json!({ "elicitations": pages }))
+    }
+
+    /// The pages that the user has to visit before the request can be served (`-32042`); empty for any other error, and
+    /// without those that make no sense.
+    #[must_use]
+    pub fn url_elicitations(&self) -> Vec<UrlElicitParams> {
+        if self.code != ErrorCode::URL_ELICITATION_REQUIRED {
+            return Vec::new();
+        }
+        let pages = self.data.as_ref().and_then(|data| data.get("elicitations")).and_then(Value::as_array);
+        pages.into_iter().flatten().filter_map(|page| UrlElicitParams::deserialize(page).ok()).collect()
+    }
+
     /// `-32021` with the capabilities that are missing.
     #[must_use]
     pub fn missing_client_capability(required: &ClientCapabilities) -> Self {
@@ -140,3 +159,27 @@ impl fmt::Display for RpcError {
 }
 
 impl std::error::Error for RpcError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_to_visit_travel_in_the_error() {
+        let page = UrlElicitParams::new("Sign in.", "https://a.example").with_elicitation_id("e");
+        let error = RpcError::url_elicitation_required([page.clone()]);
+        let wire = json!({"mode": "url", "message": "Sign in.", "url": "https://a.example", "elicitationId": "e"});
+        assert_eq!(error.data.as_ref().unwrap()["elicitations"], json!([wire]));
+        assert_eq!(error.url_elicitations(), std::slice::from_ref(&page));
+        for (data, found) in [
+            (json!({"elicitations": [wire, 1, {"mode": "url"}]}), vec![page]),
+            (json!({"elicitations": "x"}), vec![]),
+            (json!(1), vec![]),
+        ] {
+            let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, "m").with_data(data);
+            assert_eq!(error.url_elicitations(), found, "{error:?}");
+        }
+        let other = RpcError::internal("m").with_data(json!({"elicitations": [wire]}));
+        assert!(other.url_elicitations().is_empty());
+    }
+}

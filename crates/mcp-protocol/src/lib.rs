@@ -87,7 +87,7 @@ pub use self::{
         SamplingContent, SamplingMessage, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
     },
     sampling_tools::ConversationError,
-    shape::Shape,
+    shape::{Shape, shape_params},
     subscriptions::{
         ListenParams, ListenResult, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,
     },

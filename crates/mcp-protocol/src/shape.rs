@@ -6,8 +6,10 @@
 mod capabilities;
 mod content;
 mod definition;
+mod params;
 mod sampling;
 
+pub use self::params::shape_params;
 use crate::{
     CacheScope, CompleteResult, DiscoverResult, ElicitParams, EmptyResult, GetPromptResult, InitializeResult,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ProgressParams,

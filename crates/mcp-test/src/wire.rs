@@ -1,4 +1,4 @@
-//! The check of a server's messages against the JSON schemas of the specification, revision by revision.
+//! The check of messages against the JSON schemas of the specification, revision by revision.
 //!
 //! The schemas are not part of this crate: [`WireSchemas::load`] reads them from a folder that has one
 //! `<revision>/schema.json` for each revision, as the folder `schema` of the specification's repository does.
@@ -70,19 +70,43 @@ impl WireSchemas {
     /// # Errors
     /// What does not fit, by place.
     pub fn check(&self, said: &ServerMessage) -> Result<Vec<String>, WireError> {
-        let Some(version) = said.version else {
-            return Err(WireError(format!("nobody knows the revision of {}", said.message)));
-        };
+        match said.version {
+            Some(version) => self.check_message(version, said.method.as_deref(), &said.message),
+            None => Err(WireError(format!("nobody knows the revision of {}", said.message))),
+        }
+    }
+
+    /// Checks a message of either side: its envelope, then what it carries by its method, or by that of the request that it
+    /// answers. Returns the definitions that it fits.
+    ///
+    /// # Errors
+    /// What does not fit, by place.
+    pub fn check_message(
+        &self,
+        version: ProtocolVersion,
+        answered: Option<&str>,
+        message: &Value,
+    ) -> Result<Vec<String>, WireError> {
         let Some(revision) = self.revisions.get(&version) else {
             return Err(WireError(format!("there is no schema of {version}")));
         };
-        revision.check(said.method.as_deref(), &said.message).map_err(|error| WireError(format!("{version}: {error}")))
+        revision.check(answered, message).map_err(|error| WireError(format!("{version}: {error}")))
     }
 
     /// What the servers of a revision may send, by definition: results and notifications.
     #[must_use]
     pub fn definitions(&self, version: ProtocolVersion) -> BTreeSet<String> {
-        self.revisions.get(&version).map(Revision::server_definitions).unwrap_or_default()
+        self.definitions_of(version, &["ServerResult", "ServerNotification"])
+    }
+
+    /// What the clients of a revision may send, by definition: requests, results and notifications.
+    #[must_use]
+    pub fn client_definitions(&self, version: ProtocolVersion) -> BTreeSet<String> {
+        self.definitions_of(version, &["ClientRequest", "ClientResult", "ClientNotification"])
+    }
+
+    fn definitions_of(&self, version: ProtocolVersion, unions: &[&str]) -> BTreeSet<String> {
+        self.revisions.get(&version).map(|revision| revision.definitions_in(unions)).unwrap_or_default()
     }
 }
 
@@ -188,10 +212,10 @@ impl Revision {
         self.definitions.iter().find(|(_, definition)| has_code(definition)).map(|(name, _)| name.clone())
     }
 
-    fn server_definitions(&self) -> BTreeSet<String> {
+    fn definitions_in(&self, unions: &[&str]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
-        for union in ["ServerResult", "ServerNotification"] {
-            let union = &self.definitions.get(union).unwrap_or(&Value::Null)["anyOf"];
+        for union in unions {
+            let union = &self.definitions.get(*union).unwrap_or(&Value::Null)["anyOf"];
             for reference in union.as_array().into_iter().flatten().filter_map(|part| part["$ref"].as_str()) {
                 names.extend(reference.rsplit('/').next().map(str::to_owned));
             }
@@ -296,6 +320,6 @@ mod tests {
         check(&old, list, &tools(json!({"name": "a"})), Ok(&["JSONRPCResponse", "ListToolsResult"]));
         check(&old, None, &error(json!({"code": -32700})), Ok(&["JSONRPCError"]));
         let owed = ["EmptyResult", "ListToolsResult", "ProgressNotification"];
-        assert_eq!(old.server_definitions(), owed.map(str::to_owned).into());
+        assert_eq!(old.definitions_in(&["ServerResult", "ServerNotification"]), owed.map(str::to_owned).into());
     }
 }

@@ -101,6 +101,7 @@ pub(crate) async fn exchange(
                 return Err(Kind::Rpc(error).into());
             }
             Failure::Invalid(text) => return Err(Error::invalid(text)),
+            Failure::Lost { .. } if shared.closing.is_cancelled() => return Err(Error::closed()),
             // Nothing was done with it.
             Failure::Transport(fault) if fault.is_session_lost() && may_again => link.retire(fault),
             Failure::Transport(fault) if fault.is_unanswered() && is_safe && may_again => {}
@@ -150,15 +151,17 @@ fn mirrored(known: Option<&Known>, request: &Request) -> Vec<(Box<str>, Box<str>
 }
 
 /// Lists the tools again, as far as the time of the call allows. Returns whether all were listed.
-async fn list_again(shared: &Shared, link: &Arc<Link>, agreed: &Agreed, options: &mut Options) -> bool {
+async fn list_again(shared: &Shared, link: &Arc<Link>, agreed: &Agreed, caller: &mut Options) -> bool {
     let mut cursor = None;
-    let mut options = Options { idle: options.idle, total: options.total, ..Options::default() };
+    let mut options = Options { idle: caller.idle, total: caller.total, ..Options::default() };
     for _ in 0..shared.config.limits.pages {
         let mut params = PaginatedParams::new();
         params.cursor = cursor;
         let Ok(request) = Request::of::<method::ListTools>(&params) else { return false };
         let sending = Sending::new(&request);
-        let Ok(Ok(bytes)) = wait(shared, link, agreed, &sending, &mut options).await else { return false };
+        let listed = wait(shared, link, agreed, &sending, &mut options).await;
+        caller.total = options.total;
+        let Ok(Ok(bytes)) = listed else { return false };
         let Ok(page) = read_page::<Tool>(shared, &Reply::new(bytes, &request, link, agreed)) else { return false };
         cursor = page.next_cursor;
         if cursor.is_none() {

@@ -60,7 +60,10 @@ pub(super) async fn wait(
     }
     let mut beginning = pin!(link.begin(id, message, hints, OnDrop::Cancel));
     let mut ticket: Option<Ticket> = None;
-    let started = Mark::now(&link.clock);
+    // A server that asks without end does not stop the clock for ever.
+    let limits = &shared.config.limits;
+    let longest = limits.question.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
+    let started = Mark::now(&link.clock, longest);
     let mut heard = started;
     let outcome = loop {
         let left = [options.idle.map(|idle| (idle, heard)), options.total.map(|total| (total, started))]
@@ -68,7 +71,7 @@ pub(super) async fn wait(
             .flatten()
             .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&link.clock)), limit))
             .min();
-        let is_paused = link.clock.is_paused();
+        let is_paused = link.clock.is_paused() && started.may_pause(&link.clock);
         if let Some((Duration::ZERO, limit)) = left
             && !is_paused
         {
@@ -86,7 +89,7 @@ pub(super) async fn wait(
                 let Some(slot) = ticket.as_ref().map(Ticket::slot) else { continue };
                 let outcome = slot.take_outcome();
                 for notice in slot.take_progress() {
-                    heard = Mark::now(&link.clock);
+                    heard = Mark::now(&link.clock, longest);
                     if let Some(on_progress) = &mut options.on_progress {
                         on_progress(notice);
                     }
@@ -121,19 +124,28 @@ pub(super) fn spend(options: &mut Options, time: Duration) {
     options.total = options.total.map(|total| total.saturating_sub(time));
 }
 
-/// A moment on a clock that can stand still.
+/// A moment on a clock that can stand still, up to a bound.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Instant,
     paused: Duration,
+    longest: Duration,
 }
 
 impl Mark {
-    fn now(clock: &Clock) -> Self {
-        Self { at: Instant::now(), paused: clock.paused() }
+    fn now(clock: &Clock, longest: Duration) -> Self {
+        Self { at: Instant::now(), paused: clock.paused(), longest }
+    }
+
+    fn paused(self, clock: &Clock) -> Duration {
+        clock.paused().saturating_sub(self.paused)
+    }
+
+    fn may_pause(self, clock: &Clock) -> bool {
+        self.paused(clock) < self.longest
     }
 
     fn elapsed(self, clock: &Clock) -> Duration {
-        self.at.elapsed().saturating_sub(clock.paused().saturating_sub(self.paused))
+        self.at.elapsed().saturating_sub(self.paused(clock).min(self.longest))
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -30,12 +33,15 @@ pub(crate) enum Failure {
 
 /// Notices of progress that wait for the caller. The oldest go first: a newer one says more.
 const PROGRESS: usize = 64;
+/// Bytes of their messages; one message is kept in any case.
+const PROGRESS_TEXTS: usize = 64 * 1024;
 
 /// The requests of one connection that wait.
 #[derive(Debug)]
 pub(crate) struct Pending {
     table: Mutex<Table>,
     room: Arc<Semaphore>,
+    answered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +52,8 @@ struct Table {
 
 impl Pending {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { table: Mutex::default(), room: Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS))) }
+        let room = Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { table: Mutex::default(), room, answered: AtomicU64::new(0) }
     }
 
     /// Waits for room.
@@ -73,8 +80,14 @@ impl Pending {
     /// The answer came. Returns whether anybody waited for it.
     pub(crate) fn complete(&self, id: &RequestId, outcome: Outcome) -> bool {
         let Some(slot) = number(id).and_then(|id| self.table().waiting.remove(&id)) else { return false };
+        self.answered.fetch_add(1, Ordering::Relaxed);
         slot.complete(outcome);
         true
+    }
+
+    /// How many requests were answered so far, in whatever way.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Ends the only request that waits, when there is exactly one: whatever nobody can be told apart must be about it.
@@ -99,17 +112,23 @@ impl Pending {
         self.room.close();
     }
 
-    /// The connection has ended: so has everything that waits, and nothing new can.
-    pub(crate) fn end(&self, fault: Option<&TransportError>) {
+    /// The connection has ended: so has everything that waits, and nothing new can. Returns the requests that the server could
+    /// be told to cancel.
+    pub(crate) fn end(&self, fault: Option<&TransportError>) -> Vec<i64> {
         let waiting = {
             let mut table = self.table();
             table.end.get_or_insert_with(|| fault.cloned());
             std::mem::take(&mut table.waiting)
         };
         self.room.close();
-        for slot in waiting.into_values() {
+        let mut cancelled = Vec::new();
+        for (id, slot) in waiting {
             slot.complete(Err(Failure::Lost { was_sent: true, fault: fault.cloned() }));
+            if slot.is_cancelled_by_drop() {
+                cancelled.push(id);
+            }
         }
+        cancelled
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -133,6 +152,8 @@ fn number(id: &RequestId) -> Option<i64> {
 pub(crate) struct Slot {
     heard: Mutex<Heard>,
     news: Notify,
+    /// It was sent, and is one that may be cancelled.
+    is_cancellable: AtomicBool,
     /// Its place in the table; held until the server need not be told anything about it any more.
     pub(crate) permit: Mutex<Option<OwnedSemaphorePermit>>,
     /// Where its notifications go, when it is a request whose stream brings some.
@@ -149,11 +170,29 @@ impl std::fmt::Debug for Slot {
 struct Heard {
     outcome: Option<Outcome>,
     progress: VecDeque<ProgressParams>,
+    /// Bytes of the messages of `progress`.
+    texts: usize,
 }
 
 impl Slot {
-    pub(crate) fn new(permit: OwnedSemaphorePermit, inbox: Option<Arc<Inbox>>) -> Arc<Self> {
-        Arc::new(Self { heard: Mutex::default(), news: Notify::new(), permit: Mutex::new(Some(permit)), inbox })
+    pub(crate) fn new(permit: impl Into<Option<OwnedSemaphorePermit>>, inbox: Option<Arc<Inbox>>) -> Arc<Self> {
+        Arc::new(Self {
+            heard: Mutex::default(),
+            news: Notify::new(),
+            is_cancellable: AtomicBool::new(false),
+            permit: Mutex::new(permit.into()),
+            inbox,
+        })
+    }
+
+    /// The request was handed over.
+    pub(crate) fn sent(&self, is_cancellable: bool) {
+        self.is_cancellable.store(is_cancellable, Ordering::Release);
+    }
+
+    /// Whether the server is told when nobody waits for it any more.
+    pub(crate) fn is_cancelled_by_drop(&self) -> bool {
+        self.is_cancellable.load(Ordering::Acquire)
     }
 
     pub(crate) fn progress(&self, notice: ProgressParams) {
@@ -161,10 +200,13 @@ impl Slot {
         if heard.outcome.is_some() {
             return;
         }
-        if heard.progress.len() == PROGRESS {
-            heard.progress.pop_front();
-        }
+        let text = |notice: &ProgressParams| notice.message.as_ref().map_or(0, String::len);
+        heard.texts += text(&notice);
         heard.progress.push_back(notice);
+        while heard.progress.len() > 1 && (heard.progress.len() > PROGRESS || heard.texts > PROGRESS_TEXTS) {
+            let oldest = heard.progress.pop_front();
+            heard.texts -= oldest.as_ref().map_or(0, text);
+        }
         drop(heard);
         self.news.notify_one();
     }
@@ -175,7 +217,9 @@ impl Slot {
     }
 
     pub(crate) fn take_progress(&self) -> VecDeque<ProgressParams> {
-        std::mem::take(&mut self.heard().progress)
+        let mut heard = self.heard();
+        heard.texts = 0;
+        std::mem::take(&mut heard.progress)
     }
 
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {
@@ -234,6 +278,17 @@ mod tests {
         }
         let kept = slot.take_progress();
         assert_eq!((kept.len(), kept[0].progress), (PROGRESS, 2.0));
+        for n in 0..3 {
+            let mut notice = ProgressParams::new(1, f64::from(n));
+            notice.message = Some("x".repeat(PROGRESS_TEXTS / 2));
+            slot.progress(notice);
+        }
+        let kept = slot.take_progress();
+        assert_eq!((kept.len(), kept[0].progress), (2, 1.0));
+        let mut large = ProgressParams::new(1, 4.0);
+        large.message = Some("x".repeat(2 * PROGRESS_TEXTS));
+        slot.progress(large);
+        assert_eq!(slot.take_progress().len(), 1);
     }
 
     #[tokio::test]

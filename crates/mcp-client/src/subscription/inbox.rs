@@ -11,6 +11,7 @@ use mcp_protocol::{
     notification::{
         PromptListChanged, ResourceListChanged, ResourceUpdated, SubscriptionsAcknowledged, Task, ToolListChanged,
     },
+    tasks::ext::DetailedTask,
 };
 use tokio::sync::Notify;
 
@@ -19,6 +20,8 @@ use crate::{Error, Notification};
 
 /// Updates that wait. Beyond, they are one that says that anything may have changed.
 const WAITING: usize = 256;
+/// Bytes of a URI that is told; a change of one that is longer is told without it.
+const LONGEST_URI: usize = 8 * 1024;
 
 pub(crate) struct Inbox {
     filter: SubscriptionFilter,
@@ -65,12 +68,16 @@ impl Inbox {
             PromptListChanged::NAME => flag(self.filter.prompts_list_changed, Update::PromptsChanged),
             ResourceListChanged::NAME => flag(self.filter.resources_list_changed, Update::ResourcesChanged),
             ResourceUpdated::NAME => match notification.decode::<ResourceUpdatedParams>() {
-                Ok(params) if self.wants(&params.uri) => Some(Update::ResourceUpdated { uri: params.uri }),
+                Ok(params) if self.wants(&params.uri) => Some(match params.uri.len() {
+                    ..=LONGEST_URI => Update::ResourceUpdated { uri: params.uri },
+                    _ => Update::Missed,
+                }),
                 _ => None,
             },
-            Task::NAME if !self.filter.task_ids.is_empty() => {
-                notification.decode().ok().map(|task| Update::Task(Box::new(task)))
-            }
+            Task::NAME if !self.filter.task_ids.is_empty() => match notification.decode::<DetailedTask>() {
+                Ok(task) if self.filter.task_ids.contains(&task.task.task_id) => Some(Update::Task(Box::new(task))),
+                _ => None,
+            },
             _ => None,
         };
         if let Some(update) = update {

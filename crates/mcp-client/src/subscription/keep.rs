@@ -51,6 +51,7 @@ async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
                 Some(_) => follow(shared, &link, inbox).await,
                 None => End::Again(Error::closed()),
             },
+            Err(error) if shared.is_closed() => End::Never(error),
             Err(error) => End::Again(error),
         };
         let was_open = inbox.interrupt();
@@ -78,12 +79,13 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
     hints.method = Some(Listen::NAME.into());
     let message = wire::request(id, &request, agreed.stamp(!inbox.filter().task_ids.is_empty()), &Extra::default());
     let beginning = link.begin_listening(id, message, hints, OnDrop::Cancel, Some(Arc::clone(inbox)));
-    let mut ticket = match beginning.await {
-        Ok(ticket) => ticket,
-        Err(failure) => return ended(failure),
-    };
     // The acknowledgement comes before anything else; the stream itself has no bound.
     let patience = shared.config.idle.unwrap_or(Duration::MAX);
+    let mut ticket = match timeout(patience, beginning).await {
+        Ok(Ok(ticket)) => ticket,
+        Ok(Err(failure)) => return ended(failure),
+        Err(_) => return End::Again(Error::timeout(Listen::NAME, patience)),
+    };
     let outcome = tokio::select! {
         biased;
         outcome = ticket.outcome() => outcome,

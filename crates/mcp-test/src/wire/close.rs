@@ -30,10 +30,11 @@ fn close_object(schema: &mut Value) {
                 close_params(property);
             }
         }
-        // Every revision allows metadata, and the older schemas leave out the version of JSON-RPC.
+        // Every revision allows metadata, and the older schemas leave out what belongs to JSON-RPC.
         properties.entry("_meta").or_insert_with(|| json!({}));
         if properties.contains_key("method") {
             properties.entry("jsonrpc").or_insert_with(|| json!({ "const": "2.0" }));
+            properties.entry("id").or_insert_with(|| json!({}));
         }
         keywords.entry("additionalProperties").or_insert_with(|| json!(false));
     }

@@ -1,0 +1,97 @@
+//! The error that sends the user to pages first (`-32042`, 2025-11-25): they are visited, and the request is made again.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use mcp_protocol::{
+    ElicitAction, ElicitParams, ElicitResult, Method, RpcError, UrlElicitParams, method::Elicit,
+    notification::ElicitationComplete,
+};
+use serde::Deserialize;
+use serde_json::value::to_raw_value;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use super::{Options, wait::spend};
+use crate::{Error, Notifications, error::Kind, handlers::Asker, link::Link, shared::Shared};
+
+/// How long the server has to tell that the user is done, before it is asked again all the same: it need not tell.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the user agreed to visit in one call, by name and by address: nobody is asked twice.
+#[derive(Default)]
+pub(super) struct Pages {
+    agreed: HashSet<String>,
+}
+
+impl Pages {
+    /// Shows the user the pages of an error and waits until the server tells that the user is done with them, within what is
+    /// left of the call's time. Returns whether the request may be made again.
+    pub(super) async fn visit(
+        &mut self,
+        shared: &Arc<Shared>,
+        error: &Error,
+        options: &mut Options,
+    ) -> Result<bool, Error> {
+        let pages = error.url_elicitations();
+        let Some(link) = shared.current() else { return Ok(false) };
+        let is_known = link.version().is_some_and(|version| version.has_elicitation_complete());
+        let is_shown = shared.config.capabilities().supports_url_elicitation();
+        if !is_known || !is_shown || pages.is_empty() || pages.len() > shared.config.limits.questions {
+            return Ok(false);
+        }
+        // From before the user can be done.
+        let notices = shared.hub.listen();
+        let unseen = pages.iter().filter(|page| !names(page).any(|name| self.agreed.contains(name)));
+        if !agree(shared, &link, unseen).await? {
+            return Ok(false);
+        }
+        self.agreed.extend(pages.iter().flat_map(names).cloned());
+        let open = pages.into_iter().filter_map(|page| page.elicitation_id).collect();
+        let (since, limit) = (Instant::now(), options.total.map_or(PATIENCE, |total| total.min(PATIENCE)));
+        if timeout(limit, completed(notices, open)).await.is_err() {
+            tracing::debug!("the server does not tell that the user is done: it is asked again");
+        }
+        spend(options, since.elapsed());
+        Ok(true)
+    }
+}
+
+fn names(page: &UrlElicitParams) -> impl Iterator<Item = &String> {
+    page.elicitation_id.iter().chain([&page.url])
+}
+
+/// Whether the user agrees to visit all of these, which are shown at the same time.
+async fn agree(
+    shared: &Shared,
+    link: &Arc<Link>,
+    pages: impl Iterator<Item = &UrlElicitParams>,
+) -> Result<bool, Error> {
+    let mut asking = JoinSet::new();
+    for page in pages {
+        let params = to_raw_value(&ElicitParams::Url(page.clone())).map_err(|e| Error::invalid(e.to_string()))?;
+        let limit = shared.config.limits.question;
+        let question = shared.config.handlers.question(Elicit::NAME, Some(&params), Asker::on(link), limit);
+        asking.spawn(question.answer());
+    }
+    while let Some(answered) = asking.join_next().await {
+        let Ok(answer) = answered else { return Err(Error::closed()) };
+        let answer = answer.map_err(Kind::Input)?;
+        let unreadable = |error: serde_json::Error| Kind::Input(RpcError::internal(error.to_string()));
+        if ElicitResult::deserialize(answer).map_err(unreadable)?.action != ElicitAction::Accept {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Waits until the user is done with all of these, or the client is closed.
+async fn completed(mut notices: Notifications, mut open: HashSet<String>) {
+    while !open.is_empty() {
+        let Some(notice) = notices.next().await else { return };
+        if let Some(Ok(done)) = notice.params::<ElicitationComplete>() {
+            open.remove(&done.elicitation_id);
+        }
+    }
+}
