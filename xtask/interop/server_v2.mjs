@@ -15,6 +15,8 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
 
 const NOTE = 'note://one';
+// Over HTTP, where a change is told to streams of other requests.
+let notifier;
 const text = (words) => ({ content: [{ type: 'text', text: words }] });
 
 // Asks once, and goes on with the answer when the call comes again.
@@ -55,6 +57,11 @@ function build() {
     return text('done');
   });
 
+  server.registerTool('touch', { description: 'Changes the note.', inputSchema: z.object({}) }, async () => {
+    await (notifier ? notifier.resourceUpdated(NOTE) : server.server.sendResourceUpdated({ uri: NOTE }));
+    return text('touched');
+  });
+
   const read = async () => ({ contents: [{ uri: NOTE, text: 'A note.' }] });
   server.registerResource('one', NOTE, { mimeType: 'text/plain' }, read);
   const names = completable(z.string(), (value) => ['Ada', 'Alan', 'Grace'].filter((name) => name.startsWith(value)));
@@ -68,7 +75,9 @@ const [transport, port] = process.argv.slice(2);
 if (transport === 'stdio') {
   serveStdio(build);
 } else {
-  const handle = toNodeHandler(createMcpHandler(build, { bus: new InMemoryServerEventBus() }));
+  const handler = createMcpHandler(build, { bus: new InMemoryServerEventBus() });
+  notifier = handler.notify;
+  const handle = toNodeHandler(handler);
   const isLocal = localhostHostValidation();
   createServer((request, response) => {
     if (isLocal(request, response)) handle(request, response);

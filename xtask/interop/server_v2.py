@@ -72,6 +72,13 @@ async def slow(ms: float, ctx: Context) -> str:
     return "done"
 
 
+@server.tool()
+async def touch(ctx: Context) -> str:
+    """Changes the note."""
+    await ctx.notify_resource_updated("note://one")
+    return "touched"
+
+
 @server.resource("note://one", mime_type="text/plain")
 def note() -> str:
     return "A note."

@@ -8,13 +8,13 @@ use std::{
 };
 
 use mcp_client::{
-    Client, ClientBuilder, Error,
+    Client, ClientBuilder, Error, Update,
     protocol::{CreateMessageResult, ElicitResult, JsonObject, ProtocolVersion, Root},
 };
 use mcp_client_http::Http;
 use mcp_transport::{Connect, child::ChildProcess};
-use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use serde_json::json;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -60,26 +60,15 @@ pub(crate) struct Peer {
     era: Era,
     /// Whether the server forgets what its client can do: the TypeScript SDK 2.x serves the older revisions so by default.
     stateless: bool,
-    /// The URIs of resources that have changed.
-    changed: watch::Receiver<Vec<String>>,
 }
 
 impl Peer {
     pub(crate) async fn connect(config: &Config, subject: Subject) -> Result<Self, String> {
-        let (tell, changed) = watch::channel(Vec::new());
         let builder = Client::builder("interop", "1.0.0")
             .on_sample(async |_| Ok(CreateMessageResult::new("a-model", "forty-two")))
             .on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
             .on_elicit_url(async |_| Ok(ElicitResult::decline()))
-            .roots([Root::new(format!("file://{}", config.dir)).with_name("work")])
-            .on_notification(move |notification| {
-                if notification.method() == "notifications/resources/updated"
-                    && let Ok(params) = notification.decode::<Value>()
-                    && let Some(uri) = params["uri"].as_str()
-                {
-                    tell.send_modify(|uris| uris.push(uri.to_owned()));
-                }
-            });
+            .roots([Root::new(format!("file://{}", config.dir)).with_name("work")]);
         let legacy = ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake());
         let builder = match config.era {
             Era::Legacy => builder.versions(legacy),
@@ -89,7 +78,7 @@ impl Peer {
         let client = open(builder, &config.target).await?;
         let is_http = matches!(config.target, Target::Http { .. });
         let stateless = config.subject == "typescript-v2" && is_http && client.version().has_handshake();
-        Ok(Self { client, subject, era: config.era, stateless, changed })
+        Ok(Self { client, subject, era: config.era, stateless })
     }
 
     /// Whether the connection is what was asked for.
@@ -202,18 +191,22 @@ async fn answered(peer: &Peer, call: Option<&Says>) -> Outcome {
 }
 
 async fn subscription(peer: &Peer) -> Outcome {
-    let Some((uri, trigger)) = peer.subject.subscription else { return lacking("none of its resources change") };
-    if peer.client.version().has_listen() {
-        return lacking("none of its resources change on a stream of 2026-07-28");
+    let Some((uri, trigger, has_sessions)) = peer.subject.subscription else {
+        return lacking("none of its resources change");
+    };
+    if peer.client.version().has_listen() == has_sessions {
+        return lacking("none of its resources change in this era");
     }
     let watched = async {
-        peer.client.request("resources/subscribe", json!({ "uri": uri })).await.map_err(said)?;
+        let mut changes = peer.client.subscribe([uri]).await.map_err(said)?;
+        let honoured = changes.honoured().resource_subscriptions;
+        expect(honoured == [uri], format!("{honoured:?} is told of"))?;
         peer.client.call_tool(trigger, json!({})).await.map_err(said)?;
-        let mut changed = peer.changed.clone();
-        let wait = changed.wait_for(|uris| uris.iter().any(|changed| changed == uri));
-        let told = tokio::time::timeout(SOON, wait).await.is_ok_and(|seen| seen.is_ok());
-        expect(told, format!("no change of {uri} was told"))?;
-        peer.client.request("resources/unsubscribe", json!({ "uri": uri })).await.map_err(said)?;
+        let changed = tokio::time::timeout(SOON, changes.next()).await;
+        let changed = changed.map_err(|_| format!("no change of {uri} was told"))?.transpose().map_err(said)?;
+        let expected = Update::ResourceUpdated { uri: uri.to_owned() };
+        expect(changed.as_ref() == Some(&expected), format!("what changed is {changed:?}"))?;
+        drop(changes);
         peer.client.call_tool(trigger, json!({})).await.map(drop).map_err(said)
     };
     watched.await.into()

@@ -20,8 +20,8 @@ pub(crate) struct Subject {
     pub(crate) prompt: Option<(&'static str, &'static str, &'static str, &'static str)>,
     /// What is completed, the argument, how it begins, and how it goes on.
     pub(crate) completion: Option<(CompletionReference, &'static str, &'static str, &'static str)>,
-    /// A resource, and the tool that makes it change.
-    pub(crate) subscription: Option<(&'static str, &'static str)>,
+    /// A resource, the tool that makes it change, and whether that is told in sessions or on streams of 2026-07-28.
+    pub(crate) subscription: Option<(&'static str, &'static str, bool)>,
     pub(crate) sampling: Option<Says>,
     pub(crate) elicitation: Option<Says>,
     pub(crate) roots: Option<Says>,
@@ -71,7 +71,7 @@ fn everything() -> Subject {
         resource: Some((TEXT, "Resource 1")),
         prompt: Some(("args-prompt", "city", "Kyoto", "Kyoto")),
         completion: Some((CompletionReference::prompt("completable-prompt"), "department", "Eng", "Engineering")),
-        subscription: Some((TEXT, "toggle-subscriber-updates")),
+        subscription: Some((TEXT, "toggle-subscriber-updates", true)),
         sampling: Some(says("trigger-sampling-request", json!({ "prompt": "What is it?" }), "forty-two")),
         elicitation: Some(says("trigger-elicitation-request", json!({}), "Ada")),
         roots: Some(says("get-roots-list", json!({}), "file:///")),
@@ -126,7 +126,7 @@ fn small() -> Subject {
         sampling: Some(says("think", json!({}), "The model says forty-two.")),
         elicitation: Some(says("ask", json!({}), "Hello, Ada!")),
         roots: Some(says("where", json!({}), "file:///")),
+        subscription: Some(("note://one", "touch", false)),
         slow: Some(("slow", json!({ "ms": 500 }), json!({ "ms": 25_000 }))),
-        ..Subject::default()
     }
 }
