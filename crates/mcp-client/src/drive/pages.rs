@@ -16,13 +16,16 @@ use tokio::{
 use super::{Options, wait::spend};
 use crate::{Error, Notifications, error::Kind, handlers::Asker, link::Link, shared::Shared};
 
-/// How long the server has to tell that the user is done, before it is asked again all the same: it need not tell.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the server has to tell that the user is done, before it is asked again all the same: it need not tell. The time
+/// doubles with each asking, from the first to the last of these.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// What the user agreed to visit in one call, by name and by address: nobody is asked twice.
 #[derive(Default)]
 pub(super) struct Pages {
     agreed: HashSet<String>,
+    asked: u32,
 }
 
 impl Pages {
@@ -48,8 +51,10 @@ impl Pages {
             return Ok(false);
         }
         self.agreed.extend(pages.iter().flat_map(names).cloned());
+        let patience = PATIENCE.saturating_mul(1 << self.asked.min(8)).min(LONGEST);
+        self.asked += 1;
         let open = pages.into_iter().filter_map(|page| page.elicitation_id).collect();
-        let (since, limit) = (Instant::now(), options.total.map_or(PATIENCE, |total| total.min(PATIENCE)));
+        let (since, limit) = (Instant::now(), options.total.map_or(patience, |total| total.min(patience)));
         if timeout(limit, completed(notices, open)).await.is_err() {
             tracing::debug!("the server does not tell that the user is done: it is asked again");
         }
