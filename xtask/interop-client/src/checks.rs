@@ -9,7 +9,7 @@ use std::{
 
 use mcp_client::{
     Client, ClientBuilder, Error, Update,
-    protocol::{CreateMessageResult, ElicitResult, JsonObject, ProtocolVersion, Root},
+    protocol::{CreateMessageResult, ElicitAction, ElicitResult, JsonObject, ProtocolVersion, Root},
 };
 use mcp_client_http::Http;
 use mcp_transport::{Connect, child::ChildProcess};
@@ -45,7 +45,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("prompts", |peer| Box::pin(prompts(peer))),
     ("complete", |peer| Box::pin(complete(peer))),
     ("sampling", |peer| Box::pin(answered(peer, peer.subject.sampling.as_ref()))),
-    ("elicitation", |peer| Box::pin(answered(peer, peer.subject.elicitation.as_ref()))),
+    ("elicitation", |peer| Box::pin(elicitation(peer))),
     ("roots", |peer| Box::pin(answered(peer, peer.subject.roots.as_ref()))),
     ("subscription", |peer| Box::pin(subscription(peer))),
     ("progress", |peer| Box::pin(progress(peer))),
@@ -67,7 +67,7 @@ impl Peer {
         let builder = Client::builder("interop", "1.0.0")
             .on_sample(async |_| Ok(CreateMessageResult::new("a-model", "forty-two")))
             .on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
-            .on_elicit_url(async |_| Ok(ElicitResult::decline()))
+            .on_elicit_url(async |_| Ok(ElicitResult::new(ElicitAction::Accept)))
             .roots([Root::new(format!("file://{}", config.dir)).with_name("work")]);
         let legacy = ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake());
         let builder = match config.era {
@@ -187,6 +187,14 @@ async fn answered(peer: &Peer, call: Option<&Says>) -> Outcome {
         Some(_) if peer.stateless => lacking("its older revisions over HTTP have no sessions to ask in"),
         Some(call) => soon(|| peer.says(call)).await.into(),
         None => lacking("it does not ask for this"),
+    }
+}
+
+/// A form, and pages that have to be visited first where the server has some.
+async fn elicitation(peer: &Peer) -> Outcome {
+    match (answered(peer, peer.subject.elicitation.as_ref()).await, &peer.subject.pages) {
+        (Outcome::Ok, Some(call)) => peer.says(call).await.into(),
+        (form, _) => form,
     }
 }
 

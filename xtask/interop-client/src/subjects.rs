@@ -24,6 +24,8 @@ pub(crate) struct Subject {
     pub(crate) subscription: Option<(&'static str, &'static str, bool)>,
     pub(crate) sampling: Option<Says>,
     pub(crate) elicitation: Option<Says>,
+    /// A call that fails with the error that sends the user to a page (2025-11-25) until it is made again.
+    pub(crate) pages: Option<Says>,
     pub(crate) roots: Option<Says>,
     /// A tool, arguments that make it quick and arguments that make it slow; it reports progress.
     pub(crate) slow: Option<(&'static str, Value, Value)>,
@@ -74,6 +76,11 @@ fn everything() -> Subject {
         subscription: Some((TEXT, "toggle-subscriber-updates", true)),
         sampling: Some(says("trigger-sampling-request", json!({ "prompt": "What is it?" }), "forty-two")),
         elicitation: Some(says("trigger-elicitation-request", json!({}), "Ada")),
+        pages: Some(says(
+            "trigger-url-elicitation",
+            json!({ "url": "https://example.com/", "errorPath": true }),
+            "completed",
+        )),
         roots: Some(says("get-roots-list", json!({}), "file:///")),
         slow: Some((
             "trigger-long-running-operation",
@@ -128,5 +135,6 @@ fn small() -> Subject {
         roots: Some(says("where", json!({}), "file:///")),
         subscription: Some(("note://one", "touch", false)),
         slow: Some(("slow", json!({ "ms": 500 }), json!({ "ms": 25_000 }))),
+        pages: None,
     }
 }
