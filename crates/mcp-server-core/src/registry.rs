@@ -124,6 +124,15 @@ pub(crate) struct Registry<E> {
     write: Mutex<()>,
 }
 
+/// What became of a change.
+#[cfg(feature = "fs")]
+pub(crate) struct Change {
+    /// The keys of those that were to be added, and were not: others have them.
+    pub(crate) taken: Vec<String>,
+    /// Whether an entry came or went.
+    pub(crate) differs: bool,
+}
+
 /// The list at one moment.
 pub(crate) struct Snapshot<E> {
     by_key: HashMap<Box<str>, Arc<E>>,
@@ -180,16 +189,24 @@ impl<E: Entry> Registry<E> {
     }
 
     /// Takes entries out, puts others in the place of those that have their keys, and adds more at the end, all at once.
-    /// Returns the keys of those that were to be added and whose keys are taken.
+    /// What has no part in the list leaves it as it is, pages and all.
     #[cfg(feature = "fs")]
     pub(crate) fn change(
         &self,
         removed: &std::collections::HashSet<String>,
         replaced: Vec<E>,
         added: Vec<E>,
-    ) -> Vec<String> {
+    ) -> Change {
         let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.snapshot.load_full();
+        let has = |key: &str| current.by_key.contains_key(key);
+        let (taken, added): (Vec<E>, Vec<E>) =
+            added.into_iter().partition(|entry| has(entry.key()) && !removed.contains(entry.key()));
+        let taken = taken.into_iter().map(|entry| entry.key().to_owned()).collect();
+        let differs = !added.is_empty() || removed.iter().any(|key| has(key));
+        if !differs && !replaced.iter().any(|entry| has(entry.key())) {
+            return Change { taken, differs };
+        }
         let mut by_key = current.by_key.clone();
         let mut ordered = current.ordered.clone();
         let mut next = current.next;
@@ -203,19 +220,14 @@ impl<E: Entry> Registry<E> {
                 by_key.insert(new.key().into(), new.clone());
             }
         }
-        let mut taken = Vec::new();
         for entry in added {
-            if by_key.contains_key(entry.key()) {
-                taken.push(entry.key().to_owned());
-                continue;
-            }
             let entry = Arc::new(entry);
             by_key.insert(entry.key().into(), entry.clone());
             ordered.push((next, entry));
             next += 1;
         }
         self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, pages: Pages::default() }));
-        taken
+        Change { taken, differs }
     }
 
     /// Takes an entry out; false when there is none.

@@ -197,11 +197,20 @@ async fn a_new_file_does_not_take_the_place_of_another_resource() {
     disk.write("root/y.txt", "y");
     disk.write("root/z.txt", "z");
     client.notification("notifications/resources/list_changed").await;
+    // The file without a place is looked at again and again, which is no news.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    client.result("ping", json!({})).await;
+    assert!(client.notifications.is_empty(), "{:?}", client.notifications);
     disk.write("root/y.txt", "y, changed");
     disk.write("root/z.txt", "z, changed");
     client.result("resources/subscribe", json!({ "uri": "file:///y.txt" })).await;
     client.notification("notifications/resources/updated").await;
     assert_eq!(server.read_resource("file:///z.txt").await.unwrap().contents[0].as_text(), Some("mine"));
+    // It takes the place as soon as that is free.
+    assert!(server.resources().remove("file:///z.txt"));
+    client.notification("notifications/resources/list_changed").await;
+    client.notification("notifications/resources/list_changed").await;
+    assert_eq!(server.read_resource("file:///z.txt").await.unwrap().contents[0].as_text(), Some("z, changed"));
 }
 
 #[tokio::test]

@@ -12,7 +12,12 @@ use tokio::{
 };
 
 use super::{ResourceDir, listing::Listing};
-use crate::{RegistrationError, Server, notices::Notice, registry::ResourceEntry, server::Inner};
+use crate::{
+    RegistrationError, Server,
+    notices::Notice,
+    registry::{Change, ResourceEntry},
+    server::Inner,
+};
 
 /// A directory, and what of it is listed.
 #[derive(Debug, Clone)]
@@ -69,13 +74,14 @@ impl Watched {
             .collect();
         let new: Vec<&String> = now.keys().filter(|path| !before.contains_key(*path)).collect();
         let entries = |paths: &[&String]| paths.iter().filter_map(|path| entry(path).ok()).collect();
-        let taken = server.inner.resources.change(&gone, entries(&changed), entries(&new));
+        let Change { taken, differs } = server.inner.resources.change(&gone, entries(&changed), entries(&new));
         if !taken.is_empty() {
+            // They are new at every look, and listed as soon as their URIs are free.
             tracing::debug!(?taken, "files are not listed: their URIs are other resources'");
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|path, _| !taken.contains(&self.dir.uri(path)));
         }
-        if !gone.is_empty() || !new.is_empty() {
+        if differs {
             server.publish(Notice::Resources);
         }
         for uri in gone {
