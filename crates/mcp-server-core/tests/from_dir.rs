@@ -103,6 +103,7 @@ async fn a_bad_file_is_reported_and_the_others_are_served() {
         ("tools/cwd.json", with(r#""cwd": "none""#), "there is no directory"),
         ("tools/timeout.json", with(r#""timeout": 0"#), "`timeout` is 0"),
         ("tools/running.json", with(r#""max_running": 0"#), "`max_running` is 0"),
+        ("tools/output.json", with(r#""max_output": 18446744073709551615"#), "`max_output` is 18446744073709551615"),
         ("tools/form.json", with(r#""output": "text", "output_schema": { "type": "object" }"#), "no `output_schema`"),
         ("tools/large.json", " ".repeat(1024 * 1024 + 1), "larger than 1048576 bytes"),
         ("prompts/yaml.md", "---\na: [\n---\nx".to_owned(), "front matter"),
@@ -213,6 +214,20 @@ mod commands {
             let data = (tool == "data").then(|| json!({ "a": [1] }));
             assert_eq!(result.structured_content, data, "{tool}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_leaves_the_group_does_not_hold_the_call_up() {
+        let disk = Disk::new("what_leaves_the_group");
+        // It holds every pipe open, and reads nothing of what is more than a pipe takes.
+        let text = "exec 3<&0; setsid sh -c 'echo >started; exec sleep 30' <&3 &\n\
+                    while ! [ -e started ]; do sleep 0.01; done; echo done";
+        script(&disk, "outside", json!({}), text);
+        let server = Server::from_dir(disk.path("")).unwrap();
+        let call = server.call_tool("outside", json!({ "text": "x".repeat(1 << 20) }));
+        let result = tokio::time::timeout(PATIENCE, call).await.expect("it is held up").unwrap();
+        assert_eq!((result.content[0].as_text(), result.is_error), (Some("done"), false));
     }
 
     #[tokio::test]

@@ -1,20 +1,30 @@
 //! A tool that is a program: run without a shell, given its arguments as JSON, bounded in time and in output.
 
-use std::{ffi::OsString, path::PathBuf, process::Stdio, sync::Arc};
+use std::{
+    ffi::OsString,
+    io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_protocol::{CallToolResult, ContentBlock};
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
-    process::{Child, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     sync::Semaphore,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::manifest::OutputForm;
 use crate::ToolError;
 
 /// Bytes of what a program says on stderr that are kept for the log.
 const KEPT_STDERR: usize = 16 * 1024;
+/// How long the pipes are read on when a program has ended, and something that left its group holds them open.
+const GRACE: Duration = Duration::from_secs(1);
 /// Variables that every program gets: without them few can start.
 const ALWAYS: &[&str] =
     if cfg!(windows) { &["PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE"] } else { &["PATH"] };
@@ -42,26 +52,37 @@ impl CommandTool {
         let wanted = ALWAYS.iter().copied().chain(self.env.iter().map(String::as_str));
         command.envs(wanted.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command.spawn()?;
-        let group = Group::of(&child);
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let feed = async move {
+        let mut group = Group::spawn(&mut command)?;
+        let (stdin, stdout, stderr) = group.streams();
+        let (mut output, mut told) = (Vec::new(), Vec::new());
+        let feed = async {
             let Some(mut stdin) = stdin else { return Ok(()) };
             // A program need not read what it is given, so that a closed pipe is no failure.
             let _ = stdin.write_all(arguments.to_string().as_bytes()).await;
             drop(stdin);
             Ok(())
         };
-        let ended = async move {
-            let status = child.wait().await.map_err(ToolError::from);
-            // What it started and left behind could hold the pipes open for ever.
-            drop(group);
-            status
+        let tell = async {
+            keep(stderr, &mut told).await;
+            Ok(())
         };
-        let told = async { Ok(kept(stderr).await) };
-        let (status, output, told, ()) = tokio::try_join!(ended, capped(stdout, self.max_output), told, feed)?;
+        let over = CancellationToken::new();
+        let ended = async {
+            let status = group.end().await;
+            over.cancel();
+            status.map_err(ToolError::from)
+        };
+        let pipes = async {
+            let used = async { tokio::try_join!(read(stdout, self.max_output, &mut output), tell, feed) };
+            tokio::select! {
+                done = used => done.map(|_| ()),
+                () = async {
+                    over.cancelled().await;
+                    tokio::time::sleep(GRACE).await;
+                } => Ok(()),
+            }
+        };
+        let (status, ()) = tokio::try_join!(ended, pipes)?;
         if !told.is_empty() {
             tracing::info!(tool = self.name, stderr = %String::from_utf8_lossy(&told), "a command wrote to stderr");
         }
@@ -87,57 +108,90 @@ impl CommandTool {
     }
 }
 
-/// All that a program writes, if it is not too much.
-async fn capped(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, ToolError> {
-    let mut bytes = Vec::new();
+/// Reads all that a program writes, if it is not too much.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, limit: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError> {
     if let Some(pipe) = pipe {
-        pipe.take(limit as u64 + 1).read_to_end(&mut bytes).await?;
+        pipe.take((limit as u64).saturating_add(1)).read_to_end(bytes).await?;
     }
     if bytes.len() > limit {
         return Err(ToolError::new(format!("the command wrote more than {limit} bytes")));
     }
-    Ok(bytes)
+    Ok(())
 }
 
-/// The beginning of what a program writes; the rest is read so that it can go on.
-async fn kept(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let Some(mut pipe) = pipe else { return bytes };
+/// Keeps the beginning of what a program writes; the rest is read so that it can go on.
+async fn keep(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) {
+    let Some(mut pipe) = pipe else { return };
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
         let room = KEPT_STDERR - bytes.len();
         bytes.extend_from_slice(&buffer[..read.min(room)]);
     }
-    bytes
 }
 
 /// The processes of a call: the program and what it starts. They end with this value.
 #[derive(Debug)]
 struct Group {
+    child: Child,
+    /// The program's id names the group; `None` once it is killed, since the id may then be given again.
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
+    /// Tells that some child of this process has ended.
+    #[cfg(unix)]
+    children: tokio::signal::unix::Signal,
 }
 
 impl Group {
     #[cfg(unix)]
-    fn of(child: &Child) -> Self {
+    fn spawn(command: &mut Command) -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        // Before there is a child, so that its end is not missed.
+        let children = signal(SignalKind::child())?;
+        let child = command.process_group(0).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Self { leader: id.and_then(rustix::process::Pid::from_raw) }
+        Ok(Self { child, leader: id.and_then(rustix::process::Pid::from_raw), children })
     }
 
     /// Elsewhere the program alone is ended, by the handle of it.
     #[cfg(not(unix))]
-    fn of(_child: &Child) -> Self {
-        Self {}
+    fn spawn(command: &mut Command) -> io::Result<Self> {
+        Ok(Self { child: command.spawn()? })
+    }
+
+    fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Waits for the end of the program, and ends what it started and left behind.
+    async fn end(&mut self) -> io::Result<ExitStatus> {
+        #[cfg(unix)]
+        {
+            use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+            // The program is not reaped before its group is killed: until then its id is nobody else's.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            while let Some(leader) = self.leader
+                && let Ok(None) = waitid(WaitId::Pid(leader), options)
+                && self.children.recv().await.is_some()
+            {}
+            self.kill();
+        }
+        self.child.wait().await
+    }
+
+    #[cfg(unix)]
+    fn kill(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            // Mostly nobody of the group is left, which is an error that says nothing.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
     }
 }
 
 #[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(leader) = self.leader {
-            // Mostly nobody of the group is left, which is an error that says nothing.
-            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
-        }
+        self.kill();
     }
 }

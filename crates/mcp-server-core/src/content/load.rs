@@ -23,6 +23,8 @@ const MAX_FILE: u64 = 1024 * 1024;
 const MAX_FILES: usize = 10_000;
 /// Bytes that a command may write, where its manifest says nothing.
 const MAX_OUTPUT: usize = 1024 * 1024;
+/// Bytes that a manifest may allow a command to write.
+const MOST_OUTPUT: usize = 1024 * 1024 * 1024;
 /// Calls of a tool whose commands run at once, where its manifest says nothing; more wait.
 const MAX_RUNNING: usize = 16;
 
@@ -123,6 +125,10 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
         if running == 0 || running > Semaphore::MAX_PERMITS {
             return Err(format!("`max_running` is {running}: it is a number of processes above zero"));
         }
+        let max_output = manifest.max_output.unwrap_or(MAX_OUTPUT);
+        if max_output > MOST_OUTPUT {
+            return Err(format!("`max_output` is {max_output}: it is a number of bytes up to {MOST_OUTPUT}"));
+        }
         let form = if manifest.output_schema.is_some() { OutputForm::Json } else { OutputForm::Text };
         if manifest.output == Some(OutputForm::Text) && manifest.output_schema.is_some() {
             return Err("`output` is \"text\", which has no `output_schema`".to_owned());
@@ -134,7 +140,7 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
             cwd,
             env: manifest.env,
             output: manifest.output.unwrap_or(form),
-            max_output: manifest.max_output.unwrap_or(MAX_OUTPUT),
+            max_output,
             running: Semaphore::new(running),
         });
         let run = move |RawArgs(arguments): RawArgs| command.run(arguments.into());
