@@ -134,6 +134,29 @@ async fn links_are_followed_inside_of_the_directory_only() {
     server.read_resource("file:///b.md").await.unwrap_err();
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_a_hidden_file_is_hidden() {
+    use std::os::unix::fs::symlink;
+
+    let disk = library("a_link_to_a_hidden_file");
+    symlink(".hidden", disk.path("root/link.txt")).unwrap();
+    symlink(".git", disk.path("root/link")).unwrap();
+    symlink("../.git/config", disk.path("root/a b/link")).unwrap();
+    symlink("b.md", disk.path("root/.link.md")).unwrap();
+    let dir = || ResourceDir::new(disk.path("root")).unwatched();
+    let paths = ["link.txt", "link/config", "a%20b/link", ".link.md"];
+    let (without, with) = (serve(dir()), serve(dir().hidden_files(true)));
+    for path in paths {
+        let uri = format!("file:///{path}");
+        assert!(!without.resources().names().contains(&uri), "{path}");
+        let error = without.read_resource(&uri).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{path}");
+        assert!(with.read_resource(&uri).await.is_ok(), "{path}");
+        assert_eq!(with.resources().names().contains(&uri), path != "link/config", "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_has_as_many_bytes_as_may_be_read() {
     let disk = Disk::new("a_file_has_as_many_bytes");

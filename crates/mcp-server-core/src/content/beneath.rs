@@ -16,6 +16,7 @@ use mcp_schema::safe_relative_path;
 #[derive(Debug, Clone)]
 pub(crate) struct Beneath {
     root: PathBuf,
+    hidden: bool,
 }
 
 /// Why a file was not read.
@@ -44,7 +45,17 @@ impl From<io::Error> for ReadError {
 
 impl Beneath {
     pub(crate) fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), hidden: false }
+    }
+
+    /// Whether a name on the way to a file may begin with a dot: of the path that is asked for, and of what it leads to.
+    #[cfg(feature = "fs")]
+    pub(crate) fn hidden(self, on: bool) -> Self {
+        Self { hidden: on, ..self }
+    }
+
+    pub(super) fn shows(&self, name: &str) -> bool {
+        self.hidden || !name.starts_with('.')
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -82,12 +93,22 @@ impl Beneath {
     fn resolve(&self, relative: &str) -> io::Result<(PathBuf, PathBuf)> {
         let relative = safe_relative_path(relative).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let root = self.root.canonicalize()?;
-        let path = root.join(relative).canonicalize()?;
-        match path.strip_prefix(&root) {
-            Ok(inner) if !inner.as_os_str().is_empty() => Ok((root.clone(), inner.to_owned())),
-            _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it lies outside of the directory")),
+        let path = root.join(&relative).canonicalize()?;
+        let inner = match path.strip_prefix(&root) {
+            Ok(inner) if !inner.as_os_str().is_empty() => inner,
+            _ => return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it lies outside of the directory")),
+        };
+        // A link shows no more than its target may be shown, whatever it is called itself.
+        if !self.hidden && [relative.as_path(), inner].into_iter().any(is_hidden) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is hidden"));
         }
+        Ok((root.clone(), inner.to_owned()))
     }
+}
+
+/// Whether a component of a path begins with a dot.
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|component| component.as_os_str().as_encoded_bytes().starts_with(b"."))
 }
 
 #[cfg(unix)]

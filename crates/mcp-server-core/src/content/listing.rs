@@ -41,22 +41,15 @@ impl Stamp {
 }
 
 /// Lists the first `limit` files, in the order of their paths.
-pub(crate) fn list(beneath: &Beneath, limit: usize, hidden: bool) -> io::Result<Listing> {
-    let mut walk = Walk { beneath, limit, hidden, left: ENTRIES, files: Listing::new() };
+pub(crate) fn list(beneath: &Beneath, limit: usize) -> io::Result<Listing> {
+    let mut walk = Walk { beneath, limit, left: ENTRIES, files: Listing::new() };
     walk.directory(beneath.root(), "", 0)?;
     Ok(walk.files)
-}
-
-/// Whether a component of a path begins with a dot.
-#[cfg(feature = "fs")]
-pub(crate) fn is_hidden(path: &str) -> bool {
-    path.split('/').any(|component| component.starts_with('.'))
 }
 
 struct Walk<'a> {
     beneath: &'a Beneath,
     limit: usize,
-    hidden: bool,
     left: usize,
     files: Listing,
 }
@@ -81,7 +74,7 @@ impl Walk<'_> {
             }
             let relative = format!("{prefix}{name}");
             let is_plain = safe_relative_path(&relative).is_ok() && !name.contains(char::is_control);
-            if !is_plain || (!self.hidden && name.starts_with('.')) {
+            if !is_plain || !self.beneath.shows(&name) {
                 continue;
             }
             let Ok(kind) = entry.file_type() else { continue };

@@ -77,7 +77,8 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => return self.problem(directory, error),
         };
-        let beneath = Beneath::new(&directory);
+        // Whoever made the directory chose its files: a link may lead to a hidden one.
+        let beneath = Beneath::new(&directory).hidden(true);
         for name in names {
             let path = directory.join(&name);
             let text = match beneath.read(&name, MAX_FILE).map(String::from_utf8) {
@@ -176,7 +177,7 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
 
     /// What the directory says of the server: `server.toml` or `server.json`.
     pub(super) fn server(root: &Path) -> Result<ServerManifest, ContentProblem> {
-        let beneath = Beneath::new(root);
+        let beneath = Beneath::new(root).hidden(true);
         for name in ["server.toml", "server.json"] {
             let path = root.join(name);
             if !path.exists() {

@@ -22,7 +22,7 @@ use crate::{
 ///
 /// A file is read when it is asked for. Nothing outside of the directory can be reached, whatever a URI says and whatever
 /// symbolic links lie in the directory: links that lead to files beneath it are followed, all others are not. Only plain
-/// files are read. Names that begin with a dot are neither listed nor read.
+/// files are read. Names that begin with a dot are neither listed nor read, and neither is what a link to them leads to.
 ///
 /// While the server runs in a Tokio runtime the directory is looked at every two seconds: clients are told when files come
 /// and go, and of each listed file that changed.
@@ -42,7 +42,6 @@ pub struct ResourceDir {
     prefix: String,
     max_file_size: u64,
     max_listed: usize,
-    hidden: bool,
     interval: Option<Duration>,
     name: String,
     description: Option<String>,
@@ -56,7 +55,6 @@ impl ResourceDir {
             prefix: "file:///".to_owned(),
             max_file_size: 4 * 1024 * 1024,
             max_listed: 1_000,
-            hidden: false,
             interval: Some(Duration::from_secs(2)),
             name: "files".to_owned(),
             description: None,
@@ -82,9 +80,10 @@ impl ResourceDir {
         self
     }
 
-    /// Whether files are served whose name, or whose directory's name, begins with a dot. Not by default.
+    /// Whether files are served whose name, or whose directory's name, begins with a dot, also through links of another
+    /// name. Not by default.
     pub fn hidden_files(mut self, on: bool) -> Self {
-        self.hidden = on;
+        self.beneath = self.beneath.hidden(on);
         self
     }
 
@@ -121,7 +120,7 @@ impl ResourceDir {
     }
 
     pub(super) fn list(&self) -> std::io::Result<Listing> {
-        listing::list(&self.beneath, self.max_listed, self.hidden)
+        listing::list(&self.beneath, self.max_listed)
     }
 
     /// A listed file.
@@ -159,9 +158,6 @@ impl ResourceDir {
 
     /// Reads a file, off the threads that serve everybody.
     async fn read(self: Arc<Self>, path: String) -> Result<ReadResourceResult, ToolError> {
-        if !self.hidden && listing::is_hidden(&path) {
-            return Err(ToolError::not_found());
-        }
         let dir = self.clone();
         let name = path.clone();
         let bytes = tokio::task::spawn_blocking(move || dir.beneath.read(&name, dir.max_file_size)).await?;

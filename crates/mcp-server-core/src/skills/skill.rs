@@ -50,7 +50,7 @@ impl Skill {
     pub fn from_dir(path: impl Into<String>, dir: impl AsRef<Path>) -> Result<Self, ContentProblem> {
         let dir = dir.as_ref();
         let beneath = Beneath::new(dir);
-        let listed = list(&beneath, MAX_FILES + 1, false).map_err(|error| ContentProblem::new(dir, error))?;
+        let listed = list(&beneath, MAX_FILES + 1).map_err(|error| ContentProblem::new(dir, error))?;
         if listed.len() > MAX_FILES {
             return Err(ContentProblem::new(dir, format!("the skill has more than {MAX_FILES} files")));
         }
@@ -76,7 +76,7 @@ type Found = Result<(PathBuf, Skill), ContentProblem>;
 
 /// The skills beneath a directory that lie in no other skill.
 pub(super) fn beneath(root: &Path) -> Result<Vec<Found>, ContentProblem> {
-    let listed = list(&Beneath::new(root), MAX_LISTED, false).map_err(|error| ContentProblem::new(root, error))?;
+    let listed = list(&Beneath::new(root), MAX_LISTED).map_err(|error| ContentProblem::new(root, error))?;
     if listed.contains_key(SKILL_MD) {
         let reason = format!("`{SKILL_MD}` lies in the directory of skills itself, and not in one of its own");
         return Err(ContentProblem::new(root, io::Error::other(reason)));
