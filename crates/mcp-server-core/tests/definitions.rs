@@ -346,3 +346,38 @@ async fn one_tool_served_twice_is_described_the_same() {
     let listed = client.list("tools/list", "tools").await;
     assert_eq!(listed, [defined(tool("t", async |Args(_): Args<Search>| "x")).await]);
 }
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "only its schema is of interest")]
+struct Keywords {
+    default: u32,
+    examples: Vec<u8>,
+    r#const: Option<i16>,
+    /// Its value looks like a schema.
+    #[serde(rename = "enum", default = "looks_like_a_schema")]
+    values: Value,
+    r#type: u64,
+    format: String,
+}
+
+fn looks_like_a_schema() -> Value {
+    json!({ "type": "integer", "format": "uint8" })
+}
+
+#[tokio::test]
+async fn numbers_are_explained_whatever_the_property_is_called() {
+    let server = Server::builder("t", "1").tool(tool("x", async |_: Args<Keywords>| "x")).build();
+    let mut client = kit::Client::connect(&server, ProtocolVersion::LATEST).await;
+    let schema = &client.list("tools/list", "tools").await[0]["inputSchema"];
+    let properties = &schema["properties"];
+    assert!(properties["format"].is_object(), "{schema}");
+    for (schema, maximum) in [
+        (&properties["default"], json!(u32::MAX)),
+        (&properties["examples"]["items"], json!(u8::MAX)),
+        (&properties["const"], json!(i16::MAX)),
+        (&properties["type"], Value::Null),
+    ] {
+        assert_eq!((&schema["format"], &schema["maximum"]), (&Value::Null, &maximum), "{schema}");
+    }
+    assert_eq!(properties["enum"]["default"], looks_like_a_schema());
+}

@@ -81,9 +81,17 @@ fn explain_numbers(schema: &mut Value) {
                 }
             }
             for (name, member) in members {
-                // These hold values, not schemas.
-                if !["const", "default", "enum", "examples"].contains(&name.as_str()) {
-                    explain_numbers(member);
+                match name.as_str() {
+                    // These hold values, not schemas.
+                    "const" | "default" | "enum" | "examples" => {}
+                    // These hold schemas by names, which may be any.
+                    "$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties" => {
+                        member
+                            .as_object_mut()
+                            .into_iter()
+                            .for_each(|named| named.values_mut().for_each(explain_numbers));
+                    }
+                    _ => explain_numbers(member),
                 }
             }
         }
