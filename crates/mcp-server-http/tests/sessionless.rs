@@ -49,8 +49,10 @@ async fn what_needs_a_session_is_refused() {
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(answer.header("allow"), Some("POST, OPTIONS"));
     }
-    let subscribe = send(&service, legacy(None, "resources/subscribe", json!({ "uri": "x:a" }))).await;
-    assert_eq!((subscribe.status, subscribe.error_code()), (StatusCode::OK, Some(-32602)), "{subscribe:?}");
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        let answer = send(&service, legacy(None, method, json!({ "uri": "x:a" }))).await;
+        assert_eq!((answer.status, answer.error_code()), (StatusCode::OK, Some(-32601)), "{method}: {answer:?}");
+    }
     let mut odd = legacy(None, "ping", json!({}));
     odd.headers_mut().insert("mcp-protocol-version", "1999-01-01".parse().unwrap());
     assert_eq!(send(&service, odd).await.status, StatusCode::BAD_REQUEST);

@@ -479,6 +479,8 @@ fn needs_session(name: &str) -> bool {
     matches!(
         name,
         method::SetLevel::NAME
+            | method::Subscribe::NAME
+            | method::Unsubscribe::NAME
             | method::GetTask::NAME
             | method::GetTaskPayload::NAME
             | method::ListTasks::NAME
