@@ -6,7 +6,7 @@ use crate::{
     kit::{Client, names},
 };
 use mcp_protocol::ProtocolVersion;
-use mcp_server_core::{Server, tool};
+use mcp_server_core::{Server, resource, tool};
 use serde_json::json;
 
 const NO_ARGUMENTS: [(&str, &str); 0] = [];
@@ -125,6 +125,26 @@ async fn a_bad_file_is_reported_and_the_others_are_served() {
     assert_eq!(reason("prompts/bytes.md"), "it is not UTF-8");
     assert_eq!(problems.len(), cases.len() + 1, "{problems:?}");
     server.get_prompt("good", NO_ARGUMENTS).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_whose_uri_is_taken_is_reported_and_the_others_are_served() {
+    let disk = Disk::new("a_file_whose_uri_is_taken");
+    for name in ["a", "b", "c"] {
+        disk.write(&format!("resources/{name}"), name);
+    }
+    let builder = Server::builder("t", "1").resource(resource("file:///a", async || "mine"));
+    let (builder, problems) = builder.dir_report(disk.path(""));
+    assert_eq!(problems.iter().map(|problem| problem.path()).collect::<Vec<_>>(), [disk.path("resources/a")]);
+    assert!(problems[0].reason().contains("already registered"), "{problems:?}");
+    let server = builder.build();
+    assert_eq!(server.resources().names(), ["file:///a", "file:///b", "file:///c"]);
+    let mut client = Client::connect(&server, ProtocolVersion::LATEST_LEGACY).await;
+    // The directory is watched, and what it has no part in stays when the file goes.
+    disk.remove("resources/a");
+    disk.remove("resources/b");
+    client.notification("notifications/resources/list_changed").await;
+    assert_eq!(server.resources().names(), ["file:///a", "file:///c"]);
 }
 
 #[cfg(feature = "skills")]

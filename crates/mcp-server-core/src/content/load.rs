@@ -170,8 +170,9 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
         if !path.exists() {
             return;
         }
-        if let Err(error) = self.builder.add_resource_dir(ResourceDir::new(&path)) {
-            self.problem(path, error);
+        match self.builder.add_resource_dir(ResourceDir::new(&path)) {
+            Ok(refused) => refused.into_iter().for_each(|(file, error)| self.problem(file, error)),
+            Err(error) => self.problem(path, error),
         }
     }
 

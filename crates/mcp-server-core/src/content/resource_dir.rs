@@ -197,20 +197,35 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// # Errors
     /// When the directory cannot be read, or a URI is taken or not a URI.
     pub fn try_resource_dir(mut self, dir: ResourceDir) -> Result<Self, RegistrationError> {
-        self.add_resource_dir(dir)?;
-        Ok(self)
+        match self.add_resource_dir(dir)?.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(self),
+        }
     }
 
-    pub(super) fn add_resource_dir(&mut self, dir: ResourceDir) -> Result<(), RegistrationError> {
-        let listing = dir.list().map_err(|error| {
-            RegistrationError::new(format!("the resource directory `{}`: {error}", dir.beneath.root().display()))
-        })?;
+    /// Adds what can be added, and returns the other files, with why each of them is not listed.
+    pub(super) fn add_resource_dir(
+        &mut self,
+        dir: ResourceDir,
+    ) -> Result<Vec<(PathBuf, RegistrationError)>, RegistrationError> {
+        let root = dir.beneath.root().to_owned();
+        let mut listing = dir
+            .list()
+            .map_err(|error| RegistrationError::new(format!("the resource directory `{}`: {error}", root.display())))?;
         let dir = Arc::new(dir);
-        self.add_resource_template(dir.template_route())?;
-        for (path, stamp) in &listing {
-            self.add_resource(dir.file_route(path, stamp))?;
+        let mut refused = Vec::new();
+        if let Err(error) = self.add_resource_template(dir.template_route()) {
+            refused.push((root.clone(), error));
         }
+        // What is not listed is somebody else's, and must not go when the file does.
+        listing.retain(|path, stamp| match self.add_resource(dir.file_route(path, stamp)) {
+            Ok(()) => true,
+            Err(error) => {
+                refused.push((root.join(path), error));
+                false
+            }
+        });
         self.config.watched.push(Watched::new(dir, listing));
-        Ok(())
+        Ok(refused)
     }
 }
