@@ -6,7 +6,7 @@ mod catalog;
 mod check;
 mod skill;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use mcp_protocol::{
@@ -68,11 +68,22 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         }
         match skill::beneath(path) {
             Ok(found) => {
-                for found in found {
-                    let added = found.and_then(|(directory, skill)| {
-                        self.add_skill(skill).map_err(|error| ContentProblem::new(directory, error))
+                let mut served = HashSet::new();
+                for inner in found {
+                    // A part of one that is served is not served twice; of one that is refused, it stands for itself.
+                    if skill::above(&inner).any(|outer| served.contains(outer)) {
+                        continue;
+                    }
+                    let directory = path.join(&inner);
+                    let added = Skill::from_dir(inner.as_str(), &directory).and_then(|skill| {
+                        self.add_skill(skill).map_err(|error| ContentProblem::new(&directory, error))
                     });
-                    problems.extend(added.err());
+                    match added {
+                        Ok(()) => {
+                            served.insert(inner);
+                        }
+                        Err(problem) => problems.push(problem),
+                    }
                 }
             }
             Err(problem) => problems.push(problem),

@@ -214,6 +214,25 @@ async fn a_directory_of_skills_is_served_whole() {
     assert_eq!(client.list("skills/list", "skills").await, [] as [Value; 0]);
 }
 
+#[tokio::test]
+async fn a_skill_inside_of_one_that_is_refused_is_served() {
+    let disk = Disk::new("a_skill_inside_of_one");
+    let good = |name: &str| format!("---\nname: {name}\ndescription: d\n---\n");
+    disk.write("skills/outer/SKILL.md", good("other"));
+    disk.write("skills/outer/middle/SKILL.md", "---\n");
+    disk.write("skills/outer/middle/inner/SKILL.md", good("inner"));
+    disk.write("skills/outer/middle/inner/deep/SKILL.md", good("deep"));
+    disk.write("skills/outer-most/SKILL.md", good("outer-most"));
+    let (builder, problems) = Server::builder("t", "1").skills_dir_report(disk.path("skills"));
+    let told: Vec<_> = problems.iter().map(|problem| problem.path().to_owned()).collect();
+    assert_eq!(told, [disk.path("skills/outer"), disk.path("skills/outer/middle")]);
+    let mut client = Client::connect(&builder.build(), ProtocolVersion::LATEST).await;
+    let mut uris = names(&client.list("skills/list", "skills").await, "uri");
+    uris.sort();
+    let inner = "skill://outer/middle/inner";
+    assert_eq!(uris, ["skill://outer-most/SKILL.md", &format!("{inner}/SKILL.md"), &format!("{inner}/deep/SKILL.md")]);
+}
+
 #[test]
 fn a_file_is_served_once() {
     let taken = Server::builder::<()>("t", "1").skill(refunds()).try_skill(refunds()).unwrap_err();

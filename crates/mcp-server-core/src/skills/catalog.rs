@@ -90,10 +90,10 @@ pub(super) struct Catalog {
 impl Catalog {
     fn new(files: BTreeMap<String, Arc<File>>, heads: &[Head]) -> Self {
         let skills = heads.iter().map(|head| SkillEntry::new(head, &files));
+        let by_path: HashMap<&str, &Head> = heads.iter().map(|head| (head.path.as_str(), head)).collect();
         let mut children: BTreeMap<&str, BTreeMap<&str, Resource>> = BTreeMap::new();
         for (path, file) in &files {
-            let head = heads.iter().find(|head| head.path == *path);
-            let mut resource = file_resource(path, file, head);
+            let mut resource = file_resource(path, file, by_path.get(path.as_str()).copied());
             let mut at = path.as_str();
             while let Some((directory, name)) = at.rsplit_once('/') {
                 children.entry(directory).or_default().insert(name, resource);

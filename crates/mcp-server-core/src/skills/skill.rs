@@ -1,10 +1,6 @@
 //! A skill on its way into a server: its path and its files.
 
-use std::{
-    collections::BTreeMap,
-    fmt, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use super::check::{MAX_BYTES, MAX_FILES, SKILL_MD};
 use crate::content::{Beneath, ContentProblem, list};
@@ -71,30 +67,20 @@ impl fmt::Debug for Skill {
     }
 }
 
-/// A skill with its directory, or why it cannot be read.
-type Found = Result<(PathBuf, Skill), ContentProblem>;
-
-/// The skills beneath a directory that lie in no other skill.
-pub(super) fn beneath(root: &Path) -> Result<Vec<Found>, ContentProblem> {
+/// The paths beneath a directory at which there are skills, the outer ones first.
+pub(super) fn beneath(root: &Path) -> Result<Vec<String>, ContentProblem> {
     let listed = list(&Beneath::new(root), MAX_LISTED).map_err(|error| ContentProblem::new(root, error))?;
     if listed.contains_key(SKILL_MD) {
         let reason = format!("`{SKILL_MD}` lies in the directory of skills itself, and not in one of its own");
-        return Err(ContentProblem::new(root, io::Error::other(reason)));
+        return Err(ContentProblem::new(root, reason));
     }
-    let mut found: Vec<Found> = Vec::new();
-    let mut outer: Vec<String> = Vec::new();
-    let mut paths: Vec<&str> =
-        listed.keys().filter_map(|file| file.strip_suffix(SKILL_MD)?.strip_suffix('/')).collect();
-    // What lies in a directory comes after it.
-    paths.sort_unstable_by_key(|path| (path.matches('/').count(), *path));
-    for path in paths {
-        let is_inside = |other: &String| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'));
-        if outer.iter().any(is_inside) {
-            continue;
-        }
-        outer.push(path.to_owned());
-        let directory = root.join(path);
-        found.push(Skill::from_dir(path, &directory).map(|skill| (directory, skill)));
-    }
-    Ok(found)
+    let directory = |file: &String| Some(file.strip_suffix(SKILL_MD)?.strip_suffix('/')?.to_owned());
+    let mut paths: Vec<String> = listed.keys().filter_map(directory).collect();
+    paths.sort_by_cached_key(|path| (path.matches('/').count(), path.clone()));
+    Ok(paths)
+}
+
+/// The directories that a path lies in, the innermost first.
+pub(super) fn above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(path.rsplit_once('/'), |(outer, _)| outer.rsplit_once('/')).map(|(outer, _)| outer)
 }
