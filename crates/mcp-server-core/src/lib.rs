@@ -62,7 +62,7 @@ pub use self::content::ContentProblem;
 #[cfg(feature = "fs")]
 pub use self::content::ResourceDir;
 #[cfg(feature = "log-layer")]
-pub use self::log_layer::{LogLayer, LogRecords};
+pub use self::log_layer::LogRecords;
 #[cfg(feature = "skills")]
 pub use self::skills::Skill;
 

@@ -17,7 +17,6 @@ use tracing::{
 };
 use tracing_subscriber::{
     Layer,
-    filter::Filtered,
     layer::{Context as LayerContext, Filter},
     registry::LookupSpan,
 };
@@ -67,11 +66,11 @@ impl Server {
     /// // tracing::subscriber::set_global_default(subscriber)
     /// # let _ = subscriber;
     /// ```
-    pub fn log_layer<S>(&self, records: LogRecords) -> Filtered<LogLayer, LogRecords, S>
+    pub fn log_layer<S>(&self, records: LogRecords) -> impl Layer<S> + fmt::Debug + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        LogLayer { server: Arc::downgrade(&self.inner), calls_only: records.calls_only }.with_filter(records)
+        LogLayer { server: Arc::downgrade(&self.inner), calls_only: records.calls_only }.with_filter(Wanted(records))
     }
 }
 
@@ -108,13 +107,17 @@ impl LogRecords {
     }
 }
 
-impl<S> Filter<S> for LogRecords {
+/// Lets through which records are sent.
+#[derive(Debug)]
+struct Wanted(LogRecords);
+
+impl<S> Filter<S> for Wanted {
     fn enabled(&self, metadata: &Metadata<'_>, _context: &LayerContext<'_, S>) -> bool {
-        self.wants(metadata)
+        self.0.wants(metadata)
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.wants(metadata) { Interest::always() } else { Interest::never() }
+        if self.0.wants(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -122,8 +125,8 @@ impl<S> Filter<S> for LogRecords {
     }
 }
 
-/// What [`Server::log_layer`] filters.
-pub struct LogLayer {
+/// What is filtered.
+struct LogLayer {
     server: Weak<server::Inner>,
     calls_only: bool,
 }
