@@ -52,3 +52,12 @@ pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
 }
+
+/// The guides, so that their examples are compiled.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/long-work.md")]
+    mod long_work {}
+    #[doc = include_str!("../../../docs/questions.md")]
+    mod questions {}
+}
