@@ -57,11 +57,12 @@ enum Protocol {
 }
 
 /// Serves a connection until its client leaves, or the server shuts down and what is open has ended.
-pub(crate) async fn serve<S>(stream: Wire<S>, service: McpService, path: Arc<str>)
+pub(crate) async fn serve<S>(stream: Wire<S>, service: McpService)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let traffic = stream.traffic();
+    let path: Arc<str> = service.inner.config.path.as_str().into();
     let mut shutdown = service.inner.server.shutting_down();
     let sniffed = tokio::select! {
         sniffed = timeout(HEAD_TIMEOUT, sniff(stream)) => sniffed,
@@ -220,7 +221,7 @@ mod tests {
     fn connect(server: &Server) -> DuplexStream {
         let (near, far) = tokio::io::duplex(1 << 16);
         let service = McpService::new(server.clone(), HttpConfig::new());
-        tokio::spawn(serve(Wire::new(far, Duration::from_secs(30)), service, "/mcp".into()));
+        tokio::spawn(serve(Wire::new(far), service));
         near
     }
 

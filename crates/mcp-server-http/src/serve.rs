@@ -6,7 +6,7 @@ use mcp_server_core::Server;
 use mcp_transport::signal;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host},
+    net::{TcpListener, ToSocketAddrs, lookup_host},
     sync::Semaphore,
     task::JoinSet,
     time::MissedTickBehavior,
@@ -14,7 +14,11 @@ use tokio::{
 
 #[cfg(feature = "tls")]
 use crate::TlsConfig;
-use crate::{HttpConfig, McpService, connection, guard, sessions::SWEEP, wire::Wire};
+use crate::{
+    HttpConfig, McpService, connection, guard,
+    sessions::SWEEP,
+    wire::{TimedWrites, Wire},
+};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -233,13 +237,18 @@ async fn serve<S: Security>(
     Ok(())
 }
 
+/// What bytes come and go by.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Duplex for S {}
+
 /// What lies between the connection and HTTP.
 pub(crate) trait Security: Clone + Send + 'static {
     /// The stream that HTTP is spoken on.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send;
+    type Stream<S: Duplex>: Duplex;
 
     /// Agrees with the client on it, within a time; `None` when that failed.
-    fn secure(&self, stream: TcpStream) -> impl Future<Output = Option<Self::Stream>> + Send;
+    fn secure<S: Duplex>(&self, stream: S) -> impl Future<Output = Option<Self::Stream<S>>> + Send;
 }
 
 /// Nothing.
@@ -247,9 +256,9 @@ pub(crate) trait Security: Clone + Send + 'static {
 struct Cleartext;
 
 impl Security for Cleartext {
-    type Stream = TcpStream;
+    type Stream<S: Duplex> = S;
 
-    async fn secure(&self, stream: TcpStream) -> Option<TcpStream> {
+    async fn secure<S: Duplex>(&self, stream: S) -> Option<S> {
         Some(stream)
     }
 }
@@ -258,8 +267,6 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
     let (server, config) = (&service.inner.server, &service.inner.config);
     let places = Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS)));
     let deadline = config.shutdown_deadline;
-    let write_timeout = config.write_timeout;
-    let path: Arc<str> = config.path.as_str().into();
     let _ending = EndSessions(service.clone());
     let mut shutdown = server.shutting_down();
     let mut connections = JoinSet::new();
@@ -292,15 +299,9 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
         };
         // Small answers must not wait for the acknowledgement of earlier ones.
         let _ = stream.set_nodelay(true);
-        let (security, service, path) = (security.clone(), service.clone(), path.clone());
+        let connection = converse(service.clone(), stream, security.clone());
         connections.spawn(async move {
-            let secured = tokio::select! {
-                secured = security.secure(stream) => secured,
-                () = service.inner.server.shutting_down() => None,
-            };
-            if let Some(stream) = secured {
-                connection::serve(Wire::new(stream, write_timeout), service, path).await;
-            }
+            connection.await;
             drop(place);
         });
     }
@@ -308,6 +309,18 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(deadline, drained).await.is_err() {
         tracing::warn!("requests that did not end by the shutdown deadline were cut off");
+    }
+}
+
+/// Serves one connection.
+async fn converse<S: Security>(service: McpService, stream: impl Duplex, security: S) {
+    let stream = TimedWrites::new(stream, service.inner.config.write_timeout);
+    let secured = tokio::select! {
+        secured = security.secure(stream, ) => secured,
+        () = service.inner.server.shutting_down() => None,
+    };
+    if let Some(stream) = secured {
+        connection::serve(Wire::new(stream), service).await;
     }
 }
 
@@ -323,6 +336,7 @@ impl Drop for EndSessions {
 #[cfg(test)]
 mod tests {
     use http_body_util::Full;
+    use tokio::{io::AsyncWriteExt as _, time::Instant};
 
     use super::*;
 
@@ -340,5 +354,45 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(service.inner.sessions.listed(), 0);
         serving.abort();
+    }
+
+    /// Waits for the end of a connection whose client asked for much and reads nothing.
+    async fn leave_unread(client: impl Duplex, serving: impl Future<Output = ()>) -> Duration {
+        let (mut client, start) = (client, Instant::now());
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large","_meta":{
+            "io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+            mcp-method: tools/call\r\nmcp-name: large\r\n";
+        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        let asking = async {
+            client.write_all(request.as_bytes()).await.unwrap();
+            client.flush().await.unwrap();
+        };
+        let day = Duration::from_secs(24 * 3600);
+        let ended = tokio::time::timeout(day, async { tokio::join!(asking, serving) }).await;
+        assert!(ended.is_ok(), "the connection is still there");
+        let took = start.elapsed();
+        // It was there all the time.
+        drop(client);
+        took
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_is_cut_off_whatever_lies_between() {
+        let large = async || "x".repeat(40 << 10);
+        let server = Server::builder("test", "1").tool(mcp_server_core::tool("large", large)).build();
+        let service = McpService::new(server, HttpConfig::new().write_timeout(Duration::from_secs(20)));
+        let (client, far) = tokio::io::duplex(4 << 10);
+        let took = leave_unread(client, converse(service.clone(), far, Cleartext)).await;
+        assert_eq!(took.as_secs(), 20);
+        #[cfg(feature = "tls")]
+        {
+            let (client, far) = tokio::io::duplex(4 << 10);
+            let serving = tokio::spawn(converse(service, far, crate::tls::tests::config()));
+            let client = crate::tls::tests::connect(client).await;
+            let took = leave_unread(client, async { serving.await.unwrap() }).await;
+            assert_eq!(took.as_secs(), 20);
+        }
     }
 }

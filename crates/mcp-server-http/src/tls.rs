@@ -17,10 +17,9 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::serve::Security;
+use crate::serve::{Duplex, Security};
 
 /// What a server proves its name with: a chain of certificates and its key. HTTP/2 and HTTP/1.1 are offered on one port,
 /// over TLS 1.3 and 1.2. Clones share the certificate.
@@ -142,9 +141,9 @@ impl TlsConfig {
 }
 
 impl Security for TlsConfig {
-    type Stream = TlsStream<TcpStream>;
+    type Stream<S: Duplex> = TlsStream<S>;
 
-    async fn secure(&self, stream: TcpStream) -> Option<Self::Stream> {
+    async fn secure<S: Duplex>(&self, stream: S) -> Option<TlsStream<S>> {
         let shaking = TlsAcceptor::from(self.config.clone()).accept(stream);
         match tokio::time::timeout(HANDSHAKE, shaking).await {
             Ok(Ok(stream)) => Some(stream),
@@ -273,4 +272,32 @@ fn parse(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
         error => bad("private key", Some(error)),
     })?;
     CertifiedKey::from_der(chain, key, &provider()).map_err(TlsError::refused)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+    use tokio_rustls::{TlsConnector, client};
+
+    use super::*;
+
+    const CERTIFICATE: &str = include_str!("../tests/certificates/first.pem");
+
+    /// The certificate of the tests.
+    pub(crate) fn config() -> TlsConfig {
+        TlsConfig::from_pem(CERTIFICATE, include_str!("../tests/certificates/first-key.pem")).unwrap()
+    }
+
+    /// A client that trusts it, over any stream.
+    pub(crate) async fn connect<S: Duplex>(stream: S) -> client::TlsStream<S> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
 }

@@ -19,24 +19,19 @@ use tokio::{
 };
 
 /// A stream whose writes fail once nothing could be written for a while. While a client reads nothing, whatever answers it
-/// is not polled either, so that no other timer could notice. Once the server shuts down, nothing more is read while no
-/// request is open: what has come by then is no request yet.
+/// is not polled either, so that no other timer could notice. It lies below TLS, which takes bytes that it has no room to
+/// send, and sends them when it is flushed or shut down.
 #[derive(Debug)]
-pub(crate) struct Wire<S> {
+pub(crate) struct TimedWrites<S> {
     stream: S,
-    traffic: Arc<Traffic>,
     limit: Duration,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Wire<S> {
+impl<S> TimedWrites<S> {
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, traffic: Arc::default(), limit, until: None }
-    }
-
-    pub(crate) fn traffic(&self) -> Arc<Traffic> {
-        self.traffic.clone()
+        Self { stream, limit, until: None }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -47,6 +42,24 @@ impl<S> Wire<S> {
         let limit = self.limit;
         let until = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         until.as_mut().poll(cx).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
+    }
+}
+
+/// A stream of which nothing more is read once the server shuts down, while no request is open: what has come by then is
+/// no request yet.
+#[derive(Debug)]
+pub(crate) struct Wire<S> {
+    stream: S,
+    traffic: Arc<Traffic>,
+}
+
+impl<S> Wire<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, traffic: Arc::default() }
+    }
+
+    pub(crate) fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
     }
 }
 
@@ -84,16 +97,13 @@ impl Drop for OpenRequest {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedWrites<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.traffic.is_over() {
-            return Poll::Ready(Ok(()));
-        }
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, outcome)
@@ -121,6 +131,41 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.traffic.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -130,7 +175,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_fails_when_nobody_reads_and_goes_on_when_somebody_does() {
         let (near, mut far) = tokio::io::duplex(4);
-        let mut near = Wire::new(near, Duration::from_secs(30));
+        let mut near = TimedWrites::new(near, Duration::from_secs(30));
         near.write_all(b"full").await.unwrap();
         let slowly = async {
             let mut read = Vec::new();
