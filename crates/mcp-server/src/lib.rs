@@ -56,8 +56,16 @@ pub mod prelude {
 /// The guides, so that their examples are compiled.
 #[cfg(doctest)]
 mod guides {
+    #[cfg(feature = "fs")]
+    #[doc = include_str!("../../../docs/content.md")]
+    mod content {}
+    #[doc = include_str!("../../../docs/layers.md")]
+    mod layers {}
     #[doc = include_str!("../../../docs/long-work.md")]
     mod long_work {}
     #[doc = include_str!("../../../docs/questions.md")]
     mod questions {}
+    #[cfg(feature = "log-layer")]
+    #[doc = include_str!("../../../docs/telemetry.md")]
+    mod telemetry {}
 }
