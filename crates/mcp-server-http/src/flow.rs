@@ -19,8 +19,15 @@ pub(crate) struct OpenStreams(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    count: watch::Sender<usize>,
+    counts: watch::Sender<Counts>,
     streams: Mutex<Vec<Weak<OpenStream>>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    open: usize,
+    /// How many there were so far: one that begins and ends between two looks is seen by it.
+    begun: u64,
 }
 
 impl OpenStreams {
@@ -37,24 +44,29 @@ impl OpenStreams {
         }
         streams.push(Arc::downgrade(&stream));
         drop(streams);
-        self.0.count.send_modify(|count| *count += 1);
+        self.0.counts.send_modify(|counts| {
+            counts.open += 1;
+            counts.begun += 1;
+        });
         stream
     }
 
     /// Waits until there was none for so long.
     pub(crate) async fn none_for(&self, limit: Duration) {
-        let mut count = self.0.count.subscribe();
+        let mut counts = self.0.counts.subscribe();
         // The sender is in `self`, so that nothing here fails.
-        while count.wait_for(|count| *count == 0).await.is_ok()
-            && timeout(limit, count.wait_for(|count| *count > 0)).await.is_ok()
-        {}
+        while let Ok(begun) = counts.wait_for(|counts| counts.open == 0).await.map(|counts| counts.begun) {
+            if timeout(limit, counts.wait_for(|counts| counts.begun != begun)).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Waits until something that was handed over for one of them has not moved for so long.
     pub(crate) async fn stalled(&self, limit: Duration) {
-        let mut count = self.0.count.subscribe();
+        let mut counts = self.0.counts.subscribe();
         let pause = (limit / 8).clamp(Duration::from_millis(1), Duration::from_secs(5));
-        while count.wait_for(|count| *count > 0).await.is_ok() {
+        while counts.wait_for(|counts| counts.open > 0).await.is_ok() {
             sleep(pause).await;
             let streams: Vec<_> = self.streams().iter().filter_map(Weak::upgrade).collect();
             if streams.iter().any(|stream| stream.is_stalled(limit)) {
@@ -92,7 +104,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.of.0.count.send_modify(|count| *count -= 1);
+        self.of.0.counts.send_modify(|counts| counts.open -= 1);
     }
 }
 
@@ -144,6 +156,21 @@ mod tests {
         assert!(stalled(1000).await.is_err());
         drop(slow);
         assert!(stalled(1000).await.is_err());
-        assert_eq!(*streams.0.count.borrow(), 0);
+        assert_eq!(streams.0.counts.borrow().open, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_ends_at_once_was_there() {
+        let streams = OpenStreams::default();
+        let start = Instant::now();
+        let busy = async {
+            for _ in 0..10 {
+                sleep(Duration::from_secs(10)).await;
+                // Nobody looks in between.
+                drop(streams.enter());
+            }
+        };
+        tokio::join!(streams.none_for(Duration::from_secs(30)), busy);
+        assert_eq!(start.elapsed().as_secs(), 130);
     }
 }
