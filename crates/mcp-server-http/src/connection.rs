@@ -163,23 +163,26 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
-        outcome = &mut connection => outcome,
+        outcome = &mut connection => return outcome,
         () = shutdown => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            return connection.await;
         }
-        () = open.stalled(patience) => {
-            tracing::debug!("a connection is closed whose client leaves an answer unread");
-            connection.as_mut().graceful_shutdown();
-            // Others on the same connection, which may be somebody else's behind a proxy, have as long to end.
-            timeout(patience, connection).await.unwrap_or(Ok(()))
-        }
+        () = open.stalled(patience) => {}
         () = open.none_for(HEAD_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
-            // A client that does not answer the farewell is not waited for.
-            timeout(HEAD_TIMEOUT, connection).await.unwrap_or(Ok(()))
+            // A client that does not answer the farewell is not waited for; one whose call crossed it is.
+            tokio::select! {
+                outcome = &mut connection => return outcome,
+                () = open.none_for(HEAD_TIMEOUT) => return Ok(()),
+                () = open.stalled(patience) => {}
+            }
         }
     }
+    tracing::debug!("a connection is closed whose client leaves an answer unread");
+    connection.as_mut().graceful_shutdown();
+    // Others on the same connection, which may be somebody else's behind a proxy, have as long to end.
+    timeout(patience, connection).await.unwrap_or(Ok(()))
 }
 
 async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -> Response<Body> {
@@ -310,6 +313,46 @@ mod tests {
             .header("mcp-method", "tools/call")
             .header("mcp-name", tool);
         request.body(http_body_util::Full::from(body)).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_serves_a_call_that_crosses_the_farewell() {
+        let long = async || {
+            tokio::time::sleep(Duration::from_secs(50)).await;
+            "served"
+        };
+        let server = Server::builder("test", "1").tool(tool("long", long)).build();
+        // What the server says is read late, as over a long way.
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let mut toward = connect(&server);
+        let way = tokio::spawn(async move {
+            let (mut from, mut to) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+            loop {
+                tokio::select! {
+                    read = near.read(&mut from) => match read {
+                        Ok(1..) => toward.write_all(&from[..read.unwrap()]).await.unwrap(),
+                        _ => return,
+                    },
+                    read = toward.read(&mut to) => match read {
+                        Ok(1..) => {
+                            let said = to[..read.unwrap()].to_vec();
+                            tokio::time::sleep(Duration::from_secs(1)).await;
+                            near.write_all(&said).await.unwrap();
+                        }
+                        _ => return,
+                    },
+                }
+            }
+        });
+        let client = hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), TokioIo::new(far));
+        let (mut sender, connection) = client.await.unwrap();
+        tokio::spawn(connection);
+        // The farewell is said by then, and not read.
+        tokio::time::sleep(Duration::from_millis(30_500)).await;
+        let answer = sender.send_request(call("long")).await.unwrap().into_body();
+        let answer = http_body_util::BodyExt::collect(answer).await.unwrap().to_bytes();
+        assert!(answer.windows(6).any(|text| text == b"served"), "{answer:?}");
+        way.abort();
     }
 
     #[tokio::test(start_paused = true)]
