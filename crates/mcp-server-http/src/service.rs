@@ -115,7 +115,7 @@ impl McpService {
         let mut response = if inner.config.health.as_deref() == Some(path) {
             health::answer(inner, request.method(), request.headers())
         } else if inner.server.is_shutting_down() {
-            return shutting_down();
+            shutting_down()
         } else if let Some(paths) = inner.config.sse.as_ref().filter(|paths| paths.has(path)) {
             inner.route_sse(paths, request).await
         } else {

@@ -145,4 +145,9 @@ async fn a_mounted_endpoint_refuses_what_comes_too_late() {
         let answer = common::send(&service, late).await;
         assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("10")));
     }
+    // A web page may read why.
+    let page = stateless("tools/list", json!({}), &[("origin", "http://localhost:5173")]);
+    let answer = common::send(&service, page).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:5173"));
 }
