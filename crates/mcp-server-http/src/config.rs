@@ -10,6 +10,9 @@ use crate::{guard, sse::Paths};
 /// [`max_connections`](Self::max_connections), [`shutdown_deadline`](Self::shutdown_deadline) for requests that are
 /// waited for, and the 30 seconds that the head of a request may take. Whoever serves a router or a service sets what is like them there.
 ///
+/// Each path has to be another one, but for the two of [`sse`](Self::sse): what is made with a configuration that claims
+/// one twice panics.
+///
 /// ```
 /// use mcp_server_http::HttpConfig;
 ///
@@ -134,6 +137,20 @@ impl HttpConfig {
             [Some(&*paths.stream), messages]
         });
         sse.flatten().chain(self.health.as_deref())
+    }
+
+    /// Checks that no two settings claim one path; the two of HTTP+SSE may share theirs.
+    #[track_caller]
+    pub(crate) fn check_paths(&self) {
+        let mut paths = vec![("path", &*self.path)];
+        paths.extend(self.sse.iter().flat_map(|paths| [("sse", &*paths.stream), ("sse", &*paths.messages)]));
+        paths.extend(self.health.iter().map(|path| ("health", &**path)));
+        for (at, (name, path)) in paths.iter().enumerate() {
+            let taken = paths[..at].iter().find(|(other, taken)| other != name && taken == path);
+            if let Some((other, _)) = taken {
+                panic!("`{other}` and `{name}` are both `{path}`: one of them could not be reached");
+            }
+        }
     }
 
     /// Names under which the server may be reached, beside the loopback ones: `example.com` on any port, or
@@ -342,6 +359,29 @@ fn absolute(path: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_claim_one_path_are_refused_by_name() {
+        let new = HttpConfig::new;
+        for (config, names) in [
+            (new().health("/mcp"), Some(("path", "health", "/mcp"))),
+            (new().sse("mcp", "/messages"), Some(("path", "sse", "/mcp"))),
+            (new().sse("/sse", "/mcp"), Some(("path", "sse", "/mcp"))),
+            (new().sse("/sse", "/messages").health("/sse"), Some(("sse", "health", "/sse"))),
+            (new().sse("/sse", "/messages").health("/messages"), Some(("sse", "health", "/messages"))),
+            (new().health("/mcp").path("/"), None),
+            (new().sse("/sse", "/sse").health("/health"), None),
+        ] {
+            let server = mcp_server_core::Server::builder("test", "1").build();
+            let make = std::panic::AssertUnwindSafe(|| drop(crate::McpService::new(server, config)));
+            let made = std::panic::catch_unwind(make);
+            let text = made.err().map(|panic| panic.downcast_ref::<String>().unwrap().clone());
+            let expected = names.map(|(one, other, path)| {
+                format!("`{one}` and `{other}` are both `{path}`: one of them could not be reached")
+            });
+            assert_eq!(text, expected);
+        }
+    }
 
     #[test]
     fn limits_that_let_nothing_through_are_refused_by_name() {

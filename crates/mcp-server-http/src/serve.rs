@@ -142,11 +142,19 @@ pub trait HttpServer: sealed::Sealed {
     /// An axum router with the endpoint at the configured path, and what else was configured, to merge into an application. Whoever serves it should set
     /// TCP_NODELAY, without which small answers wait for acknowledgements, bound the time that the head of a request
     /// takes, and call [`Server::shutdown`] at the end.
+    ///
+    /// # Panics
+    /// When two settings claim one path.
+    #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router;
 
     /// The endpoint as a tower service, for any other stack; it answers on every path (see
     /// [`McpService::handle`]). What holds for whoever serves
     /// [`HttpServer::into_router`] holds here too.
+    ///
+    /// # Panics
+    /// When two settings claim one path.
+    #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService;
 }
 
@@ -188,6 +196,7 @@ impl HttpServer for Server {
         }
     }
 
+    #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router {
         let service = McpService::new(self, config);
         let config = &service.inner.config;
@@ -195,6 +204,7 @@ impl HttpServer for Server {
         config.other_paths().fold(router, |router, path| router.route_service(path, service.clone()))
     }
 
+    #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService {
         McpService::new(self, config)
     }

@@ -78,7 +78,9 @@ pub(crate) struct Inner {
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl McpService {
+    #[track_caller]
     pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
+        config.check_paths();
         let limits = SessionLimits {
             count: config.sessions,
             idle: config.session_idle,
