@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Caller, Peer, Server, Session,
     engine::{Era, Prepared, Refusal, Reply, Scope, StatelessCall},
+    handler::Chain,
 };
 
 /// How long the client may take to read what is queued when everything else has ended.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// Why a connection ended that should not have.
-#[derive(Debug)]
 pub struct ServeError(TransportError);
 
 impl ServeError {
@@ -37,6 +37,13 @@ impl ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the connection failed")
+    }
+}
+
+impl fmt::Debug for ServeError {
+    /// The message and its causes, since that is what a program prints whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Chain(self))
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 
-pub(crate) use self::error::next_reference;
+pub(crate) use self::error::{Chain, next_reference};
 pub use self::{
     args::{Args, RawArgs},
     error::{ToolError, Visible},
@@ -33,6 +33,8 @@ pub struct Description {
     pub input: Option<Value>,
     /// The JSON Schema of its structured output.
     pub output: Option<Value>,
+    /// Whether it returns JSON that has no schema of its own: it is structured content where the tool is given one.
+    pub returns_value: bool,
     /// The media type of what it reads, where its type tells: `application/json` for [`Json`].
     pub mime_type: Option<String>,
     /// Whether it takes its arguments as they come, so that a schema must be given at registration.

@@ -98,7 +98,7 @@ pub(crate) fn definition<T: Shape + Serialize + Clone>(value: &T, version: Proto
 }
 
 /// Why something could not be registered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationError {
     message: String,
@@ -111,6 +111,13 @@ impl RegistrationError {
 }
 
 impl fmt::Display for RegistrationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for RegistrationError {
+    /// The sentence, since that is what a program prints whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }

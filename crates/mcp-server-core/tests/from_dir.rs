@@ -76,8 +76,15 @@ async fn what_is_missing_is_not_served() {
 
     let error = Server::from_dir(disk.path("nothing")).unwrap_err();
     assert_eq!(error.path(), disk.path("nothing"));
+    disk.write("file", "");
+    let error = Server::from_dir(disk.path("file")).unwrap_err();
+    assert_eq!((error.path(), error.reason()), (&*disk.path("file"), "it is not a directory"));
+    assert_eq!(format!("{error:?}"), error.to_string());
     let (_, problems) = Server::builder::<()>("t", "1").dir_report(disk.path("nothing"));
     assert_eq!(problems.len(), 1);
+    disk.write("bare/server.toml", "name = \"\"\n");
+    let error = Server::from_dir(disk.path("bare")).unwrap_err();
+    assert_eq!(error.reason(), "`name` of the server is empty");
     disk.write("bare/server.toml", "nome = \"x\"\n");
     let error = Server::from_dir(disk.path("bare")).unwrap_err();
     assert!(error.reason().contains("unknown field `nome`") && error.path().ends_with("server.toml"), "{error}");

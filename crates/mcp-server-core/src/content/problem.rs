@@ -6,7 +6,7 @@ use std::{
 };
 
 /// A file that could not be served, and why. The others are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContentProblem {
     path: PathBuf,
@@ -38,6 +38,13 @@ impl ContentProblem {
 impl fmt::Display for ContentProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+impl fmt::Debug for ContentProblem {
+    /// The sentence, since that is what a program prints whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -130,7 +130,7 @@ impl<T, E: fmt::Display> Visible<T> for Result<T, E> {
 }
 
 /// An error with its sources, on one line.
-struct Chain<'a>(&'a (dyn Error + 'static));
+pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
