@@ -173,6 +173,23 @@ async fn defaults_of_parameters_are_filled_in_before_the_check() {
 }
 
 #[tokio::test]
+async fn json_without_a_type_is_structured_content_by_the_schema_of_its_tool() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let returning = |value: Value| tool("t", async move || Ok::<_, ToolError>(value.clone()));
+    for (value, fits) in [(json!({ "n": 1 }), true), (json!({ "n": "x" }), false), (json!("n"), false)] {
+        let route = returning(value.clone()).output_schema(schema.clone());
+        let result = server(route, ()).call_tool("t", json!({})).await.unwrap();
+        assert_eq!(result.is_error, !fits, "{value}");
+        assert_eq!(result.structured_content, fits.then(|| value.clone()), "{value}");
+        if fits {
+            assert_eq!(result.content[0].as_text(), Some(&*value.to_string()));
+        }
+        let plain = server(returning(value), ()).call_tool("t", json!({})).await.unwrap();
+        assert_eq!((plain.is_error, plain.structured_content), (false, None));
+    }
+}
+
+#[tokio::test]
 async fn output_that_does_not_fit_its_schema_never_reaches_the_client() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let returning = |structured: Option<Value>| {

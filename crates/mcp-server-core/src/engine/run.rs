@@ -356,11 +356,15 @@ async fn call_tool(
 }
 
 /// Structured output that does not fit its schema is the server's fault, and never reaches the client.
-fn checked(spec: &ToolSpec, result: CallToolResult) -> CallToolResult {
-    let Some(schema) = &spec.output else { return result };
+fn checked(spec: &ToolSpec, mut result: CallToolResult) -> CallToolResult {
     if result.is_error {
         return result;
     }
+    if spec.text_is_data && result.structured_content.is_none() {
+        let text = result.content.first().and_then(ContentBlock::as_text);
+        result.structured_content = text.and_then(|text| serde_json::from_str(text).ok());
+    }
+    let Some(schema) = &spec.output else { return result };
     let problem = match &result.structured_content {
         None => "there is no structured content".to_owned(),
         Some(data) => match schema.validate(data) {

@@ -169,7 +169,19 @@ macro_rules! one_block {
     )*};
 }
 
-one_block!(ContentBlock, String, &'static str, Cow<'static, str>, Image, Audio, ResourceContents, Resource, Value);
+one_block!(ContentBlock, String, &'static str, Cow<'static, str>, Image, Audio, ResourceContents, Resource);
+
+/// The JSON text, which is structured content as well when the tool has an output schema
+/// ([`ToolRoute::output_schema`](crate::ToolRoute::output_schema)).
+impl IntoOutput<ToolKind> for Value {
+    fn describe(description: &mut Description) {
+        description.returns_value = true;
+    }
+
+    fn into_output(self) -> Result<CallToolResult, ToolError> {
+        Ok(CallToolResult::new(vec![self.into_content()]))
+    }
+}
 
 impl IntoOutput<ToolKind> for () {
     fn into_output(self) -> Result<CallToolResult, ToolError> {

@@ -159,7 +159,8 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// A JSON Schema of one's own for the structured output.
+    /// A JSON Schema of one's own for the structured output. A handler that returns a [`Value`] returns structured content
+    /// by it, beside the text.
     pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
         self.output_schema = Some(schema.into());
         self
@@ -210,7 +211,7 @@ impl<S> ToolRoute<S> {
         self.task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately)
     }
 
-    /// How long a call may take, instead of the server's limit.
+    /// How long a call may take, instead of the server's limit. Not zero: no call could succeed.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
@@ -287,11 +288,16 @@ impl<S> ToolRoute<S> {
             Some(schema) => Some(Schema::compile(schema).map_err(|e| refuse(format!("output schema: {e}")))?),
             None => None,
         };
+        if self.timeout.is_some_and(|limit| limit.is_zero()) {
+            return Err(refuse("its `timeout` is zero: no call could succeed".into()));
+        }
         let Value::Object(input) = input else { return Err(refuse("the input schema is not an object".into())) };
         self.tool.input_schema = input.into();
+        let text_is_data = self.description.returns_value && output.is_some();
         self.tool.output_schema = output;
         let spec = ToolSpec {
             tool: self.tool,
+            text_is_data,
             input: self.validate_input.then_some(compiled),
             output: output_schema.filter(|_| self.validate_output),
             defaults,
@@ -319,6 +325,8 @@ pub(crate) struct ToolSpec {
     pub(crate) input: Option<Schema>,
     /// Present when structured output is to be checked.
     pub(crate) output: Option<Schema>,
+    /// Whether the handler returns JSON as text that is the structured content too.
+    pub(crate) text_is_data: bool,
     pub(crate) defaults: Map<String, Value>,
     pub(crate) header_params: Vec<HeaderParam>,
     pub(crate) required_scopes: Vec<String>,
