@@ -163,6 +163,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// When it is zero.
     #[track_caller]
     pub fn page_size(self, entries: usize) -> Self {
+        assert!(entries > 0, "`page_size` is zero: a page holds at least one entry");
         self.limits(|limits| limits.page_entries = entries)
     }
 

@@ -51,11 +51,17 @@ pub(crate) struct Inner {
 
 impl Server {
     /// Starts to build a server with the given name and version.
+    ///
+    /// # Panics
+    /// When the name is empty.
+    #[track_caller]
     pub fn builder<S: Clone + Send + Sync + 'static>(
         name: impl Into<String>,
         version: impl Into<String>,
     ) -> ServerBuilder<S> {
-        ServerBuilder::new(name.into(), version.into())
+        let name = name.into();
+        assert!(!name.trim().is_empty(), "a server has a name, which is not empty");
+        ServerBuilder::new(name, version.into())
     }
 
     #[track_caller]

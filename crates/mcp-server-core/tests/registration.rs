@@ -235,7 +235,11 @@ fn panics_point_at_the_line_of_the_mistake() {
     check!("the resource template", builder().resource_template(template("a:{", async || "x")));
     check!("at least one character", builder().prompt(prompt("", async || "x")));
     check!("at least one revision", builder().versions([]));
-    check!("`page_entries` is zero", builder().page_size(0));
+    check!("a URI template is registered with `template`", builder().resource(resource("x:///{a}", async || "x")));
+    check!("its `timeout` is zero", builder().tool(named("a").timeout(Duration::ZERO)));
+    check!("a server has a name", Server::builder::<()>("", "1"));
+    check!("a server has a name", Server::builder::<()>(" ", "1"));
+    check!("`page_size` is zero", builder().page_size(0));
     check!("`inputs.roots` is zero", builder().limits(|limits| limits.inputs.roots = Duration::ZERO));
     drop(std::panic::take_hook());
     for (said, expected, outcome, seen) in outcomes {

@@ -184,6 +184,11 @@ impl<S> ResourceRoute<S> {
         if !begins_with_scheme(uri) || uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(RegistrationError::new(format!("the resource `{uri}`: not a URI (RFC 3986)")));
         }
+        if uri.contains(['{', '}']) {
+            let text =
+                format!("the resource `{uri}`: a URI has no braces; a URI template is registered with `template`");
+            return Err(RegistrationError::new(text));
+        }
         Ok((ResourceSpec { resource: self.resource, cache: self.cache }, self.handler))
     }
 }
