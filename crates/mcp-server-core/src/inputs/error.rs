@@ -4,7 +4,7 @@ use std::fmt;
 
 use mcp_protocol::{ClientCapabilities, RpcError};
 
-use crate::handler::ToolError;
+use crate::handler::{ToolError, next_reference};
 
 /// Why a question brought no answer. The reasons are the same in every revision.
 ///
@@ -20,7 +20,8 @@ enum Reason {
     TimedOut,
     Invalid(String),
     Refused(RpcError),
-    Misuse,
+    /// With the number that finds the words in the log.
+    Misuse(String),
     Gone,
 }
 
@@ -49,11 +50,12 @@ impl InputError {
         Self(Box::new(Reason::Refused(error)))
     }
 
-    /// The fault is in the handler or in the server; the words go to `tracing`.
+    /// The fault is in the handler or in the server; the words go to `tracing`, with a reference number that the peer
+    /// learns.
     pub(crate) fn misuse(problem: impl Into<String>) -> Self {
-        let problem = problem.into();
-        tracing::error!(problem, "a handler asked for something that cannot be asked");
-        Self(Box::new(Reason::Misuse))
+        let (problem, reference) = (problem.into(), next_reference());
+        tracing::error!(reference, problem, "a handler asked for something that cannot be asked");
+        Self(Box::new(Reason::Misuse(reference)))
     }
 
     pub(crate) fn gone() -> Self {
@@ -109,7 +111,7 @@ impl InputError {
     /// [`Inputs::once`](crate::Inputs::once). The fault is in the handler, and `tracing` has the words.
     #[must_use]
     pub fn is_misuse(&self) -> bool {
-        matches!(*self.0, Reason::Misuse)
+        matches!(*self.0, Reason::Misuse(_))
     }
 
     /// The answers did not fit the question, several times.
@@ -145,7 +147,9 @@ impl fmt::Display for InputError {
             Reason::TimedOut => f.write_str("the client did not answer in time"),
             Reason::Invalid(problem) => write!(f, "the answer did not fit the question: {problem}"),
             Reason::Refused(error) => write!(f, "the client refused: {}", error.message),
-            Reason::Misuse => f.write_str("the server asked for something that cannot be asked"),
+            Reason::Misuse(reference) => {
+                write!(f, "the server asked for something that cannot be asked (reference {reference})")
+            }
             Reason::Gone => f.write_str("the client is gone"),
         }
     }
@@ -164,6 +168,12 @@ impl From<InputError> for ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misuse_has_a_number_to_look_for() {
+        let [first, second] = ["a", "b"].map(|problem| InputError::misuse(problem).to_string());
+        assert!(first.contains("(reference ") && first != second, "{first} {second}");
+    }
 
     #[test]
     fn every_reason_has_one_predicate() {
