@@ -108,8 +108,6 @@ impl EventLog {
             return None;
         }
         state.last_stream = state.last_stream.checked_add(1)?;
-        // Who has just come has as long as who has just taken something.
-        state.takes += 1;
         let (number, took) = (state.last_stream, state.takes);
         let of = state.streams.make(number);
         (of.reader, of.took) = (Some(EXPECTED), took);
@@ -228,10 +226,7 @@ impl EventLog {
             if state.closed || !is_known {
                 return (number, Place { stream, seq: after.unwrap_or(END) });
             }
-            state.takes += 1;
-            let took = state.takes;
             let of = state.streams.make(stream);
-            of.took = took;
             of.cursor = after.unwrap_or(of.cursor).min(of.last);
             of.reader = Some(number);
             (of.hangs_up, of.is_slow) = (after.is_none() && of.hangs_up, false);
@@ -486,24 +481,6 @@ mod tests {
         take(1);
         say(1);
         assert!(!log.give_up(since));
-    }
-
-    #[test]
-    fn who_has_just_come_is_not_given_up() {
-        let log = log();
-        let expected = log.open().unwrap();
-        for stream in [expected, STANDALONE] {
-            log.try_record(stream, Frame::new("word")).unwrap();
-            let since = log.takes();
-            log.attach(stream, None);
-            assert!(log.lock().streams.get(stream).unwrap().took > since, "{stream}");
-        }
-        let since = log.takes();
-        let opened = log.open().unwrap();
-        log.try_record(opened, Frame::new("word")).unwrap();
-        assert!(log.give_up(since), "those who came before");
-        let is_slow = |stream| log.lock().streams.get(stream).unwrap().is_slow;
-        assert_eq!([expected, STANDALONE, opened].map(is_slow), [true, true, false]);
     }
 
     #[test]
