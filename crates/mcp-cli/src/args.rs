@@ -6,16 +6,22 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 
+/// What `mcp --help` says beyond the first line.
+const ABOUT: &str = "Talk to any MCP server.
+
+The server is a URL, or a command after `--` that is started and spoken to over its standard input and output:
+
+  mcp tools http://127.0.0.1:8080/mcp
+  mcp call add a=1 b=2 -- ./my-server --stdio
+
+Without either, the variable MCP_SERVER says which server it is.
+
+Exit codes: 0 done, 1 the tool failed, 2 the command line is wrong, 3 the server cannot be reached or is silent,
+4 the server answered with an error, 130 Ctrl-C.";
+
 /// Talk to any MCP server.
-///
-/// The server is a URL, or a command after `--` that is started and spoken to over its standard input and output:
-///
-///   mcp tools https://mcp.example.com/mcp
-///   mcp call add a=1 b=2 -- ./my-server --stdio
-///
-/// Without either, the variable MCP_SERVER says which server it is.
 #[derive(Debug, Parser)]
-#[command(name = "mcp", version, verbatim_doc_comment, max_term_width = 100)]
+#[command(name = "mcp", version, long_about = ABOUT, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) options: Options,

@@ -31,9 +31,10 @@ impl Target {
     pub(crate) fn take_from(mut command: Command) -> Result<(Self, Command), Failure> {
         let none = || Failure::usage(format!("no server: give a URL, a command after `--`, or set {VARIABLE}"));
         let words = command.words_mut().ok_or_else(none)?;
-        let target = match Self::named(words) {
-            Some(target) => target,
-            None => Self::parse(&std::env::var(VARIABLE).map_err(|_| none())?)?,
+        let target = match (Self::named(words), std::env::var(VARIABLE)) {
+            (Some(target), _) => target,
+            (None, Ok(text)) => Self::parse(&text)?,
+            (None, Err(_)) => return Err(misplaced(&words.words).unwrap_or_else(none)),
         };
         Ok((target, command))
     }
@@ -82,6 +83,16 @@ impl Target {
             }
         }
     }
+}
+
+/// What is wrong where a URL was given, but not as one that can be used.
+fn misplaced(words: &[String]) -> Option<Failure> {
+    let url = words.iter().find(|word| word.contains("://"))?;
+    Some(Failure::usage(if is_url(url) {
+        format!("the URL of the server comes first, before the other words: `{url}`")
+    } else {
+        format!("`{url}` is no server: only http and https are spoken, or a command after `--`")
+    }))
 }
 
 fn is_url(word: &str) -> bool {

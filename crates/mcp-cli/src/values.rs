@@ -61,9 +61,9 @@ fn read_file(name: &str) -> Result<String, Failure> {
 /// Adds a value. Where the schema wants an array, the same key may come several times.
 fn add(arguments: &mut Map<String, Value>, key: &str, text: &str, schema: &JsonObject) -> Result<(), Failure> {
     let property = schema.get("properties").and_then(|properties| properties.get(key));
-    let is_list = property.is_some_and(|property| types(property).contains(&"array")) && !text.starts_with('[');
+    let is_list = property.is_some_and(|property| types(schema, property).contains(&"array")) && !text.starts_with('[');
     let kind = if is_list { property.and_then(|property| property.get("items")) } else { property };
-    let value = read(text, kind).map_err(|wanted| {
+    let value = read(text, schema, kind).map_err(|wanted| {
         let given = if text.len() > 40 { "what was given" } else { text };
         Failure::usage(format!("`{key}` wants {wanted}, and `{given}` is none"))
     })?;
@@ -80,8 +80,8 @@ fn add(arguments: &mut Map<String, Value>, key: &str, text: &str, schema: &JsonO
 }
 
 /// One value of a property, or what it should be.
-fn read(text: &str, property: Option<&Value>) -> Result<Value, String> {
-    let types = property.map(types).unwrap_or_default();
+fn read(text: &str, schema: &JsonObject, property: Option<&Value>) -> Result<Value, String> {
+    let types = property.map(|property| types(schema, property)).unwrap_or_default();
     let json = serde_json::from_str::<Value>(text).ok();
     let fits = |value: &Value| types.iter().any(|kind| is(value, kind));
     match json {
@@ -94,26 +94,71 @@ fn read(text: &str, property: Option<&Value>) -> Result<Value, String> {
     }
 }
 
-/// The types that a schema allows; none where it does not say.
-fn types(schema: &Value) -> Vec<&str> {
+/// How deep references and alternatives are followed.
+const DEPTH: usize = 16;
+
+/// The types that a property allows; none where its schema does not say.
+fn types<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a str> {
     let mut found = Vec::new();
-    match schema.get("type") {
-        Some(Value::String(name)) => found.push(name.as_str()),
-        Some(Value::Array(names)) => found.extend(names.iter().filter_map(Value::as_str)),
-        _ => {}
+    each_branch(root, property, DEPTH, &mut |branch| {
+        match branch.get("type") {
+            Some(Value::String(name)) => found.push(name.as_str()),
+            Some(Value::Array(names)) => found.extend(names.iter().filter_map(Value::as_str)),
+            _ => {
+                let values = branch.get("enum").and_then(Value::as_array);
+                let are_texts = values.is_some_and(|values| values.iter().all(Value::is_string));
+                if are_texts || branch.get("const").is_some_and(Value::is_string) {
+                    found.push("string");
+                }
+            }
+        };
+    });
+    let mut seen = Vec::new();
+    found.retain(|name| {
+        !seen.contains(name) && {
+            seen.push(*name);
+            true
+        }
+    });
+    found
+}
+
+/// The values that a property allows, where it allows some only.
+pub(crate) fn choices<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a Value> {
+    let mut found = Vec::new();
+    each_branch(root, property, DEPTH, &mut |branch| {
+        found.extend(branch.get("enum").and_then(Value::as_array).into_iter().flatten());
+        found.extend(branch.get("const"));
+    });
+    found
+}
+
+/// The types of a property in words; `any` where it does not say.
+pub(crate) fn kind(root: &JsonObject, property: &Value) -> String {
+    match types(root, property).join("|") {
+        kind if kind.is_empty() => "any".to_owned(),
+        kind => kind,
     }
-    for keyword in ["anyOf", "oneOf"] {
-        if let Some(Value::Array(schemas)) = schema.get(keyword) {
-            found.extend(schemas.iter().flat_map(types));
+}
+
+/// Every alternative of a schema, with its references followed.
+fn each_branch<'a>(root: &'a JsonObject, schema: &'a Value, depth: usize, seen: &mut impl FnMut(&'a Value)) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    seen(schema);
+    if let Some(Value::String(reference)) = schema.get("$ref")
+        && let Some(path) = reference.strip_prefix("#/")
+    {
+        let mut parts = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
+        let first = parts.next().and_then(|part| root.get(&part));
+        if let Some(target) = first.and_then(|first| parts.try_fold(first, |value, part| value.get(part))) {
+            each_branch(root, target, depth, seen);
         }
     }
-    if found.is_empty()
-        && let Some(Value::Array(values)) = schema.get("enum")
-        && values.iter().all(Value::is_string)
-    {
-        found.push("string");
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        for branch in schema.get(keyword).and_then(Value::as_array).into_iter().flatten() {
+            each_branch(root, branch, depth, seen);
+        }
     }
-    found
 }
 
 fn is(value: &Value, kind: &str) -> bool {
@@ -137,10 +182,10 @@ pub(crate) fn signature(schema: &JsonObject) -> String {
         _ => Vec::new(),
     };
     let one = |(name, property): (&String, &Value)| {
-        let kind = match types(property) {
-            kinds if kinds.is_empty() => String::new(),
-            kinds => format!(":{}", kinds.join("|")),
-        };
+        // That an optional argument may also be null says its brackets.
+        let mut kinds = types(schema, property);
+        kinds.retain(|kind| *kind != "null" || required.contains(&name.as_str()));
+        let kind = if kinds.is_empty() { String::new() } else { format!(":{}", kinds.join("|")) };
         if required.contains(&name.as_str()) { format!("{name}{kind}") } else { format!("[{name}{kind}]") }
     };
     properties.iter().map(one).collect::<Vec<_>>().join(" ")
@@ -215,7 +260,7 @@ mod tests {
             "properties": {"a": {"type": "integer"}, "b": {"type": ["string", "null"]}, "c": {}}, "required": ["a"],
         }))
         .unwrap_or_default();
-        assert_eq!(signature(&schema), "a:integer [b:string|null] [c]");
+        assert_eq!(signature(&schema), "a:integer [b:string] [c]");
         assert_eq!(signature(&JsonObject::new()), "");
     }
 }

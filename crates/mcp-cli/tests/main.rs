@@ -89,8 +89,13 @@ fn commands_print_results_and_say_what_is_wrong() {
         ("info URL more", 2, "", "`more` is one word too many"),
         ("tools URL --header nothing", 2, "", "a header is `Name: value`"),
         ("tools", 2, "", "no server: give a URL, a command after `--`, or set MCP_SERVER"),
+        ("tools list URL", 2, "", "the URL of the server comes first"),
+        ("info ftp://x", 2, "", "only http and https are spoken"),
         ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect"),
         ("tools -- no-such-program-anywhere", 3, "", "there is no such program"),
+        ("tools URL paint", 0, "red|green", ""),
+        ("tools URL", 0, "[colour:string]", ""),
+        ("complete URL review tone k", 2, "", "mcp complete [URL] PROMPT|TEMPLATE KEY=VALUE"),
         ("completions bash", 0, "_mcp()", ""),
     ] {
         check(&http.url, line, code, out, err);

@@ -19,6 +19,18 @@ struct Sum {
 }
 
 #[derive(Deserialize, JsonSchema)]
+struct Paint {
+    colour: Option<Colour>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Colour {
+    Red,
+    Green,
+}
+
+#[derive(Deserialize, JsonSchema)]
 struct Name {
     name: String,
 }
@@ -29,6 +41,7 @@ pub(crate) fn server() -> Server {
         .instructions("Add things up.")
         .tool(tool("add", async |Args(Add { a, b }): Args<Add>| Json(Sum { sum: a + b })).read_only())
         .tool(tool("fail", async || Err::<String, _>(ToolError::new("no luck today"))))
+        .tool(tool("paint", async |Args(Paint { colour }): Args<Paint>| format!("{colour:?}")))
         .tool(tool("escape", async || "\u{1b}[2Jcleared"))
         .tool(tool("greet", async |inputs: Inputs| {
             let name: Name = inputs.elicit("name", "Who are you?").await?;

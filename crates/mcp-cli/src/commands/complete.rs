@@ -7,12 +7,15 @@ use mcp_protocol::{CompleteParams, CompletionArgument, CompletionContext, Comple
 use super::Session;
 use crate::failure::Failure;
 
+const USAGE: &str = "mcp complete [URL] PROMPT|TEMPLATE KEY=VALUE... [-- SERVER COMMAND]";
+
 pub(crate) async fn complete(session: &Session, words: &[String]) -> Result<(), Failure> {
     let [reference, typed, known @ ..] = words else {
-        return Err(Failure::usage("a prompt or a template and key=value are expected"));
+        return Err(Failure::usage(format!("a prompt or a template and key=value are expected\n     {USAGE}")));
     };
     let pair = |word: &str| {
-        let (key, value) = word.split_once('=').ok_or_else(|| Failure::usage(format!("`{word}` is not key=value")))?;
+        let (key, value) =
+            word.split_once('=').ok_or_else(|| Failure::usage(format!("`{word}` is not key=value\n     {USAGE}")))?;
         Ok::<_, Failure>((key.to_owned(), value.to_owned()))
     };
     let (name, value) = pair(typed)?;

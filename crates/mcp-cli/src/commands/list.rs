@@ -4,7 +4,11 @@ use mcp_protocol::{Prompt, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::{failure::Failure, output::first_line, values::signature};
+use crate::{
+    failure::Failure,
+    output::first_line,
+    values::{choices, kind, signature},
+};
 
 pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), Failure> {
     if let Some(name) = name {
@@ -55,9 +59,10 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
         if let Some(default) = property.get("default") {
             what.push_str(&format!(" (default: {default})"));
         }
-        let kind = match property.get("enum").and_then(Value::as_array) {
-            Some(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"),
-            None => property["type"].as_str().unwrap_or("any").to_owned(),
+        let shown = |value: &&Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+        let kind = match choices(&tool.input_schema, property) {
+            values if values.is_empty() => kind(&tool.input_schema, property),
+            values => values.iter().map(shown).collect::<Vec<_>>().join("|"),
         };
         vec![name.clone(), kind, if needed { "required" } else { "" }.to_owned(), what]
     });
