@@ -114,6 +114,7 @@ async fn a_bad_file_is_reported_and_the_others_are_served() {
         ("tools/form.json", with(r#""output": "text", "output_schema": { "type": "object" }"#), "no `output_schema`"),
         ("tools/large.json", " ".repeat(1024 * 1024 + 1), "larger than 1048576 bytes"),
         ("prompts/yaml.md", "---\na: [\n---\nx".to_owned(), "front matter"),
+        ("prompts/brace.md", "Hi {unclosed".to_owned(), "the brace of `{unclosed` is never closed"),
         ("prompts/empty.md", "---\nname: x\n---\n".to_owned(), "no text"),
     ];
     for (path, content, _) in &cases {
@@ -286,10 +287,28 @@ mod commands {
         assert!(server.call_tool("fits_not", json!({})).await.unwrap().is_error);
     }
 
+    #[test]
+    fn a_command_that_is_no_program_is_reported() {
+        let disk = Disk::new("a_command_that_is_no_program");
+        disk.write("bin/plain", "#!/bin/sh\n");
+        for (program, expected) in [
+            ("no-such-program-anywhere", "there is no program `no-such-program-anywhere` in PATH"),
+            ("bin/plain", "bin/plain` cannot be executed"),
+        ] {
+            disk.write("tools/x.json", json!({ "description": "d", "command": [program] }).to_string());
+            let (server, problems) = Server::from_dir_report(disk.path("")).unwrap();
+            assert!(problems.len() == 1 && problems[0].reason().ends_with(expected), "{problems:?}");
+            assert!(server.tools().names().is_empty());
+        }
+    }
+
     #[tokio::test]
     async fn a_command_that_cannot_start_tells_nothing_of_the_server() {
         let disk = Disk::new("a_command_that_cannot");
-        disk.write("tools/x.json", r#"{ "description": "d", "command": ["no-such-program-anywhere"] }"#);
+        // Nothing but running it tells that its interpreter is missing.
+        disk.write("bin/x", "#!/no-such-program-anywhere\n");
+        std::fs::set_permissions(disk.path("bin/x"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        disk.write("tools/x.json", r#"{ "description": "d", "command": ["bin/x"] }"#);
         let server = Server::from_dir(disk.path("")).unwrap();
         let result = server.call_tool("x", json!({})).await.unwrap();
         let text = result.content[0].as_text().unwrap();

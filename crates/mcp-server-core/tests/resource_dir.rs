@@ -163,6 +163,7 @@ async fn a_file_has_as_many_bytes_as_may_be_read() {
     disk.write("ten.txt", "0123456789");
     disk.write("eleven.txt", "0123456789a");
     let server = serve(ResourceDir::new(disk.path("")).max_file_size(10).unwatched());
+    assert_eq!(server.resources().names(), ["file:///ten.txt"]);
     assert_eq!(server.read_resource("file:///ten.txt").await.unwrap().contents[0].as_text(), Some("0123456789"));
     let error = server.read_resource("file:///eleven.txt").await.unwrap_err();
     assert!(error.message.contains("larger than 10 bytes"), "{error:?}");

@@ -40,9 +40,9 @@ impl Stamp {
     }
 }
 
-/// Lists the first `limit` files, in the order of their paths.
-pub(crate) fn list(beneath: &Beneath, limit: usize) -> io::Result<Listing> {
-    let mut walk = Walk { beneath, limit, left: ENTRIES, files: Listing::new() };
+/// Lists the first `limit` files that have `max_size` bytes at most, in the order of their paths.
+pub(crate) fn list(beneath: &Beneath, limit: usize, max_size: u64) -> io::Result<Listing> {
+    let mut walk = Walk { beneath, limit, max_size, left: ENTRIES, files: Listing::new() };
     walk.directory(beneath.root(), "", 0)?;
     Ok(walk.files)
 }
@@ -50,6 +50,7 @@ pub(crate) fn list(beneath: &Beneath, limit: usize) -> io::Result<Listing> {
 struct Walk<'a> {
     beneath: &'a Beneath,
     limit: usize,
+    max_size: u64,
     left: usize,
     files: Listing,
 }
@@ -89,6 +90,7 @@ impl Walk<'_> {
             let metadata = if kind.is_file() { entry.metadata() } else { self.beneath.metadata(&relative) };
             if let Ok(metadata) = metadata
                 && metadata.is_file()
+                && metadata.len() <= self.max_size
             {
                 self.files.insert(relative, Stamp::of(&metadata));
             }

@@ -118,9 +118,15 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
         if is_path && !program.is_file() {
             return Err(format!("`command`: there is no file `{}`", program.display()));
         }
+        if is_path && !is_executable(&program) {
+            return Err(format!("`command`: `{}` cannot be executed", program.display()));
+        }
         let cwd = manifest.cwd.map_or_else(|| self.root.clone(), |cwd| self.root.join(cwd));
         if !cwd.is_dir() {
             return Err(format!("`cwd`: there is no directory `{}`", cwd.display()));
+        }
+        if !is_path && !is_in_path(&program, &cwd) {
+            return Err(format!("`command`: there is no program `{}` in PATH", program.display()));
         }
         let running = manifest.max_running.unwrap_or(MAX_RUNNING);
         if running == 0 || running > Semaphore::MAX_PERMITS {
@@ -203,6 +209,30 @@ struct File<'a> {
     name: &'a str,
     stem: &'a str,
     text: &'a str,
+}
+
+/// Whether the system says that a file is a program.
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Elsewhere only running it tells.
+#[cfg(not(unix))]
+fn is_executable(_path: &Path) -> bool {
+    true
+}
+
+/// Whether a name would be found from the directory that the program runs in. Without a PATH the system has its own.
+fn is_in_path(program: &Path, cwd: &Path) -> bool {
+    // Other systems look in more places, and add endings.
+    if !cfg!(unix) {
+        return true;
+    }
+    std::env::var_os("PATH").is_none_or(|path| {
+        std::env::split_paths(&path).any(|directory| is_executable(&cwd.join(directory).join(program)))
+    })
 }
 
 /// The names of the files with one of the endings, in order.

@@ -141,6 +141,9 @@ where
     if body.trim().is_empty() {
         return Err("there is no text below the front matter".to_owned());
     }
+    if let Some(place) = unclosed(body) {
+        return Err(format!("the brace of `{place}` is never closed"));
+    }
     let mut route = prompt_template(manifest.name.as_deref().unwrap_or(stem), [MessageTemplate::user(body)]);
     for argument in manifest.arguments {
         describe(argument, route.arguments_mut())?;
@@ -152,6 +155,21 @@ where
         Some(text) => route.description(text),
         None => route,
     })
+}
+
+/// The first place or condition whose brace is never closed, shortened. A brace that opens neither is text.
+fn unclosed(text: &str) -> Option<String> {
+    let mut open = Vec::new();
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => open.push(at),
+            '}' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    let opens = |rest: &&str| rest[1..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '?');
+    let rest = open.into_iter().map(|at| &text[at..]).find(opens)?;
+    Some(rest.lines().next().unwrap_or(rest).chars().take(40).collect())
 }
 
 /// What the front matter says of an argument, where the text has a place for it.
@@ -212,9 +230,14 @@ mod tests {
             ("---\narguments:\n- name: who\n---\nhi", "`who` has no place in the text: `{who}`"),
             ("---\narguments:\n- who\n---\nhi", "front matter"),
             ("---\nname: x\nhi", "no end"),
+            ("Hi {unclosed\nthere", "the brace of `{unclosed` is never closed"),
+            ("a {?x? b", "the brace of `{?x? b` is never closed"),
         ] {
             let error = prompt::<()>("p", text).map(|_| ()).unwrap_err();
             assert!(error.contains(reason), "{text:?}: {error}");
+        }
+        for text in ["{\"a\": {", "{", "} {x}", "{?x?{y}}", "{ return"] {
+            assert!(prompt::<()>("p", text).is_ok(), "{text}");
         }
     }
 }

@@ -67,7 +67,7 @@ impl ResourceDir {
         self
     }
 
-    /// The most bytes of a file that is read. 4 MiB by default.
+    /// The most bytes of a file that is listed and read. 4 MiB by default.
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;
         self
@@ -120,7 +120,7 @@ impl ResourceDir {
     }
 
     pub(super) fn list(&self) -> std::io::Result<Listing> {
-        listing::list(&self.beneath, self.max_listed)
+        listing::list(&self.beneath, self.max_listed, self.max_file_size)
     }
 
     /// A listed file.

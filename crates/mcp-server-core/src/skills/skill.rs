@@ -46,7 +46,7 @@ impl Skill {
     pub fn from_dir(path: impl Into<String>, dir: impl AsRef<Path>) -> Result<Self, ContentProblem> {
         let dir = dir.as_ref();
         let beneath = Beneath::new(dir);
-        let listed = list(&beneath, MAX_FILES + 1).map_err(|error| ContentProblem::new(dir, error))?;
+        let listed = list(&beneath, MAX_FILES + 1, u64::MAX).map_err(|error| ContentProblem::new(dir, error))?;
         if listed.len() > MAX_FILES {
             return Err(ContentProblem::new(dir, format!("the skill has more than {MAX_FILES} files")));
         }
@@ -69,7 +69,7 @@ impl fmt::Debug for Skill {
 
 /// The paths beneath a directory at which there are skills, the outer ones first.
 pub(super) fn beneath(root: &Path) -> Result<Vec<String>, ContentProblem> {
-    let listed = list(&Beneath::new(root), MAX_LISTED).map_err(|error| ContentProblem::new(root, error))?;
+    let listed = list(&Beneath::new(root), MAX_LISTED, u64::MAX).map_err(|error| ContentProblem::new(root, error))?;
     if listed.contains_key(SKILL_MD) {
         let reason = format!("`{SKILL_MD}` lies in the directory of skills itself, and not in one of its own");
         return Err(ContentProblem::new(root, reason));
