@@ -25,9 +25,10 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(RpcError::header_mismatch(format!("the header {name} is given twice")));
+        return Err(RpcError::header_mismatch(format!("the header {} is given twice", spelled(name))));
     }
-    text(value).map(Some).ok_or_else(|| RpcError::header_mismatch(format!("the header {name} is not visible ASCII")))
+    let misfit = || RpcError::header_mismatch(format!("the header {} is not visible ASCII", spelled(name)));
+    text(value).map(Some).ok_or_else(misfit)
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {
@@ -56,15 +57,38 @@ pub(crate) fn check_mirrored(
 
 fn expect(headers: &HeaderMap, name: &HeaderName, body: &str, encoded: bool) -> Result<(), RpcError> {
     let Some(header) = single(headers, name)? else {
-        return Err(RpcError::header_mismatch(format!("the header {name} is missing")));
+        return Err(RpcError::header_mismatch(format!("the header {} is missing", spelled(name))));
     };
-    let header = if encoded { decode(header).ok_or_else(|| undecodable(name.as_str()))? } else { header.into() };
+    let header = if encoded { decode(header).ok_or_else(|| undecodable(&spelled(name)))? } else { header.into() };
     // Whitespace around a header value is not part of it, so a body value with some can only be sent encoded.
     if header == body {
         return Ok(());
     }
-    Err(RpcError::header_mismatch(format!("the header {name} differs from the body")))
+    let (name, header, body) = (spelled(name), shown(&header), shown(body));
+    Err(RpcError::header_mismatch(format!("the header {name} differs from the body: {header} and {body}")))
 }
+
+/// A name as the specification writes it.
+fn spelled(name: &HeaderName) -> String {
+    if *name == PROTOCOL_VERSION {
+        return "MCP-Protocol-Version".into();
+    }
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// A value of the client's, at no length, and nothing in it that cannot be printed.
+fn shown(value: &str) -> String {
+    let start: String = value.chars().take(SHOWN).collect();
+    let more = if start.len() < value.len() { "…" } else { "" };
+    format!("{start:?}{more}")
+}
+
+/// So many characters of a value are told.
+const SHOWN: usize = 64;
 
 /// Checks the `Mcp-Param-*` headers of a tool call against its arguments.
 ///
@@ -85,7 +109,9 @@ pub(crate) fn check_params(headers: &HeaderMap, params: &[HeaderParam], argument
         };
         let header = decode(header).ok_or_else(|| undecodable(&name))?;
         if !param.matches(argument, &header) {
-            return Err(RpcError::header_mismatch(format!("the header {name} differs from the arguments")));
+            let (header, argument) = (shown(&header), shown(argument.as_str().unwrap_or(&argument.to_string())));
+            let text = format!("the header {name} differs from the arguments: {header} and {argument}");
+            return Err(RpcError::header_mismatch(text));
         }
     }
     Ok(())
@@ -108,6 +134,24 @@ fn decode(value: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_is_shown() {
+        for (name, header, body, expected) in [
+            ("mcp-name", "a", "b", "the header Mcp-Name differs from the body: \"a\" and \"b\""),
+            (
+                "mcp-protocol-version",
+                "1",
+                "\n",
+                "the header MCP-Protocol-Version differs from the body: \"1\" and \"\\n\"",
+            ),
+        ] {
+            let name = HeaderName::from_static(name);
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static(header))]);
+            assert_eq!(expect(&headers, &name, body, false).unwrap_err().message, expected);
+        }
+        assert_eq!(shown(&"x".repeat(65)), format!("\"{}\"…", "x".repeat(64)));
+    }
 
     #[test]
     fn decodes_exact_markers_only() {

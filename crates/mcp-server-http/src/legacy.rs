@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use mcp_protocol::{
-    ErrorCode, ProtocolVersion, RequestMeta, RpcError,
+    ErrorCode, ProtocolVersion, RequestId, RequestMeta, RpcError,
     jsonrpc::{self, Notification, Request},
 };
 use mcp_server_core::{
@@ -30,7 +30,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
     if head.contains_key(headers::SESSION_ID) {
         // Also for a dead id: the client finds out that it must start without one.
-        return match find(inner, head) {
+        return match find(inner, head, Some(&request.id)) {
             Ok(_) => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
@@ -80,7 +80,7 @@ pub(crate) async fn request(
     accepted: Accepted,
     parts: Parts,
 ) -> Response<Body> {
-    let http = match open(inner, &parts.headers) {
+    let http = match open(inner, &parts.headers, Some(&request.id)) {
         Ok(http) => http,
         Err(response) => return response,
     };
@@ -128,7 +128,7 @@ pub(crate) fn batch_session(inner: &Inner, head: &HeaderMap) -> Result<Option<Ar
     if !head.contains_key(headers::SESSION_ID) {
         return Ok(None);
     }
-    open(inner, head).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
+    open(inner, head, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
 /// Serves a batch as one call: what its requests say goes on one stream, and they are answered together.
@@ -174,7 +174,7 @@ fn bounds(inner: &Inner, http: &Arc<HttpSession>) -> Bounds {
 }
 
 pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head: &HeaderMap) -> Response<Body> {
-    match open(inner, head) {
+    match open(inner, head, None) {
         Ok(http) => {
             let _open = http.open();
             inner.server.notified(Some(&http.session), &http.peer, notification);
@@ -186,7 +186,7 @@ pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head:
 
 /// Takes a response of the client. One that nobody waits for is accepted all the same: it lost a race.
 pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, head: &HeaderMap) -> Response<Body> {
-    match open(inner, head) {
+    match open(inner, head, None) {
         Ok(http) => {
             let _open = http.open();
             http.session.answered(response);
@@ -203,7 +203,7 @@ pub(crate) fn get(inner: &Inner, head: &HeaderMap) -> Response<Body> {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
     }
-    match open(inner, head) {
+    match open(inner, head, None) {
         Ok(http) => {
             let version = http.session.version();
             let listening = match last_seen(&http, head) {
@@ -227,7 +227,7 @@ fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcE
 
 /// Ends a session.
 pub(crate) fn delete(inner: &Inner, head: &HeaderMap) -> Response<Body> {
-    match open(inner, head) {
+    match open(inner, head, None) {
         Ok(http) => {
             if let Some(id) = http.session.id() {
                 inner.sessions.remove(id);
@@ -239,14 +239,19 @@ pub(crate) fn delete(inner: &Inner, head: &HeaderMap) -> Response<Body> {
 }
 
 /// The session that a request belongs to, once its version header is known to make sense.
-fn open(inner: &Inner, head: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
-    check_version(inner, head)?;
-    find(inner, head)
+/// What is wrong is told with the id of the request, where there is one.
+fn open(inner: &Inner, head: &HeaderMap, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    check_version(inner, head, id)?;
+    find(inner, head, id)
 }
 
 /// The revision that the header names, if there is one and it is spoken here.
-pub(crate) fn check_version(inner: &Inner, head: &HeaderMap) -> Result<Option<ProtocolVersion>, Response<Body>> {
-    let bad = |error: &RpcError| respond::refusal(StatusCode::BAD_REQUEST, error);
+pub(crate) fn check_version(
+    inner: &Inner,
+    head: &HeaderMap,
+    id: Option<&RequestId>,
+) -> Result<Option<ProtocolVersion>, Response<Body>> {
+    let bad = |error: &RpcError| respond::error_with_id(StatusCode::BAD_REQUEST, id, error);
     let header = headers::single(head, &headers::PROTOCOL_VERSION).map_err(|error| bad(&as_invalid(error)))?;
     let Some(text) = header else { return Ok(None) };
     let known = ProtocolVersion::parse(text).filter(|version| inner.server.versions().contains(version));
@@ -259,16 +264,16 @@ pub(crate) fn check_version(inner: &Inner, head: &HeaderMap) -> Result<Option<Pr
     Ok(known)
 }
 
-fn find(inner: &Inner, head: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
+fn find(inner: &Inner, head: &HeaderMap, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
     let id = headers::single(head, &headers::SESSION_ID)
-        .map_err(|error| respond::refusal(StatusCode::BAD_REQUEST, &as_invalid(error)))?;
+        .map_err(|error| respond::error_with_id(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
         let error = RpcError::invalid_request("the header Mcp-Session-Id is missing: open a session by `initialize`");
-        return Err(respond::refusal(StatusCode::BAD_REQUEST, &error));
+        return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &error));
     };
     inner.sessions.find(id, None).ok_or_else(|| {
         let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
-        respond::refusal(StatusCode::NOT_FOUND, &error)
+        respond::error_with_id(StatusCode::NOT_FOUND, request, &error)
     })
 }
 

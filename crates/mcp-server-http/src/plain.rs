@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode, request::Parts};
-use mcp_protocol::{ProtocolVersion, RequestMeta, jsonrpc::Request};
+use mcp_protocol::{ProtocolVersion, RequestId, RequestMeta, jsonrpc::Request};
 use mcp_server_core::engine::{Refusal, Scope};
 
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) async fn request(
     accepted: Accepted,
     parts: Parts,
 ) -> Response<Body> {
-    let version = match version(inner, &parts.headers) {
+    let version = match version(inner, &parts.headers, Some(&request.id)) {
         Ok(version) => version,
         Err(response) => return response,
     };
@@ -59,16 +59,16 @@ pub(crate) async fn request(
 
 /// Takes a notification or a response: there is nobody that it could reach.
 pub(crate) fn taken(inner: &Inner, head: &HeaderMap) -> Response<Body> {
-    match legacy::check_version(inner, head) {
+    match legacy::check_version(inner, head, None) {
         Ok(_) => respond::empty(StatusCode::ACCEPTED),
         Err(response) => response,
     }
 }
 
 /// The revision that the header names; without one it is the last that had no such header.
-fn version(inner: &Inner, head: &HeaderMap) -> Result<ProtocolVersion, Response<Body>> {
+fn version(inner: &Inner, head: &HeaderMap, id: Option<&RequestId>) -> Result<ProtocolVersion, Response<Body>> {
     let mut legacy = inner.server.versions().iter().copied().filter(|version| version.has_handshake());
-    let named = legacy::check_version(inner, head)?;
+    let named = legacy::check_version(inner, head, id)?;
     let silent = legacy.clone().find(|version| !version.has_version_header()).or_else(|| legacy.next());
     Ok(named.or(silent).unwrap_or(ProtocolVersion::LATEST_LEGACY))
 }

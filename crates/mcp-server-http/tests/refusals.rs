@@ -35,6 +35,9 @@ async fn refusals_say_in_json_what_was_wrong() {
         assert_eq!((answer.status.as_u16(), answer.error_code()), (status, Some(-32600)), "{what}: {answer:?}");
         assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
         assert!(answer.json()["error"]["message"].as_str().unwrap().contains(words), "{what}: {answer:?}");
+        // What is wrong with a request names it where it could be read.
+        let id = what.starts_with("POST").then(|| json!(1));
+        assert_eq!(answer.json().get("id").cloned(), id, "{what}: {answer:?}");
     }
     // None of that ended the session.
     assert_eq!(send(&service, post(&[mine])).await.status, StatusCode::OK);
