@@ -9,6 +9,7 @@
 mod accept;
 mod body;
 mod call;
+mod chain;
 mod config;
 mod connection;
 mod cors;

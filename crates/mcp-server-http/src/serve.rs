@@ -15,19 +15,25 @@ use tokio::{
 #[cfg(feature = "tls")]
 use crate::TlsConfig;
 use crate::{
-    HttpConfig, McpService, connection, guard,
+    HttpConfig, McpService,
+    chain::chain,
+    connection, guard,
     sessions::SWEEP,
     wire::{TimedWrites, Wire},
 };
 
 /// Why a server could not be put on the network.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The address is not loopback, and nobody said under which names the server may be reached there.
     HostsRequired(SocketAddr),
     /// The address names nothing that can be listened on.
-    Resolve(io::Error),
+    Resolve {
+        /// The address, as it was given.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The address cannot be listened on.
     Bind {
         /// Where the server was to listen.
@@ -45,17 +51,24 @@ impl fmt::Display for HttpError {
             Self::HostsRequired(address) => {
                 write!(f, "{address} is not a loopback address: name the hosts that it serves (`allowed_hosts`)")
             }
-            Self::Resolve(_) => f.write_str("the address to listen on cannot be resolved"),
+            Self::Resolve { address, .. } => write!(f, "the address {address} to listen on cannot be resolved"),
             Self::Bind { address, .. } => write!(f, "{address} cannot be listened on"),
             Self::Listener(_) => f.write_str("the listener has no address"),
         }
     }
 }
 
+impl fmt::Debug for HttpError {
+    /// The message and its causes, since that is what a program prints whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        chain(self, f)
+    }
+}
+
 impl std::error::Error for HttpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Resolve(source) | Self::Bind { source, .. } | Self::Listener(source) => Some(source),
+            Self::Resolve { source, .. } | Self::Bind { source, .. } | Self::Listener(source) => Some(source),
             Self::HostsRequired(_) => None,
         }
     }
@@ -81,7 +94,10 @@ pub trait HttpServer: sealed::Sealed {
     ///
     /// # Errors
     /// When the address cannot be listened on, or is not a loopback address.
-    fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> impl Future<Output = Result<(), HttpError>> + Send;
+    fn serve_http(
+        &self,
+        addr: impl ToSocketAddrs + fmt::Debug + Send,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
     /// Serves an address.
     ///
@@ -89,7 +105,7 @@ pub trait HttpServer: sealed::Sealed {
     /// When the address cannot be listened on, or is not a loopback address and no hosts are allowed.
     fn serve_http_with(
         &self,
-        addr: impl ToSocketAddrs + Send,
+        addr: impl ToSocketAddrs + fmt::Debug + Send,
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
@@ -111,7 +127,7 @@ pub trait HttpServer: sealed::Sealed {
     #[cfg(feature = "tls")]
     fn serve_https(
         &self,
-        addr: impl ToSocketAddrs + Send,
+        addr: impl ToSocketAddrs + fmt::Debug + Send,
         tls: TlsConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
@@ -122,7 +138,7 @@ pub trait HttpServer: sealed::Sealed {
     #[cfg(feature = "tls")]
     fn serve_https_with(
         &self,
-        addr: impl ToSocketAddrs + Send,
+        addr: impl ToSocketAddrs + fmt::Debug + Send,
         tls: TlsConfig,
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
@@ -159,11 +175,15 @@ pub trait HttpServer: sealed::Sealed {
 }
 
 impl HttpServer for Server {
-    async fn serve_http(&self, addr: impl ToSocketAddrs + Send) -> Result<(), HttpError> {
+    async fn serve_http(&self, addr: impl ToSocketAddrs + fmt::Debug + Send) -> Result<(), HttpError> {
         self.serve_http_with(addr, HttpConfig::new()).await
     }
 
-    async fn serve_http_with(&self, addr: impl ToSocketAddrs + Send, config: HttpConfig) -> Result<(), HttpError> {
+    async fn serve_http_with(
+        &self,
+        addr: impl ToSocketAddrs + fmt::Debug + Send,
+        config: HttpConfig,
+    ) -> Result<(), HttpError> {
         let listener = listen(addr).await?;
         self.serve_http_on(listener, config).await
     }
@@ -173,14 +193,14 @@ impl HttpServer for Server {
     }
 
     #[cfg(feature = "tls")]
-    async fn serve_https(&self, addr: impl ToSocketAddrs + Send, tls: TlsConfig) -> Result<(), HttpError> {
+    async fn serve_https(&self, addr: impl ToSocketAddrs + fmt::Debug + Send, tls: TlsConfig) -> Result<(), HttpError> {
         self.serve_https_with(addr, tls, HttpConfig::new()).await
     }
 
     #[cfg(feature = "tls")]
     async fn serve_https_with(
         &self,
-        addr: impl ToSocketAddrs + Send,
+        addr: impl ToSocketAddrs + fmt::Debug + Send,
         tls: TlsConfig,
         config: HttpConfig,
     ) -> Result<(), HttpError> {
@@ -211,9 +231,15 @@ impl HttpServer for Server {
 }
 
 /// Listens on the first of the addresses that can be listened on.
-async fn listen(addr: impl ToSocketAddrs + Send) -> Result<TcpListener, HttpError> {
-    let mut failed = HttpError::Resolve(io::Error::new(io::ErrorKind::InvalidInput, "it stands for no address at all"));
-    for address in lookup_host(addr).await.map_err(HttpError::Resolve)? {
+async fn listen(addr: impl ToSocketAddrs + fmt::Debug + Send) -> Result<TcpListener, HttpError> {
+    let given = format!("{addr:?}");
+    let addresses = match lookup_host(addr).await {
+        Ok(addresses) => addresses,
+        Err(source) => return Err(HttpError::Resolve { address: given, source }),
+    };
+    let nothing = io::Error::new(io::ErrorKind::InvalidInput, "it stands for no address at all");
+    let mut failed = HttpError::Resolve { address: given, source: nothing };
+    for address in addresses {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(listener),
             Err(source) => failed = HttpError::Bind { address, source },

@@ -19,7 +19,10 @@ use rustls::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::serve::{Duplex, Security};
+use crate::{
+    chain::chain,
+    serve::{Duplex, Security},
+};
 
 /// What a server proves its name with: a chain of certificates and its key. HTTP/2 and HTTP/1.1 are offered on one port,
 /// over TLS 1.3 and 1.2. Clones share the certificate.
@@ -61,6 +64,11 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The most bytes that a PEM file may have.
 const FILE: u64 = 1 << 20;
+
+/// What a PEM is to hold.
+const CERTIFICATE: &str = "certificate";
+/// What the other one is to hold.
+const KEY: &str = "private key";
 
 impl TlsConfig {
     /// Reads a chain of certificates, the server's own first, and its private key (PKCS #8, PKCS #1 or SEC1), each from
@@ -183,7 +191,7 @@ impl Files {
     fn read(&self) -> Result<CertifiedKey, TlsError> {
         // Before they are read: what changes meanwhile is found the next time.
         let stamp = self.stamp();
-        let key = parse(&read(&self.certificate)?, &read(&self.key)?)?;
+        let key = parse(&read(&self.certificate)?, &read(&self.key)?).map_err(|error| error.within(self))?;
         *self.seen() = stamp;
         Ok(key)
     }
@@ -206,10 +214,12 @@ impl Files {
 }
 
 /// Why a certificate cannot be used.
-#[derive(Debug)]
-pub struct TlsError(Kind);
+pub struct TlsError {
+    kind: Kind,
+    /// The files, where it came from files.
+    place: Option<String>,
+}
 
-#[derive(Debug)]
 enum Kind {
     File { path: PathBuf, error: io::Error },
     Pem { what: &'static str, error: Option<rustls::pki_types::pem::Error> },
@@ -218,13 +228,42 @@ enum Kind {
 
 impl TlsError {
     fn refused(error: rustls::Error) -> Self {
-        Self(Kind::Refused(error))
+        Kind::Refused(error).into()
+    }
+
+    /// The same error, which names the file that is to blame.
+    fn within(self, files: &Files) -> Self {
+        let (certificate, key) = (files.certificate.display(), files.key.display());
+        let place = match &self.kind {
+            // It names its file already.
+            Kind::File { .. } => None,
+            Kind::Pem { what, .. } if *what == CERTIFICATE => Some(format!("`{certificate}`")),
+            Kind::Pem { .. } => Some(format!("`{key}`")),
+            Kind::Refused(_) => Some(format!("`{certificate}` and `{key}`")),
+        };
+        Self { place, ..self }
+    }
+}
+
+impl From<Kind> for TlsError {
+    fn from(kind: Kind) -> Self {
+        Self { kind, place: None }
+    }
+}
+
+impl fmt::Debug for TlsError {
+    /// The message and its causes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        chain(self, f)
     }
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        match &self.kind {
             Kind::File { path, .. } => write!(f, "`{}` cannot be read", path.display()),
             Kind::Pem { what, error: Some(_) } => write!(f, "the PEM of the {what} cannot be read"),
             Kind::Pem { what, error: None } => write!(f, "the PEM holds no {what}"),
@@ -235,7 +274,7 @@ impl fmt::Display for TlsError {
 
 impl Error for TlsError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0 {
+        match &self.kind {
             Kind::File { error, .. } => Some(error),
             Kind::Pem { error, .. } => error.as_ref().map(|error| error as _),
             Kind::Refused(error) => Some(error),
@@ -256,20 +295,20 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
         let is_whole = length as u64 <= FILE;
         is_whole.then_some(bytes).ok_or_else(|| io::Error::other(format!("it is larger than {FILE} bytes")))
     });
-    read.map_err(|error| TlsError(Kind::File { path: path.to_owned(), error }))
+    read.map_err(|error| Kind::File { path: path.to_owned(), error }.into())
 }
 
 fn parse(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
-    let bad = |what, error| TlsError(Kind::Pem { what, error });
+    let bad = |what, error| TlsError::from(Kind::Pem { what, error });
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| bad("certificate", Some(error)))?;
+        .map_err(|error| bad(CERTIFICATE, Some(error)))?;
     if chain.is_empty() {
-        return Err(bad("certificate", None));
+        return Err(bad(CERTIFICATE, None));
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-        rustls::pki_types::pem::Error::NoItemsFound => bad("private key", None),
-        error => bad("private key", Some(error)),
+        rustls::pki_types::pem::Error::NoItemsFound => bad(KEY, None),
+        error => bad(KEY, Some(error)),
     })?;
     CertifiedKey::from_der(chain, key, &provider()).map_err(TlsError::refused)
 }

@@ -78,7 +78,10 @@ async fn an_address_in_use_is_an_error_that_names_it_and_says_why() {
 async fn what_is_no_address_is_an_error() {
     for address in ["localhost", "127.0.0.1:99999"] {
         let error = within("the error", common::server().serve_http(address)).await.unwrap_err();
-        assert!(matches!(error, HttpError::Resolve(_)), "{error:?}");
+        assert!(matches!(error, HttpError::Resolve { .. }), "{error:?}");
+        let message = format!("the address {address:?} to listen on cannot be resolved");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!((error.to_string(), format!("{error:?}")), (message.clone(), format!("{message}: {cause}")));
     }
 }
 

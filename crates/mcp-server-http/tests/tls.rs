@@ -124,7 +124,11 @@ async fn files_are_read_again_when_asked_and_a_bad_pair_changes_nothing() {
     let tls = folder.config().unwrap();
     let site = serve(tls.clone(), HttpConfig::new()).await;
     put(&folder.0, (SECOND.0, FIRST.1));
-    tls.reload().unwrap_err();
+    let error = tls.reload().unwrap_err().to_string();
+    assert!(error.contains("cert.pem` and `") && error.contains("key.pem`: the certificate or its key"), "{error}");
+    put(&folder.0, (SECOND.0, ""));
+    let error = format!("{:?}", tls.reload().unwrap_err());
+    assert!(error.ends_with("key.pem`: the PEM holds no private key"), "{error}");
     connect(&site, FIRST.0, &[]).await.unwrap();
     put(&folder.0, SECOND);
     tls.reload().unwrap();
@@ -169,6 +173,7 @@ fn what_cannot_be_used_is_told() {
     check(FIRST.0, SECOND.1, "the certificate or its key is not usable");
     let error = TlsConfig::from_files("/nonexistent/cert.pem", "/nonexistent/key.pem").unwrap_err();
     assert_eq!(error.to_string(), "`/nonexistent/cert.pem` cannot be read");
+    assert!(format!("{error:?}").starts_with("`/nonexistent/cert.pem` cannot be read: "), "{error:?}");
     assert!(!format!("{:?}", TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).contains("PRIVATE"));
 }
 
