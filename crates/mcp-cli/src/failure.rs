@@ -2,6 +2,8 @@
 
 use std::{error::Error as _, fmt, io, process::ExitCode};
 
+use crate::output::printable;
+
 /// Why a command failed. Its exit code says who is at fault.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -51,7 +53,7 @@ impl Failure {
     /// Says what is wrong on stderr.
     pub(crate) fn tell(&self) {
         if !self.message.is_empty() {
-            eprintln!("mcp: {}", self.message);
+            eprintln!("mcp: {}", printable(&self.message));
         }
     }
 
@@ -90,7 +92,7 @@ impl From<mcp_client::Error> for Failure {
         } else {
             CONNECTION
         };
-        Self { code, message: crate::output::printable(&message) }
+        Self { code, message }
     }
 }
 

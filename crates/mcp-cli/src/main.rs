@@ -14,7 +14,7 @@ mod target;
 mod trace;
 mod values;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser};
 
@@ -24,6 +24,9 @@ use self::{
     failure::Failure,
     target::Target,
 };
+
+/// How long the end of the program may take beyond its own close.
+const LEAVING: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -36,8 +39,9 @@ fn main() -> ExitCode {
         Err(error) => return Failure::other(format!("the program cannot start: {error}")).report(),
     };
     let done = runtime.block_on(run(cli));
-    // A prompt that nobody answers holds a thread; it is no reason to stay.
-    runtime.shutdown_background();
+    // Dropping what runs ends server processes that are not ended yet. A prompt that nobody answers holds a thread; it is no
+    // reason to stay.
+    runtime.shutdown_timeout(LEAVING);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

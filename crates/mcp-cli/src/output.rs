@@ -69,7 +69,9 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// The text without what a terminal would act upon.
 pub(crate) fn printable(text: &str) -> String {
-    let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || ('\u{202a}'..='\u{202e}').contains(&c);
+    let reorders =
+        |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || reorders(c);
     text.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
@@ -84,7 +86,10 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_act_upon_is_not_printed() {
-        assert_eq!(printable("a\u{1b}[2Jb\r\n\tc\u{7}\u{202e}"), "a\u{fffd}[2Jb\u{fffd}\n\tc\u{fffd}\u{fffd}");
+        assert_eq!(
+            printable("a\u{1b}[2Jb\r\n\tc\u{7}\u{202e}\u{2066}"),
+            "a\u{fffd}[2Jb\u{fffd}\n\tc\u{fffd}\u{fffd}\u{fffd}"
+        );
         assert_eq!(first_line(Some("\n  one\ntwo")), "one");
         assert_eq!(first_line(None), "");
     }

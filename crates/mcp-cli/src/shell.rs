@@ -12,6 +12,7 @@ use crate::{
     args::Cli,
     commands::{self, Session},
     failure::Failure,
+    output::printable,
 };
 
 /// How many lines of history are kept.
@@ -29,7 +30,8 @@ pub(crate) async fn run(session: &Session) -> Result<(), Failure> {
         let _ = editor.load_history(file);
     }
     let server = session.client.server_info();
-    eprintln!("connected to {} {}; `help` lists the commands, Ctrl-D leaves", server.name, server.version);
+    let (name, version) = (printable(&server.name), printable(&server.version));
+    eprintln!("connected to {name} {version}; `help` lists the commands, Ctrl-D leaves");
     loop {
         let (line, returned) = read_line(editor).await?;
         editor = returned;

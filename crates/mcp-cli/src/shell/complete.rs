@@ -7,6 +7,8 @@ use mcp_protocol::{Prompt, Resource, Tool};
 use rustyline::{Context, Helper, completion::Pair, highlight::Highlighter, hint::Hinter, validate::Validator};
 use serde_json::Value;
 
+use crate::output::printable;
+
 /// What the server listed last. It is read in the background, and again when the server says that it has changed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names(Arc<RwLock<Lists>>);
@@ -86,6 +88,11 @@ impl Completer {
     }
 }
 
+/// Whether a name that a server chose can stand in a line as it is.
+fn is_plain(name: &str) -> bool {
+    printable(name) == name && !name.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\' | '#'))
+}
+
 /// The keys that were not given yet, ready for a value.
 fn keys(names: impl Iterator<Item = String>, given: &[&str]) -> Vec<String> {
     let is_given = |name: &String| given.iter().any(|word| word.split_once('=').is_some_and(|(key, _)| key == name));
@@ -99,7 +106,10 @@ impl rustyline::completion::Completer for Completer {
         let typed = &line[..position];
         let start = typed.rfind(char::is_whitespace).map_or(0, |space| space + 1);
         let word = &typed[start..];
-        let fitting = self.candidates(&typed[..start]).into_iter().filter(|candidate| candidate.starts_with(word));
+        let fitting = self
+            .candidates(&typed[..start])
+            .into_iter()
+            .filter(|candidate| candidate.starts_with(word) && is_plain(candidate));
         let pairs = fitting.map(|candidate| {
             let replacement = if candidate.ends_with('=') { candidate.clone() } else { format!("{candidate} ") };
             Pair { display: candidate, replacement }
