@@ -11,13 +11,15 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-use crate::RpcError;
+use crate::{RpcError, misfit};
 
 pub(crate) use self::parse::{each_member, read_str};
 pub use self::{
     parse::{EnvelopeError, Limits},
     write::{error_response, notification, request, response},
 };
+pub use crate::misfit::decode_value;
+pub(crate) use crate::misfit::plain as describe;
 
 /// The `id` of a request: a string or an integer, which keeps its JSON type (`1` and `"1"` are two ids).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -204,16 +206,7 @@ pub fn decode_params<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a Ra
     if !raw.starts_with('{') {
         return Err(RpcError::invalid_params(format!("{method}: `params` must be an object")));
     }
-    serde_json::from_str(raw).map_err(|error| RpcError::invalid_params(format!("{method}: {}", describe(&error))))
-}
-
-/// What a serde error says, without its position in the fragment, which would mean nothing to the peer.
-pub(crate) fn describe(error: &serde_json::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(at) = text.rfind(" at line ") {
-        text.truncate(at);
-    }
-    text
+    misfit::decode(raw).map_err(|problem| RpcError::invalid_params(format!("{method}: {problem}")))
 }
 
 #[cfg(test)]
@@ -229,7 +222,7 @@ mod tests {
             (Some(r#"{"cursor":"c"}"#), r#"Some("c")"#),
             (Some(r#"["c"]"#), "-32602 m: `params` must be an object"),
             (Some("7"), "-32602 m: `params` must be an object"),
-            (Some(r#"{"cursor":7}"#), "-32602 m: invalid type: integer `7`, expected a string"),
+            (Some(r#"{"cursor":7}"#), "-32602 m: `/cursor`: invalid type: integer `7`, expected a string"),
         ] {
             let raw: Option<Box<RawValue>> = params.map(|text| serde_json::from_str(text).unwrap());
             let got = match decode_params::<PaginatedParams>("m", raw.as_deref()) {

@@ -35,6 +35,7 @@ mod lifecycle;
 mod logging;
 pub mod meta;
 pub mod method;
+mod misfit;
 pub mod notification;
 mod progress;
 mod prompt;

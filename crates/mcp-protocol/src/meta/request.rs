@@ -9,6 +9,7 @@ use super::keys;
 use crate::{
     ClientCapabilities, Implementation, LoggingLevel, Meta, ProgressToken, RpcError,
     jsonrpc::{describe, each_member, read_str},
+    misfit,
 };
 
 /// What the `_meta` of a request says to whoever dispatches it. Everything else in it stays raw.
@@ -168,9 +169,9 @@ impl<'a> RequestMeta<'a> {
 }
 
 fn decode<'a, T: Deserialize<'a>>(key: &str, raw: Option<&'a RawValue>) -> Result<Option<T>, RpcError> {
-    raw.map(|raw| serde_json::from_str(raw.get()))
+    raw.map(|raw| misfit::decode(raw.get()))
         .transpose()
-        .map_err(|error| RpcError::invalid_params(format!("`{key}`: {}", describe(&error))))
+        .map_err(|problem| RpcError::invalid_params(format!("`{key}`: {problem}")))
 }
 
 /// The members of the parameters that are looked at here.

@@ -6,11 +6,16 @@ use serde::de::{
     self, DeserializeOwned, Deserializer, IntoDeserializer,
     value::{MapDeserializer, SeqDeserializer, StringDeserializer},
 };
+use serde_path_to_error::Segment;
 
 use super::StringArgument;
 
 pub(super) fn from_strings<T: DeserializeOwned>(list: Vec<(String, StringArgument)>) -> Result<T, Error> {
-    T::deserialize(MapDeserializer::new(list.into_iter().map(|(name, value)| (name, Value(value)))))
+    let members = MapDeserializer::new(list.into_iter().map(|(name, value)| (name, Value(value))));
+    serde_path_to_error::deserialize(members).map_err(|error| match error.path().iter().next() {
+        Some(Segment::Map { key }) => Error(format!("`{key}`: {}", error.inner())),
+        _ => error.into_inner(),
+    })
 }
 
 /// Why the texts do not fit the type.
@@ -165,9 +170,9 @@ mod tests {
     fn says_what_does_not_fit() {
         for (list, text) in [
             (vec![one("count", "1")], "missing field `name`"),
-            (vec![one("name", "x"), one("count", "-1")], "\"-1\" is not an integer in range"),
-            (vec![one("name", "x"), one("flag", "yes")], "\"yes\" is not true or false"),
-            (vec![one("name", "x"), one("color", "blue")], "unknown variant `blue`"),
+            (vec![one("name", "x"), one("count", "-1")], "`count`: \"-1\" is not an integer in range"),
+            (vec![one("name", "x"), one("flag", "yes")], "`flag`: \"yes\" is not true or false"),
+            (vec![one("name", "x"), one("color", "blue")], "`color`: unknown variant `blue`"),
         ] {
             assert!(from_strings::<Sample>(list).unwrap_err().to_string().contains(text), "{text}");
         }
