@@ -132,14 +132,12 @@ impl RpcError {
         pages.into_iter().flatten().filter_map(|page| UrlElicitParams::deserialize(page).ok()).collect()
     }
 
-    /// `-32021` with the capabilities that are missing.
+    /// `-32021` with the capabilities that are missing, which the message names as well.
     #[must_use]
     pub fn missing_client_capability(required: &ClientCapabilities) -> Self {
-        Self::new(
-            ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
-            "the request needs a capability that the client did not declare",
-        )
-        .with_data(json!({ "requiredCapabilities": required }))
+        let text = format!("the request needs what the client did not declare: {}", capability_names(required));
+        Self::new(ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)
+            .with_data(json!({ "requiredCapabilities": required }))
     }
 
     /// `-32022` with what is supported and what was asked for.
@@ -150,6 +148,16 @@ impl RpcError {
         Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, format!("unsupported protocol version: {shown}"))
             .with_data(json!({ "supported": names, "requested": shown }))
     }
+}
+
+/// The capabilities in words: `roots, elicitation (url)`.
+fn capability_names(capabilities: &ClientCapabilities) -> String {
+    let Ok(Value::Object(members)) = serde_json::to_value(capabilities) else { return String::new() };
+    let names = members.into_iter().map(|(name, value)| {
+        let inner: Vec<_> = value.as_object().into_iter().flat_map(|inner| inner.keys()).map(String::as_str).collect();
+        if inner.is_empty() { name } else { format!("{name} ({})", inner.join(", ")) }
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for RpcError {
@@ -163,6 +171,19 @@ impl std::error::Error for RpcError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_capabilities_are_named() {
+        for (capabilities, names) in [
+            (json!({ "roots": {}, "sampling": {} }), "roots, sampling"),
+            (json!({ "elicitation": { "url": {} } }), "elicitation (url)"),
+            (json!({ "extensions": { "com.example/x": {} } }), "extensions (com.example/x)"),
+        ] {
+            let required = ClientCapabilities::deserialize(&capabilities).unwrap();
+            let message = RpcError::missing_client_capability(&required).message;
+            assert_eq!(message, format!("the request needs what the client did not declare: {names}"));
+        }
+    }
 
     #[test]
     fn pages_to_visit_travel_in_the_error() {

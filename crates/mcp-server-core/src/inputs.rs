@@ -11,7 +11,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
     ElicitationCapability, FormElicitParams, InputRequest, JsonObject, ListRootsResult, Root, RootsCapability,
-    RpcError, SamplingCapability, Shape, UrlElicitParams,
+    RpcError, SamplingCapability, Shape, UrlElicitParams, jsonrpc::decode_value,
 };
 use mcp_schema::elicitation::Form;
 use schemars::JsonSchema;
@@ -85,7 +85,7 @@ impl Inputs {
         let schema = schemars::schema_for!(T).to_value();
         let form = Form::from_schema(&schema).map_err(|e| InputError::misuse(format!("the form `{key}`: {e}")))?;
         let content = self.elicit_form(key, message, &form).await?;
-        serde_json::from_value(Value::Object(content.into_inner())).map_err(|e| InputError::invalid(e.to_string()))
+        decode_value(&Value::Object(content.into_inner())).map_err(InputError::invalid)
     }
 
     /// Asks the user to fill in a form that is known at run time only.
@@ -270,6 +270,10 @@ impl Inputs {
 
     fn require(&self, needed: &ClientCapabilities) -> Result<(), InputError> {
         match needed.missing_from(self.context.client_capabilities()) {
+            // Nothing was declared where there is no session, whatever the client can do.
+            Some(missing) if self.context.version().has_handshake() && self.context.session().is_none() => {
+                Err(InputError::without_session(missing))
+            }
             Some(missing) => Err(InputError::unsupported(missing)),
             None => Ok(()),
         }
@@ -344,7 +348,7 @@ fn accepted(answer: &Value) -> Result<ElicitResult, InputError> {
 
 /// An answer as its type, and what of it is kept: the members that the type knows.
 fn decoded<T: DeserializeOwned + Serialize>(answer: &Value) -> Result<(T, Value), InputError> {
-    let decoded = T::deserialize(answer).map_err(|e| InputError::invalid(e.to_string()))?;
+    let decoded: T = decode_value(answer).map_err(InputError::invalid)?;
     let kept = serde_json::to_value(&decoded).map_err(|e| InputError::invalid(e.to_string()))?;
     Ok((decoded, kept))
 }
@@ -354,4 +358,20 @@ pub(crate) fn random_name() -> Option<String> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_does_not_fit_is_told_in_the_words_of_json() {
+        for (answer, expected) in [
+            (json!(7), "the answer did not fit the question: invalid type: integer `7`, expected an object"),
+            (json!({ "action": 7 }), "the answer did not fit the question: `/action`: invalid type"),
+        ] {
+            let error = decoded::<ElicitResult>(&answer).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
 }

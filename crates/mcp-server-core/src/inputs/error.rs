@@ -16,7 +16,11 @@ pub struct InputError(Box<Reason>);
 enum Reason {
     Declined,
     Cancelled,
-    Unsupported(Box<ClientCapabilities>),
+    Unsupported {
+        missing: Box<ClientCapabilities>,
+        /// Whether nobody can be asked here, whatever the client can do.
+        lacks_session: bool,
+    },
     TimedOut,
     Invalid(String),
     Refused(RpcError),
@@ -35,7 +39,11 @@ impl InputError {
     }
 
     pub(super) fn unsupported(missing: ClientCapabilities) -> Self {
-        Self(Box::new(Reason::Unsupported(Box::new(missing))))
+        Self(Box::new(Reason::Unsupported { missing: Box::new(missing), lacks_session: false }))
+    }
+
+    pub(super) fn without_session(missing: ClientCapabilities) -> Self {
+        Self(Box::new(Reason::Unsupported { missing: Box::new(missing), lacks_session: true }))
     }
 
     pub(super) fn timed_out() -> Self {
@@ -77,7 +85,7 @@ impl InputError {
     /// The client did not declare what the question needs; nothing was asked.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(*self.0, Reason::Unsupported(_))
+        matches!(*self.0, Reason::Unsupported { .. })
     }
 
     /// The answer did not come in time.
@@ -90,7 +98,7 @@ impl InputError {
     #[must_use]
     pub fn missing(&self) -> Option<&ClientCapabilities> {
         match &*self.0 {
-            Reason::Unsupported(missing) => Some(missing),
+            Reason::Unsupported { missing, .. } => Some(missing),
             _ => None,
         }
     }
@@ -143,7 +151,7 @@ impl fmt::Display for InputError {
         match &*self.0 {
             Reason::Declined => f.write_str("the user declined"),
             Reason::Cancelled => f.write_str("the user cancelled"),
-            Reason::Unsupported(_) => f.write_str("the client cannot be asked for this"),
+            Reason::Unsupported { .. } => f.write_str("the client cannot be asked for this"),
             Reason::TimedOut => f.write_str("the client did not answer in time"),
             Reason::Invalid(problem) => write!(f, "the answer did not fit the question: {problem}"),
             Reason::Refused(error) => write!(f, "the client refused: {}", error.message),
@@ -159,7 +167,13 @@ impl From<InputError> for ToolError {
     fn from(error: InputError) -> Self {
         match *error.0 {
             // The request cannot be served for this client at all: that is for the client to know, not for the model.
-            Reason::Unsupported(missing) => Self::protocol(RpcError::missing_client_capability(&missing)),
+            Reason::Unsupported { missing, lacks_session } => {
+                let mut error = RpcError::missing_client_capability(&missing);
+                if lacks_session {
+                    error.message.push_str("; this endpoint has no sessions, and cannot ask clients of this revision");
+                }
+                Self::protocol(error)
+            }
             _ => Self::new(error.to_string()),
         }
     }
@@ -168,6 +182,17 @@ impl From<InputError> for ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_asked_without_a_session_is_told() {
+        for (error, expected) in [
+            (InputError::unsupported(ClientCapabilities::default()), false),
+            (InputError::without_session(ClientCapabilities::default()), true),
+        ] {
+            let error = ToolError::from(error).into_rpc_error(|| RpcError::internal("not found"));
+            assert_eq!(error.message.contains("cannot ask clients"), expected, "{error}");
+        }
+    }
 
     #[test]
     fn misuse_has_a_number_to_look_for() {
