@@ -142,7 +142,7 @@ async fn metadata_is_checked_before_the_method_and_the_method_before_its_paramet
         ("older version", "tools/list", with(keys::PROTOCOL_VERSION, json!("2025-11-25")), -32022, "2025-11-25"),
         ("unknown method", "no/such", json!({ "cursor": 7 }), -32601, "no/such"),
         ("bad parameters", "tools/list", json!({ "cursor": 7 }), -32602, "tools/list"),
-        ("capability not declared", "tools/call", call("needs"), -32021, "capability"),
+        ("capability not declared", "tools/call", call("needs"), -32021, "sampling"),
     ] {
         let response = wire.ask(modern("i", method, params)).await;
         assert_eq!(code(&response), Some(expected), "{what}: {response}");
