@@ -7,7 +7,7 @@ use mcp_server::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::common::{Peer, builder, connected, connected_as, said, start, until};
+use crate::common::{Peer, builder, connected, connected_as, said, start};
 
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
@@ -124,7 +124,9 @@ async fn a_transport_that_is_open_serves_once() {
     assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
     server.shutdown();
     serving.await.unwrap().unwrap();
-    until(|| client.state() == State::Down).await;
+    let mut states = client.states();
+    let down = states.wait_for(|state| *state == State::Down);
+    assert!(tokio::time::timeout(Duration::from_secs(30), down).await.is_ok_and(|state| state.is_ok()));
     assert!(client.call_tool("quick", ()).await.unwrap_err().is_unreachable());
 }
 
