@@ -13,6 +13,7 @@ use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_server_core::Server;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     log::{EXPECTED, EventLog},
@@ -165,13 +166,11 @@ impl FrameSender for CallStream {
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let Some(number) = self.opened() else { return Ok(()) };
+            let mut until = Instant::now() + PATIENCE;
             loop {
-                let since = self.log.takes();
-                match tokio::time::timeout(PATIENCE, self.log.room(number, len)).await {
+                match timeout_at(until, self.log.room(number, len)).await {
                     Ok(outcome) => return outcome,
-                    Err(_) if self.log.give_up(since) => return Ok(()),
-                    // All of them read, and others were faster to use the room.
-                    Err(_) => {}
+                    Err(_) => until = self.log.give_up(PATIENCE),
                 }
             }
         })
@@ -266,6 +265,50 @@ impl<T: Send + 'static> Drop for Detaching<T> {
         self.stream.abandon();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(self.bounds.clone().run(running));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::log::{BYTES, Budget};
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reader_has_five_seconds_from_when_it_came_took_something_or_had_something_to_take() {
+        type Happens = fn(&EventLog, u32, u32, u64);
+        let cases: [(&str, u64, Happens); 4] = [
+            ("nothing", 5, |_, _, _, _| {}),
+            ("another comes", 9, |log, full, _, _| {
+                log.attach(full, None);
+            }),
+            ("it takes a piece", 9, |log, full, _, number| {
+                assert!(log.poll_take(full, number, &Context::from_waker(Waker::noop())).is_ready());
+            }),
+            ("somebody else has something to take", 9, |log, _, idle, _| {
+                log.try_record(idle, Frame::new("word")).unwrap();
+            }),
+        ];
+        for (name, expected, happens) in cases {
+            let log = Arc::new(EventLog::new("session", Arc::new(Budget::new(1 << 30, Vec::new))));
+            let call = CallStream::new(log.clone(), false);
+            let (full, idle) = (call.open().unwrap(), log.open().unwrap());
+            let (number, _) = log.attach(full, None);
+            log.attach(idle, None);
+            sleep(Duration::from_secs(60)).await;
+            while call.try_send(Frame::new(vec![b'x'; 60 << 10])).is_ok() {}
+            let start = Instant::now();
+            let at_last = async {
+                sleep(Duration::from_secs(4)).await;
+                happens(&log, full, idle, number);
+            };
+            let (room, ()) = tokio::join!(call.ready(BYTES), at_last);
+            room.unwrap();
+            assert_eq!(start.elapsed().as_secs(), expected, "{name}");
         }
     }
 }

@@ -14,12 +14,13 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::budget::Budget;
 use self::state::{State, Worth};
@@ -108,9 +109,8 @@ impl EventLog {
             return None;
         }
         state.last_stream = state.last_stream.checked_add(1)?;
-        let (number, took) = (state.last_stream, state.takes);
-        let of = state.streams.make(number);
-        (of.reader, of.took) = (Some(EXPECTED), took);
+        let number = state.last_stream;
+        state.streams.make(number).reader = Some(EXPECTED);
         Some(number)
     }
 
@@ -177,17 +177,13 @@ impl EventLog {
         }
     }
 
-    /// How often something was taken so far.
-    pub(crate) fn takes(&self) -> u64 {
-        self.lock().takes
-    }
-
-    /// Waits no more for the readers that took nothing since then, until they take something. False when there is none.
-    pub(crate) fn give_up(&self, since: u64) -> bool {
-        let is_any = self.lock().give_up(since);
+    /// Waits no more for the readers that took nothing for so long, until they take something. Returns when the next one
+    /// is to be given up.
+    pub(crate) fn give_up(&self, patience: Duration) -> Instant {
+        let next = self.lock().give_up(Instant::now(), patience);
         // Others that wait for the same readers go on as well.
         self.room.notify_waiters();
-        is_any
+        next
     }
 
     /// Records the last event of a stream.
@@ -230,6 +226,7 @@ impl EventLog {
             of.cursor = after.unwrap_or(of.cursor).min(of.last);
             of.reader = Some(number);
             (of.hangs_up, of.is_slow) = (after.is_none() && of.hangs_up, false);
+            of.still_since = Some(Instant::now());
             (number, Place { stream, seq: of.name(of.cursor) }, of.waker.take())
         };
         // Who read before looks again, sees that it was replaced, and ends.
@@ -281,8 +278,7 @@ impl EventLog {
                 break;
             }
         }
-        state.takes += 1;
-        (of.is_slow, of.took) = (false, state.takes);
+        (of.is_slow, of.still_since) = (false, Some(Instant::now()));
         // What was allowed above the cap goes as soon as somebody has it.
         state.shrink();
         self.room.notify_waiters();
@@ -460,27 +456,28 @@ mod tests {
         assert_eq!(log.place(&end), Some(Place { stream, seq: END }));
     }
 
-    #[test]
-    fn only_who_took_nothing_is_given_up() {
+    #[tokio::test(start_paused = true)]
+    async fn only_who_took_nothing_is_given_up() {
+        let patience = Duration::from_secs(5);
         let log = log();
         let streams = [log.open().unwrap(), log.open().unwrap()];
         let numbers = streams.map(|stream| log.attach(stream, None).0);
         let say = |at: usize| log.try_record(streams[at], Frame::new("word")).unwrap();
         let take = |at: usize| take(&log, streams[at], numbers[at]);
         let slow = || streams.map(|stream| log.lock().streams.get(stream).unwrap().is_slow);
-        let since = log.takes();
-        say(0);
-        take(0);
         say(0);
         say(1);
-        assert!(log.give_up(since));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        take(0);
+        say(0);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(log.give_up(patience), Instant::now() + Duration::from_secs(3));
         assert_eq!(slow(), [false, true]);
         take(1);
         assert_eq!(slow(), [false, false]);
         say(1);
-        take(1);
-        say(1);
-        assert!(!log.give_up(since));
+        assert_eq!(log.give_up(patience), Instant::now() + Duration::from_secs(3));
+        assert_eq!(slow(), [false, false]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What the log of a session holds, and what goes first when something has to go.
 
-use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{
     BYTES, EVENTS, PIECE, Place, STANDALONE,
@@ -17,8 +18,6 @@ pub(super) struct State {
     pub(super) streams: Streams,
     pub(super) last_stream: u32,
     pub(super) last_reader: u64,
-    /// How often something was taken.
-    pub(super) takes: u64,
     /// When the latest event was recorded, by the clock of the budget.
     pub(super) recorded: u64,
     pub(super) closed: bool,
@@ -57,7 +56,6 @@ impl State {
             streams: Streams::default(),
             last_stream: 0,
             last_reader: 0,
-            takes: 0,
             recorded: 0,
             closed: false,
             budget,
@@ -128,6 +126,9 @@ impl State {
 
     fn push(&mut self, stream: u32, message: Bytes) -> Option<Waker> {
         let of = self.streams.make(stream);
+        if !of.has_unread() {
+            of.still_since = Some(Instant::now());
+        }
         of.last += 1;
         of.held += 1;
         let waker = of.waker.take();
@@ -206,14 +207,17 @@ impl State {
         }
     }
 
-    /// Waits no more for those who took nothing since then; false when all took something.
-    pub(super) fn give_up(&mut self, since: u64) -> bool {
-        let mut is_any = false;
-        for of in self.streams.iter_mut().filter(|of| of.reader.is_some() && of.has_unread() && of.took <= since) {
-            of.is_slow = true;
-            is_any = true;
+    /// Waits no more for those who took nothing for so long; returns when the next one is to be given up.
+    pub(super) fn give_up(&mut self, now: Instant, patience: Duration) -> Instant {
+        let mut next = now + patience;
+        for of in self.streams.iter_mut().filter(|of| of.reader.is_some() && of.has_unread() && !of.is_slow) {
+            let until = of.still_since.map_or(now, |since| since + patience);
+            of.is_slow = until <= now;
+            if !of.is_slow {
+                next = next.min(until);
+            }
         }
-        is_any
+        next
     }
 
     /// Forgets a stream that is over and of which nothing is left.

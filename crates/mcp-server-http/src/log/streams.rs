@@ -2,6 +2,8 @@
 
 use std::task::Waker;
 
+use tokio::time::Instant;
+
 use super::END;
 
 /// The streams of a session, by number.
@@ -77,8 +79,8 @@ pub(super) struct Stream {
     pub(super) hangs_up: bool,
     /// A writer waited for the reader in vain.
     pub(super) is_slow: bool,
-    /// When its reader last took something, in takes of the log.
-    pub(super) took: u64,
+    /// When its reader came, last took something, or had something to take again, whichever was last.
+    pub(super) still_since: Option<Instant>,
 }
 
 impl Stream {
