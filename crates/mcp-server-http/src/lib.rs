@@ -33,6 +33,7 @@ mod stateless;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
+mod until;
 mod wire;
 
 #[cfg(feature = "tls")]

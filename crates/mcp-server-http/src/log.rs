@@ -24,6 +24,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::budget::Budget;
 use self::state::{State, Worth};
+use crate::until::until;
 
 /// Events that a session keeps.
 pub(crate) const EVENTS: usize = 256;
@@ -151,30 +152,20 @@ impl EventLog {
 
     /// Waits until readers have taken enough for a message of this length.
     pub(crate) async fn room(&self, stream: u32, len: usize) -> Result<(), TransportError> {
-        self.until(|state| !state.would_lose(stream, len)).await
+        self.wait_until(|state| !state.would_lose(stream, len)).await
     }
 
     /// The same for the last message of a stream, which waits only while nobody reads it.
     pub(crate) async fn room_for_answer(&self, stream: u32, len: usize) -> Result<(), TransportError> {
-        self.until(|state| !state.answer_would_lose(stream, len)).await
+        self.wait_until(|state| !state.answer_would_lose(stream, len)).await
     }
 
-    async fn until(&self, has_room: impl Fn(&State) -> bool) -> Result<(), TransportError> {
-        loop {
-            // Registered before looking, so that room made in between is noticed.
-            let mut room = std::pin::pin!(self.room.notified());
-            room.as_mut().enable();
-            {
-                let state = self.lock();
-                if state.closed {
-                    return Err(TransportError::closed());
-                }
-                if has_room(&state) {
-                    return Ok(());
-                }
-            }
-            room.await;
-        }
+    async fn wait_until(&self, has_room: impl Fn(&State) -> bool) -> Result<(), TransportError> {
+        until(&self.room, || {
+            let state = self.lock();
+            if state.closed { Some(Err(TransportError::closed())) } else { has_room(&state).then_some(Ok(())) }
+        })
+        .await
     }
 
     /// Waits no more for the readers that took nothing for so long, until they take something. Returns when the next one
@@ -347,19 +338,8 @@ impl FrameSender for EventLog {
     fn close(&self, _id: &RequestId) {}
 
     fn unread(&self) -> Option<BoxFuture<'_, ()>> {
-        self.is_unread().then(|| -> BoxFuture<'_, ()> {
-            Box::pin(async {
-                loop {
-                    // Registered before looking, so that a reader that comes in between is noticed.
-                    let mut changed = std::pin::pin!(self.room.notified());
-                    changed.as_mut().enable();
-                    if !self.is_unread() {
-                        return;
-                    }
-                    changed.await;
-                }
-            })
-        })
+        self.is_unread()
+            .then(|| -> BoxFuture<'_, ()> { Box::pin(until(&self.room, || (!self.is_unread()).then_some(()))) })
     }
 
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {

@@ -20,6 +20,8 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
+use crate::until::until;
+
 /// Messages that wait for one stream; who sends more waits for room.
 const QUEUE: usize = 256;
 /// Bytes that wait for one stream; one message always fits.
@@ -121,18 +123,16 @@ impl Queue {
 impl FrameSender for Queue {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
-            let mut frame = frame;
-            loop {
-                // Registered before looking, so that room made in between is noticed.
-                let mut room = std::pin::pin!(self.room.notified());
-                room.as_mut().enable();
-                match self.push(frame) {
-                    Ok(()) => return Ok(()),
-                    Err(TrySendError::Full(back)) => frame = back,
-                    Err(_) => return Err(TransportError::closed()),
+            let mut frame = Some(frame);
+            until(&self.room, || match self.push(frame.take()?) {
+                Ok(()) => Some(Ok(())),
+                Err(TrySendError::Full(back)) => {
+                    frame = Some(back);
+                    None
                 }
-                room.await;
-            }
+                Err(_) => Some(Err(TransportError::closed())),
+            })
+            .await
         })
     }
 
@@ -141,22 +141,10 @@ impl FrameSender for Queue {
     }
 
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
-        Box::pin(async move {
-            loop {
-                let mut room = std::pin::pin!(self.room.notified());
-                room.as_mut().enable();
-                {
-                    let state = self.lock();
-                    if state.closed {
-                        return Err(TransportError::closed());
-                    }
-                    if state.fits(len) {
-                        return Ok(());
-                    }
-                }
-                room.await;
-            }
-        })
+        Box::pin(until(&self.room, move || {
+            let state = self.lock();
+            if state.closed { Some(Err(TransportError::closed())) } else { state.fits(len).then_some(Ok(())) }
+        }))
     }
 
     fn close(&self, _id: &RequestId) {}
