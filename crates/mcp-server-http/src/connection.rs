@@ -26,14 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    Body, McpService,
-    flow::OpenStreams,
-    gather::Gathered,
-    respond,
-    rewound::Rewound,
-    wire::{Traffic, Wire},
-};
+use crate::{Body, McpService, flow::OpenStreams, gather::Gathered, respond, wire::Wire};
 
 /// How long the head of a request may take to arrive, and how long a connection may stay without a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,7 +54,6 @@ pub(crate) async fn serve<S>(stream: Wire<S>, service: McpService)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let traffic = stream.traffic();
     let path: Arc<str> = service.inner.config.path.as_str().into();
     let mut shutdown = service.inner.server.shutting_down();
     let sniffed = tokio::select! {
@@ -69,7 +61,7 @@ where
         () = &mut shutdown => return,
     };
     let outcome = match sniffed {
-        Ok(Ok((stream, Protocol::Http1))) => serve_http1(stream, &traffic, service, path, shutdown).await,
+        Ok(Ok((stream, Protocol::Http1))) => serve_http1(stream, service, path, shutdown).await,
         // Boxed, because it is large, and most connections speak the other one.
         Ok(Ok((stream, Protocol::Http2))) => Box::pin(serve_http2(stream, service, path, shutdown)).await,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection broke before its first request"),
@@ -81,7 +73,7 @@ where
 }
 
 /// Reads until it is clear which protocol it is.
-async fn sniff<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Rewound<S>, Protocol)> {
+async fn sniff<S: AsyncRead + Unpin>(mut stream: Wire<S>) -> io::Result<(Wire<S>, Protocol)> {
     let mut start = BytesMut::with_capacity(4 << 10);
     let protocol = loop {
         // At its end hyper finds out by itself what that means.
@@ -94,12 +86,12 @@ async fn sniff<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Rewound<S>, P
             break Protocol::Http2;
         }
     };
-    Ok((Rewound::new(start.freeze(), stream), protocol))
+    stream.rewind(start.freeze());
+    Ok((stream, protocol))
 }
 
 async fn serve_http1<S>(
-    stream: S,
-    traffic: &Arc<Traffic>,
+    stream: Wire<S>,
     service: McpService,
     path: Arc<str>,
     shutdown: ShuttingDown,
@@ -107,8 +99,10 @@ async fn serve_http1<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let traffic = stream.traffic();
+    let counted = traffic.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (service, path, open) = (service.clone(), path.clone(), traffic.open());
+        let (service, path, open) = (service.clone(), path.clone(), counted.open());
         // Boxed, because it is large, and the room for it would stay as long as the answer goes on.
         Box::pin(async move {
             let answer = at_path(&service, &path, request).await;

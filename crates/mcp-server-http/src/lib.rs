@@ -24,7 +24,6 @@ mod listen;
 mod log;
 mod plain;
 mod respond;
-mod rewound;
 mod serve;
 mod service;
 mod sessions;

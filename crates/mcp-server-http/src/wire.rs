@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
@@ -45,17 +46,24 @@ impl<S> TimedWrites<S> {
     }
 }
 
-/// A stream of which nothing more is read once the server shuts down, while no request is open: what has come by then is
-/// no request yet.
+/// A stream of which the start can be read again, and of which nothing more is read once the server shuts down, while no
+/// request is open: what has come by then is no request yet.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
+    /// What was read already, and is read again.
+    start: Bytes,
     stream: S,
     traffic: Arc<Traffic>,
 }
 
 impl<S> Wire<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, traffic: Arc::default() }
+        Self { start: Bytes::new(), stream, traffic: Arc::default() }
+    }
+
+    /// Gives back what was read, before what follows.
+    pub(crate) fn rewind(&mut self, start: Bytes) {
+        self.start = start;
     }
 
     pub(crate) fn traffic(&self) -> Arc<Traffic> {
@@ -133,6 +141,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.start.is_empty() {
+            let count = self.start.len().min(into.remaining());
+            into.put_slice(&self.start.split_to(count));
+            if self.start.is_empty() {
+                // The memory behind it goes with it.
+                self.start = Bytes::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
         if self.traffic.is_over() {
             return Poll::Ready(Ok(()));
         }
