@@ -15,15 +15,20 @@ const MAX_FIRST_ATTEMPTS: u32 = 5;
 /// A connection that lasted this long did not fail.
 const LASTING: Duration = Duration::from_secs(30);
 
-/// Listens until the server says that there is nothing to listen to.
+/// Listens until the server says that there is nothing to listen to. What may have been said meanwhile is told as missed, once the
+/// stream is there again or never will be.
 pub(crate) async fn run(link: Arc<Link>) {
     let mut place = Place::default();
     let mut was_open = false;
     loop {
         let began = Instant::now();
         let mut asked = Duration::ZERO;
+        let is_resuming = place.last_event_id().is_some();
         match stream::open(&link, &place).await {
             Ok(events) => {
+                if was_open && !is_resuming {
+                    link.deliver(Err(TransportError::missed())).await;
+                }
                 was_open = true;
                 if read(&link, events, &mut place, false).await || began.elapsed() >= LASTING {
                     place.succeeded();
@@ -36,9 +41,13 @@ pub(crate) async fn run(link: Arc<Link>) {
                 return;
             }
             Err(Refused::ForNow(wait)) => asked = wait.unwrap_or_default(),
+            // It may be the place alone that it does not know any more.
+            Err(Refused::ForGood(status)) if place.forget() => {
+                tracing::debug!(%status, "the stream for what the server says unasked cannot be resumed");
+            }
             Err(Refused::ForGood(status)) => {
                 tracing::debug!(%status, "the server has no stream for what it says unasked");
-                return;
+                return missed(&link, was_open).await;
             }
             Err(Refused::SessionLost) => {
                 link.deliver(Err(TransportError::session_lost())).await;
@@ -46,10 +55,17 @@ pub(crate) async fn run(link: Arc<Link>) {
             }
             Err(Refused::Fault(fault)) => {
                 tracing::warn!(%fault, "the stream for what the server says unasked cannot be opened");
-                return;
+                return missed(&link, was_open).await;
             }
         }
         sleep(place.wait().max(asked)).await;
+    }
+}
+
+/// Tells that a stream that was there is gone for good.
+async fn missed(link: &Link, was_open: bool) {
+    if was_open {
+        link.deliver(Err(TransportError::missed())).await;
     }
 }
 

@@ -103,6 +103,11 @@ impl Place {
         self.last_event_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok())
     }
 
+    /// The server does not know the place, or has no such stream any more: there is nowhere to go on. Says whether there was.
+    pub(crate) fn forget(&mut self) -> bool {
+        self.last_event_id.take().is_some()
+    }
+
     /// Something came, whether it can be resumed from or not.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;

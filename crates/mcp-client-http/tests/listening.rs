@@ -82,10 +82,43 @@ async fn a_stream_that_was_there_is_waited_for_ever_longer() {
     let mut peer = Peer::in_session(&site.url()).await;
     peer.next().await.unwrap();
     let began = Instant::now();
+    // Nothing told where to go on.
+    assert!(peer.next().await.unwrap_err().is_missed());
     peer.next().await.unwrap();
     let waited = began.elapsed();
     // Five waits grow from a second to half a minute; the rest are of half a minute at most.
     assert!(waited > Duration::from_secs(15 * 15) && waited < Duration::from_secs(21 * 31), "{waited:?}");
+}
+
+#[tokio::test]
+async fn what_may_be_lost_is_told_when_a_stream_cannot_be_gone_on_with() {
+    pause();
+    let named = |n| Reply::events().event_as(&format!("g-{n}"), &notice(n)).cut();
+    for (name, replies, expected) in [
+        (
+            "no place to go on",
+            vec![Reply::events().event(&notice(1)).cut(), Reply::events().event(&notice(2)).hold()],
+            1,
+        ),
+        ("a place that is unknown", vec![named(1), Reply::status(400), Reply::events().event(&notice(2)).hold()], 1),
+        ("a place that is known", vec![named(1), named(2), Reply::events().hold()], 0),
+        ("gone for good", vec![Reply::events().event(&notice(1)).cut(), Reply::status(405)], 1),
+        ("a place that is gone for good", vec![named(1), Reply::status(405)], 1),
+    ] {
+        let has_two = replies.len() > 2 || expected == 1 && !name.ends_with("good");
+        let site = site(replies).await;
+        let mut peer = Peer::in_session(&site.url()).await;
+        assert_eq!(peer.next().await.unwrap().1["params"]["data"], 1, "{name}");
+        for _ in 0..expected {
+            let error = peer.next().await.unwrap_err();
+            assert!(error.is_missed() && error.request().is_none(), "{name}: {error}");
+        }
+        if has_two {
+            assert_eq!(peer.next().await.unwrap().1["params"]["data"], 2, "{name}");
+        }
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        peer.nothing().await;
+    }
 }
 
 #[tokio::test]

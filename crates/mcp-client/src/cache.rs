@@ -112,6 +112,7 @@ impl Cache {
                     &*key.method == method::ReadResource::NAME && entry.reply.name.as_deref().is_some_and(is_about)
                 });
             }
+            _ if notification.is_missed() => self.clear(),
             _ => {}
         }
     }

@@ -85,7 +85,7 @@ impl Client {
         listeners.listen(&shared);
         let link = supervise::open(&shared, shared.config.known.as_ref(), true).await?;
         shared.stand(Standing::Ready(Arc::clone(&link)));
-        if !listened.is_empty() && link.version().is_some_and(|version| version.has_listen()) {
+        if !listened.is_empty() {
             tokio::spawn(keep_for_callbacks(Arc::clone(&shared), listened));
         }
         tokio::spawn(supervise::supervise(shared, link));

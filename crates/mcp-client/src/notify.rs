@@ -15,6 +15,10 @@ use serde_json::value::RawValue;
 
 use crate::Error;
 
+/// What stands for notifications that are lost. Servers of `mcp-server` say it where they could not keep everything for a client
+/// that was away; here it is also said where a stream could not be gone on with.
+const MISSED: &str = "notifications/replay_truncated";
+
 /// A notification of the server. Cheap to clone.
 #[derive(Clone)]
 pub struct Notification {
@@ -29,6 +33,18 @@ struct Inner {
 impl Notification {
     pub(crate) fn new(raw: &jsonrpc::Notification<'_>) -> Self {
         Self { inner: Arc::new(Inner { method: (*raw.method).into(), params: raw.params.map(ToOwned::to_owned) }) }
+    }
+
+    /// Stands for notifications that were lost on the way.
+    pub(crate) fn missed() -> Self {
+        Self { inner: Arc::new(Inner { method: MISSED.into(), params: None }) }
+    }
+
+    /// Whether it stands for notifications that are lost: what they told of is to be asked for again. Comes in sessions over HTTP,
+    /// when the stream of the session broke off and could not be gone on with.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        self.method() == MISSED
     }
 
     /// Bytes of what came.
@@ -74,7 +90,7 @@ impl fmt::Debug for Notification {
 }
 
 /// The notifications of a server as a stream: every one that came after it was made, in their order. It ends when the client is
-/// closed, and goes on over reconnections.
+/// closed, and goes on over reconnections. Where some were lost on the way, one stands for them ([`Notification::is_missed`]).
 ///
 /// Whoever does not read loses the oldest ones beyond a cap ([`Limits::notifications`](crate::Limits) and
 /// [`Limits::notification_bytes`](crate::Limits)), and can ask how many.

@@ -113,6 +113,12 @@ impl Shared {
         }
     }
 
+    /// Waits until there is a connection, whoever needs it, or never will be one.
+    pub(crate) async fn ready(&self) {
+        let mut standing = self.standing.subscribe();
+        let _ = standing.wait_for(|now| matches!(now, Standing::Ready(_) | Standing::Closed(_))).await;
+    }
+
     /// The connection that is there now, or was there last.
     pub(crate) fn current(&self) -> Option<Arc<Link>> {
         match &*self.standing.borrow() {
@@ -177,6 +183,13 @@ impl Shared {
     pub(crate) fn heard(&self, notification: &Notification) {
         self.cache.hear(notification);
         self.hub.publish(notification);
+    }
+
+    /// Notifications of a session were lost on the way.
+    pub(crate) fn missed(&self) {
+        let missed = Notification::missed();
+        self.subscribers.hear(&missed);
+        self.heard(&missed);
     }
 
     /// A question of the server, ready to be answered.

@@ -40,18 +40,21 @@ pub enum Update {
     },
     /// A task moved on (tasks extension).
     Task(Box<DetailedTask>),
-    /// Anything may have changed: the subscription was opened anew, or nobody read it for too long.
+    /// Anything may have changed: the subscription was opened anew, what was told is lost on the way, or nobody read it for too
+    /// long.
     Missed,
 }
 
-/// A stream of what changes on the server. It goes on over reconnections, and ends after an error that will not go away, or when
-/// the client is closed. Dropping it ends the subscription on the server.
+/// A stream of what changes on the server. It goes on over reconnections. It ends after an error: when the server refuses it, or
+/// when as many attempts in a row have failed as [`Reconnect`](crate::Reconnect) allows (then whoever still wants it subscribes
+/// again). It also ends when the client is closed. Dropping it ends the subscription on the server.
 ///
 /// An update says that something is to be read again, so two equal ones that wait are one.
 pub struct Subscription {
     inbox: Arc<Inbox>,
     keeping: JoinHandle<()>,
-    client: Client,
+    /// Keeps the client open.
+    _client: Client,
 }
 
 impl Subscription {
@@ -60,7 +63,7 @@ impl Subscription {
         let inbox = Arc::new(Inbox::new(filter));
         let shared = client.shared();
         let keeping = tokio::spawn(keep::keep(Arc::clone(shared), Arc::clone(&inbox)));
-        let subscription = Self { inbox, keeping, client: client.clone() };
+        let subscription = Self { inbox, keeping, _client: client.clone() };
         subscription.inbox.opened().await?;
         Ok(subscription)
     }
@@ -88,7 +91,6 @@ impl Stream for Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.keeping.abort();
-        self.client.shared().subscribers.leave(self.client.shared(), &self.inbox);
     }
 }
 
@@ -98,11 +100,10 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// Keeps a subscription for callbacks alone, until the client is closed.
+/// Keeps a subscription for callbacks alone, until the client is closed or the server refuses it.
 pub(crate) async fn keep_for_callbacks(shared: Arc<Shared>, filter: SubscriptionFilter) {
-    let inbox = Arc::new(Inbox::new(filter));
-    keep::keep(shared, Arc::clone(&inbox)).await;
-    if let Some(error) = inbox.failure() {
+    let closing = shared.closing.clone();
+    if let Some(error) = closing.run_until_cancelled(keep::keep_on(&shared, &filter)).await {
         tracing::debug!(%error, "the server does not tell what changes");
     }
 }
@@ -161,8 +162,9 @@ impl Subscribers {
                 }
             }
         }
-        let has_sessions = shared.negotiated().is_some_and(|known| known.version.has_session_methods());
-        if unwanted.is_empty() || !has_sessions {
+        // A session that is gone has no subscriptions any more.
+        let has_session = shared.current().and_then(|link| link.version()).is_some_and(|v| v.has_session_methods());
+        if unwanted.is_empty() || !has_session {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

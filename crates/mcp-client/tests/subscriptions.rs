@@ -1,13 +1,24 @@
 //! Streams of what changes: the same in every revision, and over lost connections.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
 use mcp_client::{
-    Reconnect, Subscription, Update,
+    Client, ClientBuilder, Reconnect, State, Subscription, Update,
     protocol::{ProtocolVersion, SubscriptionFilter, notification},
 };
 use mcp_server::prelude::*;
+use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use crate::common::{HOUR, Peer, Peers, builder, connected, connected_as, said, start};
 
@@ -224,4 +235,162 @@ async fn who_subscribes_while_another_leaves_stays_subscribed() {
     peer.answer(again, json!({})).await;
     peer.notify("notifications/resources/updated", json!({ "uri": "a:b" })).await;
     assert_eq!(next(&mut second).await, updated("a:b"));
+}
+
+/// Closes every connection that is opened, and counts them.
+fn nobody_there(mut peers: Peers) -> Arc<AtomicUsize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counting = count.clone();
+    tokio::spawn(async move {
+        loop {
+            peers.next().await.close();
+            counting.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    count
+}
+
+/// A subscription to one resource, and the id of its request.
+async fn subscribed(client: &Client, peer: &mut Peer, version: ProtocolVersion) -> (Subscription, Value) {
+    let client = client.clone();
+    let subscribing = tokio::spawn(async move { client.subscribe(["a:b"]).await });
+    let id = if version.has_listen() {
+        acknowledge(peer).await
+    } else {
+        let id = peer.expect("resources/subscribe").await;
+        peer.answer(id.clone(), json!({})).await;
+        id
+    };
+    (subscribing.await.unwrap().unwrap(), id)
+}
+
+fn few_attempts() -> ClientBuilder {
+    let mut policy = Reconnect::default();
+    policy.attempts = 3;
+    builder().reconnect(policy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_ends_with_an_error_when_the_server_stays_away() {
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
+        let (client, mut peer, peers) = connected_as(few_attempts(), version).await;
+        let (mut subscription, _) = subscribed(&client, &mut peer, version).await;
+        peer.close();
+        let attempts = nobody_there(peers);
+        let error = timeout(HOUR, subscription.next()).await.expect("it never ends").unwrap().unwrap_err();
+        assert!(error.is_closed() && error.is_retryable(), "{version}: {error}");
+        assert!(subscription.next().await.is_none());
+        // Those of the client, and one more because somebody was still there.
+        assert_eq!(attempts.load(Ordering::Relaxed), 4, "{version}");
+        tokio::time::sleep(HOUR / 2).await;
+        assert_eq!(attempts.load(Ordering::Relaxed), 4, "{version}: nobody needs the server, and it is tried again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_ends_with_an_error_when_it_cannot_be_opened_again() {
+    let version = ProtocolVersion::V2026_07_28;
+    let (client, mut peer, _peers) = connected_as(few_attempts(), version).await;
+    let (mut subscription, id) = subscribed(&client, &mut peer, version).await;
+    peer.answer(id, json!({ "resultType": "complete" })).await;
+    for _ in 0..3 {
+        let id = peer.expect("subscriptions/listen").await;
+        peer.answer(id, json!({ "resultType": "complete" })).await;
+    }
+    let error = timeout(HOUR, subscription.next()).await.expect("it never ends").unwrap().unwrap_err();
+    assert!(error.is_closed(), "{error}");
+    assert!(subscription.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callbacks_hear_again_when_somebody_else_reaches_the_server() {
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
+        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let listening = few_attempts().on::<notification::ToolListChanged>(move |_| sender.send(()).unwrap());
+        let (client, mut peer, mut peers) = connected_as(listening, version).await;
+        if version.has_listen() {
+            acknowledge(&mut peer).await;
+        }
+        peer.close();
+        // The last of them because a callback was still there; it is not there for ever.
+        for _ in 0..4 {
+            peers.next().await.close();
+        }
+        tokio::time::sleep(HOUR / 2).await;
+        assert_eq!(client.state(), State::Down, "{version}");
+        let call = start(client.call_tool("t", ()));
+        let mut peer = peers.next().await;
+        peer.open_any(version).await;
+        let mut id = None;
+        loop {
+            let asked = peer.recv().await;
+            match asked["method"].as_str().unwrap() {
+                "tools/call" => peer.answer(asked["id"].clone(), said("done")).await,
+                _ => id = Some(asked["id"].clone()),
+            }
+            if version.has_handshake() || id.is_some() {
+                break;
+            }
+        }
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        peer.notify("notifications/tools/list_changed", json!({ "_meta": meta })).await;
+        timeout(HOUR, heard.recv()).await.unwrap().unwrap();
+        drop(call);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_gives_up_while_subscribing_leaves_nothing_behind() {
+    let version = ProtocolVersion::V2025_11_25;
+    let (client, mut peer, _peers) = connected(version).await;
+    let (is_subscribed, mut subscribed) = watch::channel(false);
+    let serving = tokio::spawn(async move {
+        while let Some(asked) = peer.next().await {
+            match asked["method"].as_str() {
+                Some("resources/subscribe") => _ = is_subscribed.send_replace(true),
+                Some("resources/unsubscribe") => _ = is_subscribed.send_replace(false),
+                _ => continue,
+            }
+            peer.answer(asked["id"].clone(), json!({})).await;
+        }
+    });
+    for _ in 0..5000 {
+        // It has begun on another thread when it is dropped.
+        let mut subscribing = pin!(client.subscribe(["a:b"]));
+        poll_fn(|cx| Poll::Ready(subscribing.as_mut().poll(cx).is_ready())).await;
+    }
+    let last = client.subscribe(["a:b"]).await.unwrap();
+    subscribed.wait_for(|is_subscribed| *is_subscribed).await.unwrap();
+    drop(last);
+    let left = timeout(HOUR / 60, subscribed.wait_for(|is_subscribed| !*is_subscribed)).await;
+    assert!(left.is_ok(), "the server is never told that nobody wants it any more");
+    client.close().await;
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_session_may_have_missed_is_told() {
+    let version = ProtocolVersion::V2025_11_25;
+    let changed = |end: Reply| Reply::silence().notify("notifications/tools/list_changed", json!({})).then(end);
+    let server = ScriptedServer::speaking(version)
+        .on("GET", changed(Reply::close()).events(false))
+        .on("GET", changed(Reply::silence()).events(false));
+    let peer = server.listen().await.unwrap();
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let client = builder()
+        .versions([version])
+        .on_notification(move |notification| {
+            sender.send((notification.method().to_owned(), notification.is_missed())).unwrap();
+        })
+        .connect(peer.url())
+        .await
+        .unwrap();
+    let mut subscription = client.listen(SubscriptionFilter::lists()).await.unwrap();
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        told.push(timeout(HOUR / 60, heard.recv()).await.unwrap().unwrap().1);
+    }
+    assert_eq!(told, [false, true, false]);
+    while timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap() != Update::Missed {}
+    client.close().await;
 }

@@ -26,6 +26,7 @@ enum Kind {
     LineBreak,
     Http { status: u16, retry_after: Option<Duration>, detail: Arc<str> },
     SessionLost,
+    Missed,
     Unanswered,
     Unreachable(Arc<dyn Error + Send + Sync>),
     Other(Arc<dyn Error + Send + Sync>),
@@ -83,6 +84,13 @@ impl TransportError {
         Kind::SessionLost.into()
     }
 
+    /// The stream for what the peer says unasked broke off and could not be gone on with: some of it may be lost. The transport
+    /// goes on.
+    #[must_use]
+    pub fn missed() -> Self {
+        Kind::Missed.into()
+    }
+
     /// The stream of a request ended without its answer, and cannot be resumed.
     #[must_use]
     pub fn unanswered() -> Self {
@@ -136,6 +144,12 @@ impl TransportError {
     #[must_use]
     pub fn is_session_lost(&self) -> bool {
         matches!(self.kind, Kind::SessionLost)
+    }
+
+    /// Whether something that the peer said unasked may be lost. Nothing else is, and the transport goes on.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        matches!(self.kind, Kind::Missed)
     }
 
     /// Whether the stream of the request ended without an answer: the peer may or may not have done what was asked.
@@ -193,6 +207,7 @@ impl fmt::Display for TransportError {
             }
             Kind::Http { status, detail, .. } => write!(f, "the peer answered with HTTP status {status}: {detail}"),
             Kind::SessionLost => f.write_str("the peer does not know the session any more"),
+            Kind::Missed => f.write_str("what the peer said unasked may be lost"),
             Kind::Unanswered => f.write_str("the stream of the request ended without an answer"),
             Kind::Unreachable(source) | Kind::Other(source) => source.fmt(f),
         }

@@ -92,6 +92,10 @@ impl Reader<'_> {
             self.link.retire(fault);
             return None;
         }
+        if fault.is_missed() {
+            self.shared.missed();
+            return None;
+        }
         if fault.request().is_some() {
             return None;
         }

@@ -36,7 +36,6 @@ struct State {
     is_open: bool,
     honoured: Option<SubscriptionFilter>,
     end: Option<Option<Error>>,
-    failure: Option<Error>,
     waker: Option<Waker>,
 }
 
@@ -78,7 +77,7 @@ impl Inbox {
                 Ok(task) if self.filter.task_ids.contains(&task.task.task_id) => Some(Update::Task(Box::new(task))),
                 _ => None,
             },
-            _ => None,
+            _ => notification.is_missed().then_some(Update::Missed),
         };
         if let Some(update) = update {
             self.push(update);
@@ -108,14 +107,9 @@ impl Inbox {
     /// It is over.
     pub(crate) fn end(&self, error: Option<Error>) {
         let mut state = self.state();
-        state.failure = error.clone();
         state.end.get_or_insert(error);
         wake(state);
         self.news.notify_waiters();
-    }
-
-    pub(crate) fn failure(&self) -> Option<Error> {
-        self.state().failure.clone()
     }
 
     /// Waits until it is open.

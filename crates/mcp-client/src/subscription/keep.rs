@@ -20,10 +20,6 @@ use crate::{
     wire::{self, Extra, Request},
 };
 
-/// The wait before a subscription that ended is opened again, at first and at most.
-const FIRST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(30);
-
 /// Why a subscription is not open any more.
 enum End {
     /// It may be opened again.
@@ -32,17 +28,34 @@ enum End {
     Never(Error),
 }
 
-/// Keeps a subscription open until the client is closed or the server says that there is none.
+/// Keeps a subscription open until the client is closed, the server says that there is none, or as many attempts in a row have
+/// failed as are made at a connection.
 pub(super) async fn keep(shared: Arc<Shared>, inbox: Arc<Inbox>) {
     let closing = shared.closing.clone();
     let end = closing.run_until_cancelled(reopen(&shared, &inbox)).await;
     inbox.end(end);
 }
 
-/// Returns the error that will not go away.
+/// The same for callbacks, whom nobody would open again: what ends otherwise than by a refusal is begun anew, whenever there is a
+/// connection. A server that was given up is left alone until somebody else needs it.
+pub(super) async fn keep_on(shared: &Arc<Shared>, filter: &SubscriptionFilter) -> Error {
+    loop {
+        let error = reopen(shared, &Arc::new(Inbox::new(filter.clone()))).await;
+        if shared.is_closed() || !(error.is_retryable() || error.is_timeout()) {
+            return error;
+        }
+        sleep(shared.config.reconnect.longest).await;
+        shared.ready().await;
+    }
+}
+
+/// Returns the error that it ends with.
 async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
-    let mut attempt = 0;
+    let policy = &shared.config.reconnect;
+    // Attempts since the last that lasted, for the wait, and since the last that opened it, for the end.
+    let (mut attempt, mut failures) = (0, 0);
     let mut has_been_open = false;
+    let _leave = Leave(shared, inbox);
     loop {
         let since = Instant::now();
         let end = match shared.link().await {
@@ -51,19 +64,30 @@ async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
                 Some(_) => follow(shared, &link, inbox).await,
                 None => End::Again(Error::closed()),
             },
-            Err(error) if shared.is_closed() => End::Never(error),
-            Err(error) => End::Again(error),
+            // Every attempt at a connection has failed, and one more: the next call makes another one, as do those who subscribe
+            // again.
+            Err(error) => End::Never(error),
         };
         let was_open = inbox.interrupt();
         has_been_open |= was_open;
+        failures = if was_open { 0 } else { failures + 1 };
         match end {
             End::Never(error) => return error,
             // Whoever waits for the first time is told what is wrong.
-            End::Again(error) if !has_been_open => return error,
+            End::Again(error) if !has_been_open || failures >= policy.attempts.max(1) => return error,
             End::Again(error) => tracing::debug!(%error, "a subscription ended, and is opened again"),
         }
-        attempt = if was_open && since.elapsed() > LONGEST { 1 } else { attempt + 1 };
-        sleep(back_off(FIRST, LONGEST, attempt)).await;
+        attempt = if was_open && since.elapsed() > policy.longest { 1 } else { attempt + 1 };
+        sleep(back_off(policy.first, policy.longest, attempt)).await;
+    }
+}
+
+/// Leaves the session's subscribers with the work that joined them, wherever that is stopped: after it, never before.
+struct Leave<'a>(&'a Arc<Shared>, &'a Arc<Inbox>);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.subscribers.leave(self.0, self.1);
     }
 }
 
