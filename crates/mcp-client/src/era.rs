@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
     DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, JsonObject, Method, NotificationMethod,
-    ProtocolVersion, RpcError, Shape, jsonrpc,
-    method::{Discover, Initialize},
+    ProtocolVersion, RpcError, SetLevelParams, Shape, jsonrpc,
+    method::{Discover, Initialize, SetLevel},
     notification::Initialized,
     tasks::ext::IDENTIFIER,
 };
@@ -119,6 +119,29 @@ pub(crate) fn agree(config: &Config, link: &Link, negotiated: Negotiated) {
     let with_tasks = capabilities.with_extension(IDENTIFIER, JsonObject::new());
     let with_tasks = Stamp::new(negotiated.version, &with_tasks, &config.info);
     link.agree(negotiated, stamp, with_tasks);
+}
+
+/// Asks a new session for the log messages that are wanted: what a former one was asked for is forgotten with it. A server that
+/// refuses is one without them.
+pub(crate) async fn ask_for_logs(shared: &Shared, link: &Arc<Link>) {
+    let (Some(agreed), Some(level)) = (link.agreed(), shared.log_level()) else { return };
+    let negotiated = &agreed.negotiated;
+    let is_missing = negotiated.lacks(SetLevel::NAME).is_some() && shared.config.trusts_capabilities;
+    if is_missing || !negotiated.version.has_session_methods() {
+        return;
+    }
+    let Ok(request) = Request::of::<SetLevel>(&SetLevelParams::new(level)) else { return };
+    let id = shared.next_id();
+    let mut hints = Hints::default();
+    hints.version = Some(negotiated.version);
+    hints.method = Some(SetLevel::NAME.into());
+    let message = wire::request(id, &request, agreed.stamp(false), &Extra::default());
+    let asking = async { link.begin_beside(id, message, hints, OnDrop::Cancel).await?.outcome().await };
+    match timeout(shared.config.probe, asking).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(failure)) => tracing::debug!(?failure, %level, "the server does not set the level of its log messages"),
+        Err(_) => tracing::debug!(%level, "the server does not answer when it is asked for log messages"),
+    }
 }
 
 /// What an answer to `server/discover` says.

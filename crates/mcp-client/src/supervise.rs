@@ -22,7 +22,10 @@ use crate::{
 pub(crate) async fn open(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) -> Result<Arc<Link>, Error> {
     let limit = shared.config.connect;
     let opened = timeout(limit, agree(shared, known, trust)).await;
-    opened.unwrap_or_else(|_| Err(Error::timeout("opening the connection", limit)))
+    let link = opened.unwrap_or_else(|_| Err(Error::timeout("opening the connection", limit)))?;
+    let opened = Dialed { link, is_kept: false };
+    era::ask_for_logs(shared, &opened.link).await;
+    Ok(opened.keep())
 }
 
 /// Watches over a connection until the client is closed.

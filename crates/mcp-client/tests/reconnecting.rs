@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use mcp_client::{Once, Reconnect, State, protocol::ProtocolVersion};
+use mcp_client::{
+    Once, Reconnect, State,
+    protocol::{LoggingLevel, ProtocolVersion},
+};
 use mcp_server::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::common::{Peer, builder, connected, connected_as, said, start};
+use crate::common::{Peer, builder, connected, connected_as, said, scripted, start};
 
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
@@ -213,4 +216,60 @@ async fn a_server_that_has_much_to_do_is_alive_all_the_same() {
         peer.answer(id, said("done")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "done", "{version}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_session_is_asked_for_the_log_messages_that_are_wanted() {
+    let version = ProtocolVersion::V2025_11_25;
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().log_level(LoggingLevel::Info).connect(connector));
+    let mut peer = peers.next().await;
+    peer.open(version.as_str()).await;
+    let asked = peer.recv().await;
+    assert_eq!((&asked["method"], &asked["params"]), (&json!("logging/setLevel"), &json!({ "level": "info" })));
+    peer.answer(asked["id"].clone(), json!({})).await;
+    let client = connecting.await.unwrap().unwrap();
+    let changing = tokio::spawn({
+        let client = client.clone();
+        async move { client.set_log_level(LoggingLevel::Error).await }
+    });
+    let id = peer.expect("logging/setLevel").await;
+    peer.answer(id, json!({})).await;
+    changing.await.unwrap().unwrap();
+    for answers in [false, true] {
+        peer.close();
+        peer = peers.next().await;
+        reopen(&mut peer, version).await;
+        let asked = peer.recv().await;
+        assert_eq!((&asked["method"], &asked["params"]), (&json!("logging/setLevel"), &json!({ "level": "error" })));
+        if answers {
+            peer.refuse(asked["id"].clone(), json!({ "code": -32603, "message": "no" })).await;
+        } else {
+            // A server is not waited for without end.
+            peer.expect("notifications/cancelled").await;
+        }
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("done")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_for_log_messages_that_has_none() {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().log_level(LoggingLevel::Info).connect(connector));
+    let mut peer = peers.next().await;
+    let probe = peer.expect("server/discover").await;
+    peer.refuse(probe, json!({ "code": -32601, "message": "no" })).await;
+    let id = peer.expect("initialize").await;
+    let mut initialized = crate::common::initialized("2025-06-18");
+    initialized["capabilities"] = json!({ "tools": {} });
+    peer.answer(id, initialized).await;
+    peer.expect("notifications/initialized").await;
+    let client = connecting.await.unwrap().unwrap();
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, said("done")).await;
+    call.await.unwrap().unwrap();
 }
