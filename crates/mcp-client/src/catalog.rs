@@ -15,13 +15,20 @@ use serde_json::Value;
 
 use crate::{Error, error::Kind};
 
-/// Tools that are remembered. Beyond, a tool is called as one that was never seen.
+/// Tools that are remembered, and the bytes of their names and schemas. Beyond, a tool is called as one that was never seen.
 const TOOLS: usize = 10_000;
+const BYTES: usize = 16 << 20;
 
-/// The tools that were listed last, by their names.
+/// The tools that were listed on this connection, by their names.
 #[derive(Default)]
 pub(crate) struct Catalog {
-    tools: Mutex<HashMap<Box<str>, Arc<Known>>>,
+    tools: Mutex<Tools>,
+}
+
+#[derive(Default)]
+struct Tools {
+    known: HashMap<Box<str>, Arc<Known>>,
+    bytes: usize,
 }
 
 /// What is known of a tool.
@@ -32,8 +39,9 @@ pub(crate) struct Known {
     pub(crate) is_safe: bool,
     /// Whether it may or must be a task (2025-11-25).
     pub(crate) task_support: Option<TaskSupport>,
-    input: Value,
-    output: Option<Value>,
+    /// The schemas as text, which takes less room than values do.
+    input: Box<str>,
+    output: Option<Box<str>>,
     compiled_input: OnceLock<Option<Schema>>,
     compiled_output: OnceLock<Option<Schema>>,
 }
@@ -42,46 +50,70 @@ impl Catalog {
     /// Remembers listed tools, and takes out those that cannot be called: over HTTP a tool whose annotations for mirrored
     /// arguments break a rule is no tool (2026-07-28, transports, §x-mcp-header).
     pub(crate) fn learn(&self, tools: &mut Vec<Tool>, is_mirrored: bool) {
-        let mut known = self.tools();
+        let mut catalog = self.tools();
         tools.retain(|tool| {
+            catalog.forget(&tool.name);
             let input = Value::from(tool.input_schema.clone());
             let headers = match header_params(&input) {
                 Ok(headers) => headers,
                 Err(error) if is_mirrored => {
                     tracing::warn!(tool = %tool.name, %error, "a tool is not valid, and is left out");
-                    known.remove(&*tool.name);
                     return false;
                 }
                 Err(_) => Vec::new(),
             };
-            if known.len() < TOOLS || known.contains_key(&*tool.name) {
-                known.insert(tool.name.as_str().into(), Arc::new(Known::new(tool, input, headers)));
-            }
+            catalog.remember(&tool.name, Known::new(tool, &input, headers));
             true
         });
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Known>> {
-        self.tools().get(name).cloned()
+    /// Forgets everything: another connection may be another server.
+    pub(crate) fn clear(&self) {
+        *self.tools() = Tools::default();
     }
 
-    fn tools(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Known>>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Known>> {
+        self.tools().known.get(name).cloned()
+    }
+
+    fn tools(&self) -> MutexGuard<'_, Tools> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Tools {
+    fn forget(&mut self, name: &str) {
+        if let Some(known) = self.known.remove(name) {
+            self.bytes -= name.len() + known.size();
+        }
+    }
+
+    fn remember(&mut self, name: &str, known: Known) {
+        let size = name.len() + known.size();
+        if self.known.len() < TOOLS && self.bytes + size <= BYTES {
+            self.bytes += size;
+            self.known.insert(name.into(), Arc::new(known));
+        }
+    }
+}
+
 impl Known {
-    fn new(tool: &Tool, input: Value, headers: Vec<HeaderParam>) -> Self {
+    fn new(tool: &Tool, input: &Value, headers: Vec<HeaderParam>) -> Self {
         let hints = tool.annotations.clone().unwrap_or_default();
         Self {
             headers,
             is_safe: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
             task_support: tool.execution.as_ref().and_then(|execution| execution.task_support),
-            input,
-            output: tool.output_schema.clone(),
+            input: input.to_string().into(),
+            output: tool.output_schema.as_ref().map(|output| output.to_string().into()),
             compiled_input: OnceLock::new(),
             compiled_output: OnceLock::new(),
         }
+    }
+
+    /// Bytes of the schemas. What is to be mirrored is a part of them.
+    fn size(&self) -> usize {
+        self.input.len() + self.output.as_ref().map_or(0, |output| output.len())
     }
 
     /// The arguments to mirror: names of headers without their prefix, and values. Absent ones and `null` are left out.
@@ -111,8 +143,9 @@ impl Known {
     }
 }
 
-fn compile(schema: &Value) -> Option<Schema> {
-    Schema::compile(schema)
+fn compile(schema: &str) -> Option<Schema> {
+    let schema: Value = serde_json::from_str(schema).ok()?;
+    Schema::compile(&schema)
         .map_err(|error| tracing::warn!(%error, "the schema of a tool cannot be used to check anything"))
         .ok()
 }
@@ -185,6 +218,25 @@ mod tests {
         });
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         assert!(text.contains("WARN") && text.contains("tool=t") && text.contains("a b"), "{text}");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_in_bytes_too() {
+        let catalog = Catalog::default();
+        let large = |name: &str, bytes: usize| {
+            tool(json!({"name": name, "inputSchema": {"type": "object"}, "outputSchema": {"title": "x".repeat(bytes)}}))
+        };
+        for _ in 0..3 {
+            // The same tool takes its own place.
+            catalog.learn(&mut vec![large("a", BYTES / 2)], false);
+            catalog.learn(&mut vec![large("b", BYTES / 2)], false);
+        }
+        assert!(catalog.find("a").is_some() && catalog.find("b").is_none());
+        catalog.learn(&mut vec![large("a", 1)], false);
+        catalog.learn(&mut vec![large("b", BYTES / 2)], false);
+        assert!(catalog.find("a").is_some() && catalog.find("b").is_some());
+        catalog.clear();
+        assert!(catalog.find("a").is_none() && catalog.tools().bytes == 0);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Limits {
     pub rounds: usize,
     /// Pages that are read of one list. Default 1,000.
     pub pages: usize,
+    /// Bytes of a list that is awaited whole, as its pages come. Default 64 MiB.
+    pub list_bytes: usize,
     /// Notifications that wait for one reader; the oldest are dropped beyond. Default 1,024.
     pub notifications: usize,
     /// Their bytes; the newest one is kept in any case. Default 16 MiB.
@@ -40,6 +42,7 @@ impl Default for Limits {
             question: Duration::from_secs(600),
             rounds: 16,
             pages: 1000,
+            list_bytes: 64 << 20,
             notifications: 1024,
             notification_bytes: 16 << 20,
             json_depth: 128,

@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     Rounds(usize),
     /// A list has more pages than are read.
     Pages(usize),
+    /// A list has more bytes than are gathered.
+    ListBytes(usize),
     /// The request cannot be made as it was given.
     Request(Box<str>),
     /// The arguments do not fit the schema of the tool.
@@ -73,10 +75,12 @@ impl Error {
         matches!(*self.kind, Kind::Unreachable { .. }) || self.transport().is_some_and(TransportError::is_unreachable)
     }
 
-    /// Whether the answer is longer than the transport takes. It was not read.
+    /// Whether the answer is longer than the transport takes, and was not read; or the pages of a list are more than are read
+    /// ([`Limits`](crate::Limits)).
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        self.transport().is_some_and(TransportError::is_too_large)
+        matches!(*self.kind, Kind::Pages(_) | Kind::ListBytes(_))
+            || self.transport().is_some_and(TransportError::is_too_large)
     }
 
     /// Whether the call was cancelled by its own token.
@@ -260,6 +264,7 @@ impl fmt::Display for Error {
             #[cfg(feature = "skills")]
             Kind::Unverified(text) => write!(f, "the skill is not what the server said of it: {text}"),
             Kind::Pages(cap) => write!(f, "the list has more than {cap} pages"),
+            Kind::ListBytes(cap) => write!(f, "the list has more than {cap} bytes"),
         }
     }
 }
@@ -311,6 +316,8 @@ mod tests {
             (Kind::Rpc(RpcError::method_not_found("x")).into(), "unsupported"),
             (Kind::Rpc(RpcError::internal("x")).into(), ""),
             (Kind::Tool("x".into()).into(), "tool"),
+            (Kind::Pages(1).into(), "large"),
+            (Kind::ListBytes(1).into(), "large"),
         ] {
             let found: Vec<&str> = [
                 (error.is_timeout(), "timeout"),

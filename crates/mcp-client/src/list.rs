@@ -88,12 +88,15 @@ pub struct Page<T> {
     pub cache_scope: Option<CacheScope>,
     /// Metadata of the page.
     pub meta: Option<Meta>,
+    /// How long it was.
+    bytes: usize,
 }
 
 /// A list that is still to be read. Awaited, it is all entries of all pages, up to the cap of pages.
 ///
 /// # Errors
-/// As for every [`Call`]; also when the list has more pages than [`Limits::pages`](crate::Limits).
+/// As for every [`Call`]; also when the list has more pages or bytes than [`Limits`](crate::Limits) let be read
+/// ([`Error::is_too_large`]).
 #[must_use = "a list is not read until it is awaited"]
 pub struct List<T> {
     client: Client,
@@ -134,7 +137,7 @@ impl<T: Listed> List<T> {
     /// Entry by entry; each page is read when the one before is used up. Ends after the first error.
     pub fn stream(self) -> Items<T> {
         let pages = self.client.shared().config.limits.pages;
-        Items { read: VecDeque::new(), state: Paging::Next(self), pages_left: pages, pages }
+        Items { read: VecDeque::new(), state: Paging::Next(self), pages_left: pages, pages, bytes: 0 }
     }
 
     fn ask(&self) -> Call<Page<T>> {
@@ -154,11 +157,15 @@ impl<T: Listed> IntoFuture for List<T> {
     type IntoFuture = BoxFuture<'static, Result<Vec<T>, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
+        let cap = self.client.shared().config.limits.list_bytes;
         let mut stream = self.stream();
         Box::pin(async move {
             let mut all = Vec::new();
             while let Some(item) = stream.next().await {
                 all.push(item?);
+                if stream.bytes > cap {
+                    return Err(Kind::ListBytes(cap).into());
+                }
             }
             Ok(all)
         })
@@ -178,6 +185,8 @@ pub struct Items<T> {
     state: Paging<T>,
     pages_left: usize,
     pages: usize,
+    /// Of the pages that were read.
+    bytes: usize,
 }
 
 enum Paging<T> {
@@ -217,6 +226,7 @@ impl<T: Listed> Items<T> {
                         Err(error) => return Poll::Ready(Some(Err(error))),
                     };
                     self.read = page.items.into();
+                    self.bytes = self.bytes.saturating_add(page.bytes);
                     if let Some(next) = page.next_cursor {
                         if list.cursor.as_ref() == Some(&next) {
                             let problem = format!("{} names the same page again", T::METHOD);
@@ -271,6 +281,7 @@ pub(crate) fn read_page<T: Listed>(shared: &Shared, reply: &Reply) -> Result<Pag
         ttl: ttl.map(|millis| Duration::from_millis(millis.max(0.0) as u64)),
         cache_scope: optional(&members, "cacheScope")?,
         meta: optional(&members, "_meta")?,
+        bytes: reply.bytes.len(),
     })
 }
 

@@ -143,6 +143,7 @@ impl Shared {
             Standing::Ready(link) => {
                 // Another connection may be another server.
                 self.cache.clear();
+                self.catalog.clear();
                 if let Some(agreed) = link.agreed() {
                     *self.negotiated.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed.negotiated.clone());
                 }

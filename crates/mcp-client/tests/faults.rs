@@ -178,13 +178,65 @@ async fn lists_that_never_end_do() {
             let id = peer.expect("tools/list").await;
             peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": n.to_string() })).await;
         }
-        assert!(list.await.unwrap().unwrap_err().to_string().contains("more than 3 pages"), "{version}");
+        let error = list.await.unwrap().unwrap_err();
+        assert!(error.is_too_large() && error.to_string().contains("more than 3 pages"), "{version}: {error}");
         let list = start(client.list_tools());
         for _ in 0..2 {
             let id = peer.expect("tools/list").await;
             peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": "same" })).await;
         }
         assert!(list.await.unwrap().unwrap_err().is_invalid_response(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_are_gathered_up_to_their_bytes_and_streamed_beyond() {
+    for version in ERAS {
+        let limited = builder().limits(|limits| limits.list_bytes = 1000);
+        let (client, mut peer, _peers) = connected_as(limited, version).await;
+        let page = |n: usize| {
+            let tools = json!([{ "name": format!("t{n}"), "description": "x".repeat(400), "inputSchema": {} }]);
+            json!({ "resultType": "complete", "tools": tools, "nextCursor": n.to_string() })
+        };
+        let list = start(client.list_tools());
+        for n in 0..3 {
+            let id = peer.expect("tools/list").await;
+            peer.answer(id, page(n)).await;
+        }
+        let error = list.await.unwrap().unwrap_err();
+        assert!(error.is_too_large() && error.to_string().contains("more than 1000 bytes"), "{version}: {error}");
+        let mut items = client.list_tools().stream();
+        let reading = start(async move {
+            for n in 0..4 {
+                assert_eq!(items.next().await.unwrap().unwrap().name, format!("t{n}"));
+            }
+        });
+        for n in 0..4 {
+            let id = peer.expect("tools/list").await;
+            peer.answer(id, page(n)).await;
+        }
+        reading.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_promised_on_another_connection_does_not_count() {
+    for version in ERAS {
+        let (client, mut peer, mut peers) = connected(version).await;
+        let listing = start(client.list_tools());
+        let id = peer.expect("tools/list").await;
+        let tools = json!([{ "name": "t", "inputSchema": {}, "outputSchema": { "type": "object" } }]);
+        peer.answer(id, json!({ "resultType": "complete", "tools": tools })).await;
+        listing.await.unwrap().unwrap();
+        for is_another in [false, true] {
+            let call = start(client.call_tool("t", ()));
+            let id = peer.expect("tools/call").await;
+            peer.answer(id, said("no structured content")).await;
+            assert_eq!(call.await.unwrap().is_ok(), is_another, "{version}");
+            client.reconnect();
+            peer = peers.next().await;
+            peer.open_any(version).await;
+        }
     }
 }
 
