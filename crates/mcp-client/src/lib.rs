@@ -40,6 +40,7 @@ mod list;
 mod listener;
 mod negotiated;
 mod notify;
+mod polled;
 mod result;
 mod shared;
 #[cfg(feature = "skills")]

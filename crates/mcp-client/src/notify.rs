@@ -5,7 +5,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use futures_core::Stream;
@@ -13,7 +13,7 @@ use mcp_protocol::{NotificationMethod, jsonrpc};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::Error;
+use crate::{Error, polled::Polled};
 
 /// What stands for notifications that are lost. Servers of `mcp-server` say it where they could not keep everything for a client
 /// that was away; here it is also said where a stream could not be gone on with.
@@ -107,7 +107,7 @@ impl Notifications {
     /// How many notifications were lost because nobody read them.
     #[must_use]
     pub fn missed(&self) -> u64 {
-        self.mailbox.state().missed
+        self.mailbox.state.with(|state| state.missed)
     }
 }
 
@@ -145,7 +145,7 @@ impl Hub {
 
     pub(crate) fn listen(&self) -> Notifications {
         let mut readers = self.readers();
-        let mailbox = Arc::new(Mailbox { state: Mutex::default() });
+        let mailbox = Arc::new(Mailbox::default());
         if readers.is_closed {
             mailbox.close();
         } else {
@@ -174,8 +174,9 @@ impl Hub {
     }
 }
 
+#[derive(Default)]
 struct Mailbox {
-    state: Mutex<MailboxState>,
+    state: Polled<MailboxState>,
 }
 
 #[derive(Default)]
@@ -185,42 +186,31 @@ struct MailboxState {
     bytes: usize,
     missed: u64,
     is_closed: bool,
-    waker: Option<Waker>,
 }
 
 impl Mailbox {
     /// The newest one is kept in any case.
     fn push(&self, notification: Notification, cap: usize, byte_cap: usize) {
-        let mut state = self.state();
-        state.bytes += notification.size();
-        state.queue.push_back(notification);
-        while state.queue.len() > cap || (state.bytes > byte_cap && state.queue.len() > 1) {
-            state.take();
-            state.missed += 1;
-        }
-        wake(state);
+        self.state.change(|state| {
+            state.bytes += notification.size();
+            state.queue.push_back(notification);
+            while state.queue.len() > cap || (state.bytes > byte_cap && state.queue.len() > 1) {
+                state.take();
+                state.missed += 1;
+            }
+        });
     }
 
     fn close(&self) {
-        let mut state = self.state();
-        state.is_closed = true;
-        wake(state);
+        self.state.change(|state| state.is_closed = true);
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Option<Notification>> {
-        let mut state = self.state();
-        if let Some(notification) = state.take() {
-            return Poll::Ready(Some(notification));
-        }
-        if state.is_closed {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    fn state(&self) -> MutexGuard<'_, MailboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.poll(cx, |state| match state.take() {
+            Some(notification) => Poll::Ready(Some(notification)),
+            None if state.is_closed => Poll::Ready(None),
+            None => Poll::Pending,
+        })
     }
 }
 
@@ -229,15 +219,6 @@ impl MailboxState {
         let oldest = self.queue.pop_front()?;
         self.bytes -= oldest.size();
         Some(oldest)
-    }
-}
-
-/// Wakes without the lock.
-fn wake(mut state: MutexGuard<'_, MailboxState>) {
-    let waker = state.waker.take();
-    drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use mcp_protocol::{
@@ -16,7 +15,7 @@ use mcp_protocol::{
 use tokio::sync::Notify;
 
 use super::Update;
-use crate::{Error, Notification};
+use crate::{Error, Notification, polled::Polled};
 
 /// Updates that wait. Beyond, they are one that says that anything may have changed.
 const WAITING: usize = 256;
@@ -25,7 +24,7 @@ const LONGEST_URI: usize = 8 * 1024;
 
 pub(crate) struct Inbox {
     filter: SubscriptionFilter,
-    state: Mutex<State>,
+    state: Polled<State>,
     news: Notify,
 }
 
@@ -36,12 +35,11 @@ struct State {
     is_open: bool,
     honoured: Option<SubscriptionFilter>,
     end: Option<Option<Error>>,
-    waker: Option<Waker>,
 }
 
 impl Inbox {
     pub(crate) fn new(filter: SubscriptionFilter) -> Self {
-        Self { filter, state: Mutex::default(), news: Notify::new() }
+        Self { filter, state: Polled::default(), news: Notify::new() }
     }
 
     pub(crate) fn filter(&self) -> &SubscriptionFilter {
@@ -49,7 +47,7 @@ impl Inbox {
     }
 
     pub(crate) fn honoured(&self) -> SubscriptionFilter {
-        self.state().honoured.clone().unwrap_or_default()
+        self.state.with(|state| state.honoured.clone().unwrap_or_default())
     }
 
     /// Takes a notification, when it is one that was asked for.
@@ -80,35 +78,31 @@ impl Inbox {
             _ => notification.is_missed().then_some(Update::Missed),
         };
         if let Some(update) = update {
-            self.push(update);
+            self.state.change(|state| state.push(update));
         }
     }
 
     /// The subscription is open. When it was open before, something may have been missed meanwhile.
     pub(crate) fn open(&self, honoured: SubscriptionFilter) {
-        let mut state = self.state();
-        if state.is_open {
-            return;
-        }
-        state.is_open = true;
-        let was_open = state.honoured.replace(honoured).is_some();
-        drop(state);
+        self.state.change(|state| {
+            if std::mem::replace(&mut state.is_open, true) {
+                return;
+            }
+            if state.honoured.replace(honoured).is_some() {
+                state.push(Update::Missed);
+            }
+        });
         self.news.notify_waiters();
-        if was_open {
-            self.push(Update::Missed);
-        }
     }
 
     /// It is not open any more, and will be again. Returns whether it was.
     pub(crate) fn interrupt(&self) -> bool {
-        std::mem::take(&mut self.state().is_open)
+        self.state.with(|state| std::mem::take(&mut state.is_open))
     }
 
     /// It is over.
     pub(crate) fn end(&self, error: Option<Error>) {
-        let mut state = self.state();
-        state.end.get_or_insert(error);
-        wake(state);
+        self.state.change(|state| _ = state.end.get_or_insert(error));
         self.news.notify_waiters();
     }
 
@@ -119,68 +113,46 @@ impl Inbox {
             tokio::pin!(news);
             // Counted from here on, so that nothing is missed between the look and the wait.
             news.as_mut().enable();
-            {
-                let state = self.state();
-                if let Some(end) = &state.end {
-                    return Err(end.clone().unwrap_or_else(Error::closed));
-                }
-                if state.is_open {
-                    return Ok(());
-                }
+            let opened = self.state.with(|state| match &state.end {
+                Some(end) => Some(Err(end.clone().unwrap_or_else(Error::closed))),
+                None => state.is_open.then_some(Ok(())),
+            });
+            match opened {
+                Some(opened) => return opened,
+                None => news.await,
             }
-            news.await;
         }
     }
 
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Result<Update, Error>>> {
-        let mut state = self.state();
-        if let Some(update) = state.waiting.pop_front() {
-            return Poll::Ready(Some(Ok(update)));
-        }
-        match &mut state.end {
-            Some(error) => Poll::Ready(error.take().map(Err)),
-            None => {
-                state.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
-    fn push(&self, update: Update) {
-        let mut state = self.state();
-        if state.waiting.contains(&update) {
-            return;
-        }
-        if let Update::Task(task) = &update {
-            // Only how a task stands now counts.
-            state
-                .waiting
-                .retain(|other| !matches!(other, Update::Task(other) if other.task.task_id == task.task.task_id));
-        }
-        if state.waiting.len() == WAITING {
-            state.waiting.clear();
-            state.waiting.push_back(Update::Missed);
-        }
-        state.waiting.push_back(update);
-        wake(state);
+        self.state.poll(cx, |state| match (state.waiting.pop_front(), &mut state.end) {
+            (Some(update), _) => Poll::Ready(Some(Ok(update))),
+            (None, Some(error)) => Poll::Ready(error.take().map(Err)),
+            (None, None) => Poll::Pending,
+        })
     }
 
     /// Whether a resource was subscribed to, or one that it may be a part of.
     fn wants(&self, uri: &str) -> bool {
         self.filter.resource_subscriptions.iter().any(|wanted| uri.starts_with(wanted.as_str()))
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Wakes without the lock.
-fn wake(mut state: MutexGuard<'_, State>) {
-    let waker = state.waker.take();
-    drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
+impl State {
+    fn push(&mut self, update: Update) {
+        if self.waiting.contains(&update) {
+            return;
+        }
+        if let Update::Task(task) = &update {
+            // Only how a task stands now counts.
+            self.waiting
+                .retain(|other| !matches!(other, Update::Task(other) if other.task.task_id == task.task.task_id));
+        }
+        if self.waiting.len() == WAITING {
+            self.waiting.clear();
+            self.waiting.push_back(Update::Missed);
+        }
+        self.waiting.push_back(update);
     }
 }
 

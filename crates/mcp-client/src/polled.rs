@@ -1,0 +1,51 @@
+//! State behind a lock that one reader polls: whoever changes it wakes the reader.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Polled<S> {
+    inner: Mutex<Inner<S>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner<S> {
+    state: S,
+    reader: Option<Waker>,
+}
+
+impl<S> Polled<S> {
+    /// Looks at the state, or changes it in a way that is no news to the reader.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
+        look(&mut self.lock().state)
+    }
+
+    /// Changes the state and wakes the reader, without the lock.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
+        let mut inner = self.lock();
+        let changed = change(&mut inner.state);
+        let reader = inner.reader.take();
+        drop(inner);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        changed
+    }
+
+    /// Takes from the state. The task is woken by the next change when there is nothing to take.
+    pub(crate) fn poll<T>(&self, cx: &Context<'_>, take: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
+        let mut inner = self.lock();
+        let taken = take(&mut inner.state);
+        if taken.is_pending() {
+            inner.reader = Some(cx.waker().clone());
+        }
+        taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<S>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
