@@ -64,16 +64,16 @@ impl ClientBuilder {
     }
 
     /// The revision to open with, when it is one with a handshake: the server is not asked first what it speaks. When it refuses,
-    /// it is asked after all.
-    pub fn prefer(mut self, version: ProtocolVersion) -> Self {
-        self.config.preferred = Some(version);
+    /// it is asked after all. `None`, and a revision without a handshake, change nothing: it is asked first.
+    pub fn prefer(mut self, version: impl Into<Option<ProtocolVersion>>) -> Self {
+        self.config.preferred = version.into();
         self
     }
 
     /// What was agreed with this server before ([`Client::negotiated`]). Nothing is found out again; where there is no handshake,
     /// connecting sends nothing.
-    pub fn known(mut self, negotiated: Negotiated) -> Self {
-        self.config.known = Some(negotiated);
+    pub fn known(mut self, negotiated: impl Into<Option<Negotiated>>) -> Self {
+        self.config.known = negotiated.into();
         self
     }
 
@@ -127,7 +127,8 @@ impl ClientBuilder {
         self
     }
 
-    /// From which level on every call asks for log messages (2026-07-28). For sessions see [`Client::set_log_level`].
+    /// From which level on the server is asked for log messages: each session when it is opened, which takes an answer more, and
+    /// with every call in 2026-07-28. It can be changed later ([`Client::set_log_level`]).
     pub fn log_level(mut self, level: LoggingLevel) -> Self {
         self.config.log_level = Some(level);
         self

@@ -11,7 +11,7 @@ use mcp_protocol::{
 use mcp_transport::Connect;
 use serde::Serialize;
 use serde_json::{
-    Value,
+    Value, from_value, to_value,
     value::{RawValue, to_raw_value},
 };
 use tokio::sync::watch;
@@ -150,18 +150,16 @@ impl Client {
         Call::new(self, request.map(|request| request.named(uri)))
     }
 
-    /// Fills in a prompt.
-    pub fn get_prompt<K: Into<String>, V: Into<String>>(
-        &self,
-        name: impl AsRef<str>,
-        arguments: impl IntoIterator<Item = (K, V)>,
-    ) -> Call<GetPromptResult> {
+    /// Fills in a prompt. `arguments` are strings by their names: pairs, a map, a struct, or [`serde_json::json!`]; `()` for none.
+    pub fn get_prompt(&self, name: impl AsRef<str>, arguments: impl Serialize) -> Call<GetPromptResult> {
         let name = name.as_ref();
-        let params = arguments
-            .into_iter()
-            .fold(GetPromptParams::new(name), |params, (argument, value)| params.with_argument(argument, value));
-        let request = Request::of::<method::GetPrompt>(&params);
-        Call::new(self, request.map(|request| request.named(name)))
+        let request = texts(&arguments).and_then(|arguments| {
+            let params = arguments
+                .into_iter()
+                .fold(GetPromptParams::new(name), |params, (argument, value)| params.with_argument(argument, value));
+            Ok(Request::of::<method::GetPrompt>(&params)?.named(name))
+        });
+        Call::new(self, request)
     }
 
     /// Completes an argument of a prompt or a variable of a resource template, of which `value` is typed so far.
@@ -226,8 +224,8 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for log messages from this level on: of the session, or with each call from now on (2026-07-28). They come as
-    /// [notifications](Client::notifications).
+    /// Asks for log messages from this level on: of this session and those that are opened after it, or with each call from now on
+    /// (2026-07-28). They come as [notifications](Client::notifications).
     ///
     /// # Errors
     /// As for every [`Call`].
@@ -358,5 +356,43 @@ fn object(value: &impl Serialize) -> Result<Box<RawValue>, Error> {
         "null" => to_raw_value(&EmptyParams::new()).map_err(|error| Error::request(error.to_string())),
         text if text.starts_with('{') => Ok(raw),
         _ => Err(Error::request("arguments are a JSON object")),
+    }
+}
+
+/// The arguments of a prompt. An absent value leaves its argument out.
+fn texts(arguments: &impl Serialize) -> Result<Vec<(String, String)>, Error> {
+    let pairs: Vec<(String, Value)> = match to_value(arguments) {
+        Ok(Value::Null) => Vec::new(),
+        Ok(Value::Object(members)) => members.into_iter().collect(),
+        Ok(pairs) => {
+            from_value(pairs).map_err(|_| Error::request("the arguments of a prompt are strings by their names"))?
+        }
+        Err(error) => return Err(Error::request(error.to_string())),
+    };
+    let text = |(name, value)| match value {
+        Value::Null => None,
+        Value::String(text) => Some(Ok((name, text))),
+        _ => Some(Err(Error::request(format!("the argument {name:?} of a prompt is a string")))),
+    };
+    pairs.into_iter().filter_map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_of_prompts_are_strings_in_whatever_form() {
+        let pair = || Some(vec![("a".to_owned(), "1".to_owned())]);
+        assert_eq!(texts(&()).ok(), Some(Vec::new()));
+        assert_eq!(texts(&[("a", "1")]).ok(), pair());
+        assert_eq!(texts(&vec![("a".to_owned(), "1".to_owned())]).ok(), pair());
+        assert_eq!(texts(&std::collections::BTreeMap::from([("a", "1")])).ok(), pair());
+        assert_eq!(texts(&json!({ "a": "1", "b": null })).ok(), pair());
+        for bad in [json!({ "a": 1 }), json!([1]), json!("a"), json!([["a", "1", "b"]])] {
+            assert!(texts(&bad).unwrap_err().to_string().contains("string"), "{bad}");
+        }
     }
 }

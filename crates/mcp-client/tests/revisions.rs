@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use mcp_client::{
-    Asked, Client, Error,
+    Asked, Client, Error, Negotiated,
     protocol::{
         CompletionReference, CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, JsonObject,
         LoggingLevel, ProtocolVersion, Root, RpcError, notification,
@@ -233,7 +233,7 @@ async fn a_client_that_speaks_less_makes_the_server_speak_less() {
         assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
         // What was found out can be kept and given back.
         let kept = serde_json::to_string(&*client.negotiated()).unwrap();
-        let known = serde_json::from_str(&kept).unwrap();
+        let known: Negotiated = serde_json::from_str(&kept).unwrap();
         let again = builder().known(known).connect(&server).await.unwrap();
         assert_eq!(again.version(), version);
         assert_eq!(again.negotiated(), client.negotiated());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::{JsonObject, Meta, tasks::TaskMetadata};
+use crate::{JsonObject, Meta, RpcError, tasks::TaskMetadata};
 
 /// Parameters of `elicitation/create`, told apart by `mode`; without one it is a form.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,6 +159,19 @@ impl ElicitResult {
         Self { content: Some(content.into()), ..Self::new(ElicitAction::Accept) }
     }
 
+    /// The same, with whatever becomes a JSON object: a struct, a map, or `json!`; `()` for nothing. It returns what a handler
+    /// returns.
+    ///
+    /// # Errors
+    /// An internal error when it becomes something else.
+    pub fn accept_json(content: impl Serialize) -> Result<Self, RpcError> {
+        match serde_json::to_value(content) {
+            Ok(Value::Object(content)) => Ok(Self::accept(content)),
+            Ok(Value::Null) => Ok(Self::accept(JsonObject::new())),
+            _ => Err(RpcError::internal("what a form is filled in with is a JSON object")),
+        }
+    }
+
     /// The user said no.
     #[must_use]
     pub fn decline() -> Self {
@@ -209,6 +222,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_form_is_filled_in_with_an_object() {
+        let filled = ElicitResult::accept_json(json!({"a": 1})).unwrap();
+        assert_eq!(filled, ElicitResult::accept(JsonObject::new().with("a", 1)));
+        assert_eq!(ElicitResult::accept_json(()).unwrap().content, Some(JsonObject::new()));
+        assert!(ElicitResult::accept_json(1).is_err());
+    }
 
     #[test]
     fn the_mode_tells_the_form() {

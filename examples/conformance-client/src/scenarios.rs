@@ -57,12 +57,7 @@ impl Run {
     }
 
     fn builder(&self) -> ClientBuilder {
-        let builder = Client::builder("conformance-client", env!("CARGO_PKG_VERSION"));
-        match self.version {
-            // Where there is no handshake in that revision, this changes nothing: the client asks the server first.
-            Some(version) => builder.prefer(version),
-            None => builder,
-        }
+        Client::builder("conformance-client", env!("CARGO_PKG_VERSION")).prefer(self.version)
     }
 
     async fn connect(&self) -> Result<Client, mcp_client::Error> {
@@ -89,7 +84,7 @@ impl Run {
 
     /// Accepts a form without filling anything in.
     async fn elicitation_defaults(&self) -> Done {
-        let accept = |_| async { Ok(ElicitResult::accept(Map::new())) };
+        let accept = |_| async { ElicitResult::accept_json(()) };
         let client = self.builder().on_elicit(accept).connect(&self.url).await?;
         client.list_tools().await?;
         client.call_tool("test_client_elicitation_defaults", ()).await?.ok()?;
@@ -147,7 +142,7 @@ impl Run {
 
     /// Calls tools that ask first, and others beside them.
     async fn input_required(&self) -> Done {
-        let confirm = |_| async { Ok(ElicitResult::accept(Map::from_iter([("confirmed".to_owned(), json!(true))]))) };
+        let confirm = |_| async { ElicitResult::accept_json(json!({ "confirmed": true })) };
         let client = self.builder().on_elicit(confirm).connect(&self.url).await?;
         client.list_tools().await?;
         let call = |name: &'static str| {
