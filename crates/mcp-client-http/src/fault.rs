@@ -29,7 +29,7 @@ pub(crate) enum Fault {
     /// Nothing was sent: the certificates of the system cannot be used.
     Roots(rustls::Error),
     /// Nothing was sent: the message has something that no header can carry.
-    Unsendable,
+    Unsendable(String),
     /// The connection broke after something was sent.
     Broken(reqwest::Error),
     Redirect {
@@ -83,7 +83,7 @@ impl Fault {
             fault @ (Self::Tls { .. } | Self::Cleartext { .. } | Self::Client(_) | Self::Roots(_)) => {
                 TransportError::unreachable(fault).lasting()
             }
-            fault @ (Self::Unsendable
+            fault @ (Self::Unsendable(_)
             | Self::Redirect { .. }
             | Self::ContentType(_)
             | Self::NoEndpoint
@@ -103,7 +103,7 @@ impl fmt::Display for Fault {
             }
             Self::Client(_) => f.write_str("the HTTP client cannot be used as it is configured"),
             Self::Roots(_) => f.write_str("the root certificates cannot be used"),
-            Self::Unsendable => f.write_str("the message mirrors something that no header can carry"),
+            Self::Unsendable(what) => write!(f, "the message has {what}, which no header can carry"),
             Self::Broken(_) => f.write_str("the connection broke before the answer was whole"),
             Self::Redirect { status, to: Some(to) } => {
                 write!(f, "the server redirects to `{to}` (HTTP status {status}), and nothing from there is taken")

@@ -32,14 +32,14 @@ pub(crate) fn mirror(hints: &Hints, headers: &mut HeaderMap) -> Result<(), Fault
     }
     if version.has_mirrored_headers() {
         if let Some(method) = &hints.method {
-            headers.insert(METHOD, HeaderValue::from_str(method).map_err(|_| Fault::Unsendable)?);
+            headers.insert(METHOD, HeaderValue::from_str(method).map_err(|_| unsendable("the method", method))?);
         }
         if let Some(name) = &hints.name {
             headers.insert(NAME, encode(name)?);
         }
         for (name, value) in &hints.params {
-            let name = HeaderName::try_from(format!("mcp-param-{name}")).map_err(|_| Fault::Unsendable)?;
-            headers.append(name, encode(value)?);
+            let param = HeaderName::try_from(format!("mcp-param-{name}"));
+            headers.append(param.map_err(|_| unsendable("the parameter", name))?, encode(value)?);
         }
     }
     Ok(())
@@ -50,10 +50,14 @@ fn encode(value: &str) -> Result<HeaderValue, Fault> {
     let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_matches(' ') == value;
     let looks_encoded = value.starts_with("=?base64?") && value.ends_with("?=");
     if is_plain && !looks_encoded {
-        return HeaderValue::from_str(value).map_err(|_| Fault::Unsendable);
+        return HeaderValue::from_str(value).map_err(|_| Fault::Unsendable("a value".to_owned()));
     }
     let encoded = format!("=?base64?{}?=", BASE64_STANDARD.encode(value));
-    HeaderValue::try_from(encoded).map_err(|_| Fault::Unsendable)
+    HeaderValue::try_from(encoded).map_err(|_| Fault::Unsendable("a value".to_owned()))
+}
+
+fn unsendable(what: &str, name: &str) -> Fault {
+    Fault::Unsendable(format!("{what} {name:?}"))
 }
 
 /// The session that an answer opened. An id that is not visible ASCII is none.

@@ -200,5 +200,6 @@ async fn a_frame_that_no_header_can_carry_is_refused() {
     frame.hints.params = vec![("a b".into(), "x".into())];
     assert!(matches!(peer.sender().try_send(frame.clone()), Err(mcp_transport::TrySendError::Refused(_))));
     let error = peer.sender().send(frame).await.unwrap_err();
-    assert!(error.to_string().contains("no header can carry"), "{error}");
+    assert_eq!(error.to_string(), "the message has the parameter \"a b\", which no header can carry");
+    assert!(error.is_lasting() && error.request().is_none());
 }

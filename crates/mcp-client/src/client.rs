@@ -21,6 +21,7 @@ use crate::{
     ToolResult,
     config::Config,
     drive::Reply,
+    error::Kind,
     listener,
     shared::{Shared, Standing},
     subscription::keep_for_callbacks,
@@ -198,7 +199,10 @@ impl Client {
         let sending = async {
             let link = self.shared().link().await?;
             let sent = link.sender.send(link.notice(method, message)).await;
-            sent.map_err(|fault| crate::error::Kind::Transport(fault).into())
+            sent.map_err(|fault| match fault.is_lasting() {
+                true => Kind::Unsendable(fault).into(),
+                false => Kind::Transport(fault).into(),
+            })
         };
         match limit {
             Some(limit) => {

@@ -193,7 +193,7 @@ fn judge(config: &Config, asked: ProtocolVersion, outcome: Outcome) -> Result<Ve
             None => Err(Stop::Fault(Kind::Transport(fault).into())),
         },
         Err(Failure::Invalid(text)) => legacy(Error::invalid(text)),
-        Err(failure @ Failure::Lost { .. }) => Err(died(failure)),
+        Err(failure @ (Failure::Lost { .. } | Failure::Unsendable(_))) => Err(died(failure)),
     }
 }
 
@@ -291,6 +291,7 @@ fn stop(failure: Failure) -> Stop {
             Some(400 | 404 | 405) => Stop::Refused(Kind::Transport(fault).into()),
             _ => Stop::Fault(Kind::Transport(fault).into()),
         },
+        Failure::Unsendable(fault) => Stop::Fault(Kind::Unsendable(fault).into()),
         Failure::Lost { fault, .. } => Stop::Fault(Kind::Lost(fault).into()),
     }
 }

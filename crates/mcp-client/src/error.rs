@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     ListBytes(usize),
     /// The request cannot be made as it was given.
     Request(Box<str>),
+    /// The transport cannot carry the request as it was given.
+    Unsendable(TransportError),
     /// The arguments do not fit the schema of the tool.
     Arguments(ValidationErrors),
     /// The structured content does not fit the schema of the tool.
@@ -138,6 +140,13 @@ impl Error {
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         matches!(*self.kind, Kind::Tool(_))
+    }
+
+    /// Whether the request cannot be made or sent as it was given: parameters that are no JSON object, a name that no header can
+    /// carry. The server has seen nothing of it, and the connection goes on.
+    #[must_use]
+    pub fn is_invalid_request(&self) -> bool {
+        matches!(*self.kind, Kind::Request(_) | Kind::Unsendable(_))
     }
 
     /// Whether the arguments were found not to fit the schema of the tool, before anything was sent. The source says why.
@@ -256,6 +265,7 @@ impl fmt::Display for Error {
                 write!(f, "no common revision: this client speaks {}, the server {theirs}", ours.join(", "))
             }
             Kind::Unsupported(text) | Kind::Request(text) => f.write_str(text),
+            Kind::Unsendable(_) => f.write_str("the request cannot be sent"),
             Kind::Tool(text) => write!(f, "the tool failed: {text}"),
             Kind::Input(error) => write!(f, "a question of the server could not be answered: {error}"),
             Kind::Rounds(cap) => write!(f, "the server asked more than {cap} times"),
@@ -282,7 +292,10 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.kind {
-            Kind::Unreachable { source, .. } | Kind::Transport(source) | Kind::Lost(Some(source)) => Some(source),
+            Kind::Unreachable { source, .. }
+            | Kind::Transport(source)
+            | Kind::Unsendable(source)
+            | Kind::Lost(Some(source)) => Some(source),
             Kind::Arguments(errors) | Kind::Output(errors) => Some(errors),
             _ => None,
         }
@@ -318,6 +331,8 @@ mod tests {
             (Kind::Tool("x".into()).into(), "tool"),
             (Kind::Pages(1).into(), "large"),
             (Kind::ListBytes(1).into(), "large"),
+            (Error::request("x"), "request"),
+            (Kind::Unsendable(TransportError::other("x").lasting()).into(), "request"),
         ] {
             let found: Vec<&str> = [
                 (error.is_timeout(), "timeout"),
@@ -331,6 +346,7 @@ mod tests {
                 (error.is_version_mismatch(), "version"),
                 (error.is_unsupported(), "unsupported"),
                 (error.is_tool_error(), "tool"),
+                (error.is_invalid_request(), "request"),
             ]
             .into_iter()
             .filter_map(|(holds, name)| holds.then_some(name))

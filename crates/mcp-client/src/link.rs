@@ -188,8 +188,11 @@ impl Link {
         let ticket = Ticket { link: Arc::clone(self), id, slot };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
         if let Err(fault) = self.sender.send(frame).await {
-            // The connection may have ended under the request meanwhile, which then was told so.
-            return Err(Failure::Lost { was_sent: false, fault: Some(fault) });
+            return Err(match fault.is_lasting() {
+                true => Failure::Unsendable(fault),
+                // The connection may have ended under the request meanwhile, which then was told so.
+                false => Failure::Lost { was_sent: false, fault: Some(fault) },
+            });
         }
         ticket.slot.sent(on_drop == OnDrop::Cancel);
         Ok(ticket)

@@ -151,7 +151,8 @@ pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'
     out.push_str(",\"method\":");
     push_json(&mut out, &request.method);
     out.push_str(",\"params\":{");
-    out.push_str(&params[1..params.len() - 1]);
+    // Raw parameters may have white space between the braces.
+    out.push_str(params[1..params.len() - 1].trim_ascii());
     if let Some(inputs) = extra.inputs {
         separate(&mut out);
         if let Some(responses) = &inputs.responses {
@@ -229,7 +230,7 @@ fn push_json(out: &mut String, value: &(impl Serialize + ?Sized)) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{json, value::RawValue};
 
     use super::*;
 
@@ -292,6 +293,20 @@ mod tests {
         let nothing = Inputs::default();
         let retry = Extra { inputs: Some(&nothing), ..Extra::default() };
         check(json!({"a": 1}), &legacy, &retry, json!({"a": 1}));
+    }
+
+    #[test]
+    fn raw_parameters_may_be_written_in_any_way() {
+        let stamp = Stamp::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
+        for (raw, expected) in [("{ }", json!({})), ("{\n  \"a\" : 1\r\n}", json!({"a": 1})), (" { } ", json!({}))] {
+            let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
+            let extra = Extra { wants_progress: true, ..Extra::default() };
+            let bytes = request(7, &Request::new("m", &raw).unwrap(), &stamp, &extra);
+            let mut read: Value = serde_json::from_slice(&bytes).unwrap();
+            let params = read["params"].as_object_mut().unwrap();
+            assert!(params.remove("_meta").unwrap()["progressToken"] == 7);
+            assert_eq!(Value::from(params.clone()), expected, "{raw}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod eras;
 mod faults;
 mod faults_of_peers;
 mod faults_of_processes;
+mod faults_of_requests;
 mod faults_on_the_way;
 mod mirroring;
 mod over_http;

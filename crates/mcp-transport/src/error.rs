@@ -23,7 +23,6 @@ enum Kind {
     Closed,
     Io(Arc<io::Error>),
     TooLarge { limit: usize, start: Bytes },
-    LineBreak,
     Http { status: u16, retry_after: Option<Duration>, detail: Arc<str> },
     SessionLost,
     Missed,
@@ -164,16 +163,11 @@ impl TransportError {
         matches!(self.kind, Kind::Unreachable(_))
     }
 
-    /// Whether another attempt would meet the same fault, as far as is known: the message is too large, the peer cannot prove
-    /// who it is, it sends to somewhere else.
+    /// Whether another attempt would meet the same fault, as far as is known: the message is too large or cannot travel on
+    /// this transport, the peer cannot prove who it is, it sends to somewhere else.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        self.is_lasting || matches!(self.kind, Kind::TooLarge { .. } | Kind::LineBreak)
-    }
-
-    /// The frame cannot travel on a line of its own.
-    pub(crate) fn line_break() -> Self {
-        Kind::LineBreak.into()
+        self.is_lasting || matches!(self.kind, Kind::TooLarge { .. })
     }
 
     /// Whether the transport is closed, without a fault that is known here.
@@ -201,7 +195,6 @@ impl fmt::Display for TransportError {
             Kind::Closed => f.write_str("the transport is closed"),
             Kind::Io(_) => f.write_str("reading from or writing to the peer failed"),
             Kind::TooLarge { limit, .. } => write!(f, "a message is longer than the limit of {limit} bytes"),
-            Kind::LineBreak => f.write_str("the message holds a line break and cannot travel on one line"),
             Kind::Http { status, detail, .. } if detail.is_empty() => {
                 write!(f, "the peer answered with HTTP status {status}")
             }

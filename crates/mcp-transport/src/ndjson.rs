@@ -45,6 +45,8 @@ impl Default for Options {
 
 /// A transport that reads and writes one message per line. Routes and hints do not travel.
 ///
+/// A line break in a message that is sent, which JSON allows between values, travels as a space.
+///
 /// Blank lines are skipped, `\r\n` ends a line too, and the last line needs no line break. After an
 /// [`io`](TransportError::is_io) error nothing more comes; after a [too large](TransportError::is_too_large) one the next
 /// line does.

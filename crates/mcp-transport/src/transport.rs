@@ -35,8 +35,8 @@ pub trait FrameSender: Send + Sync + 'static {
     /// Waits for room in the bounded queue, then queues the frame. Dropping the future before it is ready queues nothing.
     ///
     /// # Errors
-    /// [`TransportError::is_closed`] when the transport is closed, the fault that ended it when there was one, and a
-    /// refusal when the frame cannot travel on this transport.
+    /// [`TransportError::is_closed`] when the transport is closed, and the fault that ended it when there was one. A frame that
+    /// cannot travel on this transport is refused by a [lasting](TransportError::is_lasting) fault: the transport goes on.
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>>;
 
     /// Queues the frame without waiting.

@@ -169,13 +169,26 @@ async fn messages_of_every_size_are_written_in_order() {
 }
 
 #[tokio::test]
-async fn a_message_that_would_be_two_lines_is_refused() {
-    let transport = Ndjson::new(empty(), tokio::io::sink());
+async fn a_message_of_several_lines_travels_on_one() {
+    let (transport, (mut reader, _writer)) = pair(1_000, &Options::default());
     let sender = transport.sender();
-    let error = sender.send(Frame::new("{\n}")).await.unwrap_err();
-    assert!(error.to_string().contains("line break") && !error.is_closed(), "{error}");
-    assert!(matches!(sender.try_send(Frame::new("{}\n")), Err(TrySendError::Refused(_))));
-    sender.send(Frame::new("{}")).await.unwrap();
+    sender.send(Frame::new("{\n  \"a\": \"\\n\"\r\n}")).await.unwrap();
+    sender.try_send(Frame::new("{}\n{}\r")).unwrap();
+    let mut got = String::new();
+    let (end, read) = bounded(async {
+        tokio::join!(
+            async {
+                let end = sender.shutdown().await;
+                drop((sender, transport));
+                end
+            },
+            reader.read_to_string(&mut got)
+        )
+    })
+    .await;
+    end.unwrap();
+    read.unwrap();
+    assert_eq!(got, "{   \"a\": \"\\n\"  }\n{} {} \n");
 }
 
 /// Sends frames of `len` bytes to a peer that does not read, until there is no room; how many went in.

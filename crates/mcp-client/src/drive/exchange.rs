@@ -101,6 +101,7 @@ pub(crate) async fn exchange(
                 return Err(Kind::Rpc(error).into());
             }
             Failure::Invalid(text) => return Err(Error::invalid(text)),
+            Failure::Unsendable(fault) => return Err(Kind::Unsendable(fault).into()),
             Failure::Lost { .. } if shared.closing.is_cancelled() => return Err(Error::closed()),
             // Nothing was done with it.
             Failure::Transport(fault) if fault.is_session_lost() && may_again => link.retire(fault),

@@ -25,6 +25,8 @@ pub(crate) enum Failure {
     Rpc(RpcError),
     /// The server's answer was no message.
     Invalid(Box<str>),
+    /// The transport cannot carry this request, whatever the connection.
+    Unsendable(TransportError),
     /// The transport ended this request alone.
     Transport(TransportError),
     /// The connection ended. Whether the request had been handed over by then.

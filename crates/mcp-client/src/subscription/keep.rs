@@ -129,6 +129,7 @@ fn ended(failure: Failure) -> End {
     match failure {
         Failure::Rpc(error) => End::Never(Kind::Rpc(error).into()),
         Failure::Invalid(text) => End::Again(Error::invalid(text)),
+        Failure::Unsendable(fault) => End::Never(Kind::Unsendable(fault).into()),
         Failure::Transport(fault) => match fault.http_status() {
             Some(status) if (400..500).contains(&status) && !matches!(status, 408 | 425 | 429) => {
                 End::Never(Kind::Transport(fault).into())

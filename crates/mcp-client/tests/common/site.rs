@@ -130,6 +130,7 @@ pub(crate) fn predicates(error: &Error) -> String {
         (error.is_invalid_response(), "invalid"),
         (error.is_too_large(), "large"),
         (error.is_retryable(), "retryable"),
+        (error.is_invalid_request(), "request"),
     ];
     let names = found.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name.to_owned());
     status.into_iter().chain(wait).chain(names).collect::<Vec<_>>().join(" ")

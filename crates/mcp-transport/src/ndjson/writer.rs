@@ -13,7 +13,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use mcp_protocol::RequestId;
-use memchr::memchr;
+use memchr::memchr2;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::{oneshot, watch},
@@ -90,20 +90,15 @@ impl LineSender {
 impl FrameSender for LineSender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
-            if memchr(b'\n', &frame.message).is_some() {
-                return Err(TransportError::line_break());
-            }
-            self.outbound.queue.push(self.outbound.cost(&frame.message), frame.message).await
+            let line = one_line(frame.message);
+            self.outbound.queue.push(self.outbound.cost(&line), line).await
         })
     }
 
     fn try_send(&self, mut frame: Frame) -> Result<(), TrySendError> {
-        if memchr(b'\n', &frame.message).is_some() {
-            return Err(TrySendError::Refused(frame));
-        }
-        let message = std::mem::take(&mut frame.message);
-        self.outbound.queue.try_push(self.outbound.cost(&message), message).map_err(|(message, why)| {
-            frame.message = message;
+        let line = one_line(std::mem::take(&mut frame.message));
+        self.outbound.queue.try_push(self.outbound.cost(&line), line).map_err(|(line, why)| {
+            frame.message = line;
             match why {
                 Rejected::Full => TrySendError::Full(frame),
                 Rejected::Closed => TrySendError::Closed(frame),
@@ -140,6 +135,19 @@ impl fmt::Debug for LineSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LineSender").finish_non_exhaustive()
     }
+}
+
+/// The message without line breaks. Outside of strings they are white space in JSON, as a space is, and inside of them they
+/// are escaped. Some readers take `\r` alone for a line break.
+fn one_line(message: Bytes) -> Bytes {
+    if memchr2(b'\n', b'\r', &message).is_none() {
+        return message;
+    }
+    let mut line = BytesMut::from(message);
+    for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    line.freeze()
 }
 
 /// Lets nobody wait for a writer that is gone: it may also panic, or be dropped with its runtime.

@@ -1,0 +1,52 @@
+//! Requests that cannot travel, or that look as if they could not: what becomes of them, and that nothing else is harmed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use mcp_client::protocol::ProtocolVersion;
+use mcp_test::peer::{Reply, ScriptedServer};
+use serde_json::{json, value::RawValue};
+
+use crate::common::{
+    site::{BOTH, ERAS, Over, Site, outcome, predicates, text},
+    start,
+};
+
+#[tokio::test]
+async fn a_request_that_no_header_can_carry() {
+    let version = ProtocolVersion::V2026_07_28;
+    let server = ScriptedServer::speaking(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.client(version).await;
+    let waiting = start(client.call_tool("t", ()));
+    site.server.wait_for("tools/call", 1).await;
+    let error = client.request("x/\u{1}", ()).await.unwrap_err();
+    assert_eq!(predicates(&error), "request", "{error:?}");
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(why, r#"the message has the method "x/\u{1}", which no header can carry"#);
+    let error = client.notify("x/\u{1}", ()).await.unwrap_err();
+    assert_eq!(predicates(&error), "request", "{error:?}");
+    // The connection is the same, and what waits on it still does.
+    assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
+    assert_eq!(client.pending(), 1);
+    assert_eq!(site.server.seen_of("server/discover").len(), 1);
+    waiting.abort();
+    waiting.await.unwrap_err();
+    site.leave(client, "no header").await;
+}
+
+#[tokio::test]
+async fn parameters_of_several_lines() {
+    for over in BOTH {
+        for version in ERAS {
+            let what = format!("lines, {over:?}, {version}");
+            let done = Reply::result(json!({"resultType": "complete", "done": true}));
+            let site = Site::open(ScriptedServer::speaking(version).on("x/y", done), *over).await;
+            let client = site.client(version).await;
+            for raw in ["{ }", "{\n}", "{\r\n  \"a\": [\r1,\n2]\n}"] {
+                let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
+                assert_eq!(client.request("x/y", &raw).await.unwrap()["done"], true, "{what}: {raw}");
+            }
+            assert_eq!(site.server.seen_of("x/y").len(), 3, "{what}: each was sent once");
+            site.leave(client, &what).await;
+        }
+    }
+}
