@@ -41,7 +41,12 @@ async fn begin(link: &Link) -> Result<(Url, Events), Fault> {
     let base = response.url().clone();
     let mut events = Events::new(response, link, &Place::default());
     let first = timeout(limit, events.next()).await.map_err(|_| Fault::Silent { after: limit })?;
-    let Some(Ok(first)) = first else { return Err(Fault::NoEndpoint) };
+    let first = match first {
+        Some(Ok(first)) => first,
+        // Nothing else is wrong with events.
+        Some(Err(_)) => return Err(Fault::TooLarge { limit: link.config.max_message }),
+        None => return Err(Fault::NoEndpoint),
+    };
     if first.event.as_deref() != Some("endpoint") {
         return Err(Fault::NoEndpoint);
     }

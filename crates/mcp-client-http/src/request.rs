@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode};
-use mcp_protocol::{RequestId, jsonrpc::Message};
+use mcp_protocol::{
+    RequestId,
+    jsonrpc::{self, Beginning, Message},
+};
 use mcp_transport::{Frame, Route, TransportError};
 use reqwest::Response;
 use tokio::time::{sleep, timeout};
@@ -100,7 +103,14 @@ async fn follow(link: &Link, id: &RequestId, frame: &Frame, mut events: Events) 
     loop {
         let mut is_further = false;
         while let Some(event) = events.next().await {
-            let event = event?;
+            let event = match event {
+                Ok(event) => event,
+                Err(error) if jsonrpc::beginning(error.start()) == Beginning::Other => {
+                    tracing::warn!(%error, "a message that the server sent before its answer was skipped");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if event.is_message() {
                 let is_answer = answers(&event.data, id);
                 let message = Frame::new(event.data);

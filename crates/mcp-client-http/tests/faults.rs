@@ -62,6 +62,14 @@ async fn a_message_over_the_limit_costs_its_request() {
         let error = peer.fault(1).await;
         assert!(error.is_too_large() && error.to_string().contains("1024"), "{what}: {error}");
     }
+    // What is known to be no answer costs nothing.
+    let large =
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":""#.to_owned() + &"x".repeat(1025);
+    let reply = Reply::events().event(&large).event(&answer(1)).end();
+    let site = Site::serve(move |_, _| reply.clone()).await;
+    let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
+    peer.request(MODERN, 1, "tools/call").await;
+    assert_eq!(peer.next().await.unwrap().1["id"], 1);
     let whole = format!("\"{}\"", "x".repeat(1022));
     let site = Site::serve(move |_, _| Reply::json(&whole)).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;

@@ -129,6 +129,8 @@ async fn a_stream_that_begins_otherwise_is_none() {
         (Reply::status(405), "status 405"),
         (Reply::json("{}"), "`application/json`"),
         (Reply::events().event(&notice(1)).hold(), "does not begin with the event `endpoint`"),
+        (Reply::events().chunk(&format!("event: endpoint\ndata: /{}", "x".repeat(5 << 20))).hold(), "limit of 4194304"),
+        (Reply::events().chunk(&"x".repeat(5 << 20)).hold(), "limit of 4194304"),
         (Reply::events().end(), "does not begin with the event `endpoint`"),
         (endpoint("http://"), "does not begin with the event `endpoint`"),
         (endpoint("https://evil.example/x?key=hunter2"), "another origin, `https://evil.example`"),

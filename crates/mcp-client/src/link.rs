@@ -255,7 +255,7 @@ impl Link {
 pub(crate) enum OnDrop {
     /// The server is told.
     Cancel,
-    /// Nobody is told: it was not sent, or may not be cancelled.
+    /// Nobody is told: it was not sent, or may not be cancelled. Its stream is closed, where it has one.
     Forget,
 }
 
@@ -284,9 +284,15 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.link.pending.remove(self.id) && self.slot.is_cancelled_by_drop() {
+        if !self.link.pending.remove(self.id) {
+            return;
+        }
+        if self.slot.is_cancelled_by_drop() {
             let permit = self.slot.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.link.cancel(self.id, permit);
+        } else {
+            // Nothing is said about it, but where it has a stream of its own nobody reads that any more.
+            self.link.sender.close(&self.id.into());
         }
     }
 }

@@ -297,7 +297,8 @@ mod tests {
 
     #[test]
     fn raw_parameters_may_be_written_in_any_way() {
-        let stamp = Stamp::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
+        let stamp =
+            Stamp::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
         for (raw, expected) in [("{ }", json!({})), ("{\n  \"a\" : 1\r\n}", json!({"a": 1})), (" { } ", json!({}))] {
             let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
             let extra = Extra { wants_progress: true, ..Extra::default() };

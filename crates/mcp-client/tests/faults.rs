@@ -67,10 +67,12 @@ async fn answers_that_are_for_nobody_are_ignored() {
         peer.refuse(id, json!({ "code": -32603, "message": "thrice" })).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "right", "{version}");
         let call = start(client.call_tool("t", ()));
-        // Some servers answer numbers as strings.
+        // A string is another id than the number in it, and nobody else's.
         let id = peer.expect("tools/call").await.to_string();
         peer.answer(json!(id), said("as text")).await;
-        assert_eq!(call.await.unwrap().unwrap().text(), "as text", "{version}");
+        let error = call.await.unwrap().unwrap_err();
+        assert!(error.is_invalid_response(), "{version}: {error}");
+        assert!(error.to_string().ends_with(&format!("the answer to {id} is one to {id:?}")), "{version}: {error}");
     }
 }
 

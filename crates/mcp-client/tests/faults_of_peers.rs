@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::common::{
+    initialized,
     site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, predicates, quick, text},
     start,
 };
@@ -64,6 +65,25 @@ async fn a_server_that_answers_with_a_wrong_id() {
 }
 
 #[tokio::test]
+async fn a_stream_that_goes_on_behind_what_ended_its_call() {
+    let as_text = || text("as text").with_id(json!("2"));
+    let open = |reply: Reply| reply.events(false).then(Reply::silence().after(PATIENCE));
+    for version in ERAS {
+        // A string is another id than the number in it.
+        for reply in [open(as_text()), open(Reply::message(json!("garbage")))] {
+            let server = ScriptedServer::speaking(version).on("tools/call", reply).on("tools/call", text("after"));
+            let site = Site::open(server, Over::Http).await;
+            let client = site.client(version).await;
+            assert_eq!(outcome(client.call_tool("t", ()).await), "invalid", "{version}");
+            site.http.as_ref().unwrap().wait_until_abandoned("tools/call", 1).await;
+            assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{version}");
+            site.leave(client, "a stream that goes on").await;
+        }
+    }
+    check("as text", &[Over::Pipes], &[as_text()], PATIENCE, "invalid").await;
+}
+
+#[tokio::test]
 async fn a_server_that_answers_twice() {
     check("twice", BOTH, &[text("right").twice()], PATIENCE, "ok: right").await;
     check("right, then wrong", BOTH, &[text("right").then(text("wrong"))], PATIENCE, "ok: right").await;
@@ -85,6 +105,13 @@ async fn a_server_that_answers_with_garbage() {
 #[tokio::test]
 async fn a_server_that_answers_with_a_hundred_megabytes() {
     check("huge", BOTH, &[Reply::large(HUGE)], PATIENCE, "large").await;
+}
+
+#[tokio::test]
+async fn a_notification_that_is_too_large_is_nobodys_answer() {
+    let data = json!({"level": "info", "data": "x".repeat(17 << 20)});
+    let told = text("right").notify("notifications/message", data);
+    check("large notification", BOTH, &[told], PATIENCE, "ok: right").await;
 }
 
 #[tokio::test]
@@ -245,6 +272,19 @@ async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, 
 #[tokio::test]
 async fn a_server_that_is_silent_from_the_start() {
     check_start("silent", BOTH, &Reply::silence(), SHORT * 3, "timeout").await;
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_the_question_what_it_speaks() {
+    let version = ProtocolVersion::V2025_11_25;
+    let server = ScriptedServer::silent().on("initialize", Reply::result(initialized(version.as_str())));
+    let site = Site::open(server.on("tools/call", text("right")), Over::Http).await;
+    let client = site.connect(quick(&ERAS).probe_timeout(SHORT)).await.unwrap();
+    assert_eq!(client.version(), version);
+    // The question does not stay open on a connection of its own.
+    site.http.as_ref().unwrap().wait_until_abandoned("server/discover", 1).await;
+    assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
+    site.leave(client, "ignored").await;
 }
 
 #[tokio::test]

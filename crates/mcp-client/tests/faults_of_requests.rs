@@ -1,5 +1,4 @@
 //! Requests that cannot travel, or that look as if they could not: what becomes of them, and that nothing else is harmed.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use mcp_client::protocol::ProtocolVersion;
 use mcp_test::peer::{Reply, ScriptedServer};

@@ -188,12 +188,22 @@ pub fn request_id(start: &[u8]) -> Option<RequestId> {
     parse::request_id(start)
 }
 
-/// The id of a response of which only the first bytes are left, such as one over a limit, so that whoever waits for it can be
-/// told. `None` when they do not show that it is a response: when they do not hold the whole id, or `result` or `error` does
-/// not follow it.
+/// What the first bytes tell of a message that is lost, such as one over a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Beginning {
+    /// A response, and the id of its request where it stands that early: whoever waits for it can be told.
+    Response(Option<RequestId>),
+    /// A request or a notification.
+    Other,
+    /// They tell nothing.
+    Unknown,
+}
+
+/// What the first bytes of a message tell of it.
 #[must_use]
-pub fn response_id(start: &[u8]) -> Option<RequestId> {
-    parse::response_id(start)
+pub fn beginning(start: &[u8]) -> Beginning {
+    parse::beginning(start)
 }
 
 /// Decodes raw parameters; absent and `null` ones read as an empty object.

@@ -32,7 +32,7 @@ enum Kind {
 }
 
 /// How much of a message that is lost is kept.
-const START: usize = 512;
+pub(crate) const START: usize = 512;
 
 impl TransportError {
     /// The transport is closed, on this side or by the peer.

@@ -4,13 +4,13 @@ use std::{collections::HashMap, sync::Arc};
 
 use mcp_protocol::{
     CancelledParams, EmptyParams, Message, NotificationMethod, ProgressParams, ProgressToken, RequestId, RpcError,
-    jsonrpc::{self, EnvelopeError, Notification as RawNotification, Request, Response},
+    jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
     notification,
 };
 use mcp_transport::{Frame, Route, Transport, TransportError, recv};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Failure, Link};
+use super::{Failure, Link, Outcome};
 use crate::{handlers::Question, notify::Notification, shared::Shared, subscription::Inbox};
 
 /// Reads until the connection ends; then everything that waits on it has failed.
@@ -85,8 +85,8 @@ impl Reader<'_> {
 
     /// Returns the fault when the connection cannot go on.
     fn fault(&self, fault: TransportError) -> Option<TransportError> {
-        if let Some(id) = fault.request() {
-            self.link.pending.complete(id, Err(Failure::Transport(fault.clone())));
+        if let Some(RequestId::Integer(id)) = fault.request() {
+            self.link.pending.complete(*id, Err(Failure::Transport(fault.clone())));
         }
         if fault.is_session_lost() {
             self.link.retire(fault);
@@ -101,11 +101,13 @@ impl Reader<'_> {
         }
         if fault.is_too_large() {
             tracing::warn!(error = %fault, "a message of the server was skipped");
-            let id = jsonrpc::response_id(fault.start());
+            let beginning = jsonrpc::beginning(fault.start());
             let failure = Err(Failure::Transport(fault));
-            match id {
-                Some(id) => _ = self.link.pending.complete(&id, failure),
-                None => _ = self.link.pending.complete_only(failure),
+            match beginning {
+                Beginning::Response(Some(id)) => _ = self.complete(&Route::Connection, &id, failure),
+                Beginning::Response(None) => _ = self.link.pending.complete_only(failure),
+                // Nobody waits for it, as far as is known.
+                _ => {}
             }
             return None;
         }
@@ -147,10 +149,30 @@ impl Reader<'_> {
         tracing::debug!(%error, "what the server sent is no message");
         let failure = || Err(Failure::Invalid(error.to_string().into()));
         if let Some(id) = &error.id {
-            self.link.pending.complete(id, failure());
+            self.complete(&Route::Connection, id, failure());
         } else if let Route::Request(id) = &frame.route {
-            self.link.pending.complete(id, failure());
+            self.complete(&Route::Connection, id, failure());
         }
+    }
+
+    /// Ends a request by what came on this route. Returns whether anybody waited for it.
+    fn complete(&self, route: &Route, id: &RequestId, outcome: Outcome) -> bool {
+        let (number, outcome) = match id {
+            RequestId::Integer(number) => (*number, outcome),
+            // Told at once: the request has no other answer to wait for.
+            RequestId::String(text) => match text.parse() {
+                Ok(number) => {
+                    (number, Err(Failure::Invalid(format!("the answer to {number} is one to {text:?}").into())))
+                }
+                Err(_) => return false,
+            },
+        };
+        let was_waiting = self.link.pending.complete(number, outcome);
+        if was_waiting && !matches!(route, Route::Request(own) if own == id) {
+            // What did not end on a stream of its own may have left that open.
+            self.link.sender.close(&number.into());
+        }
+        was_waiting
     }
 
     fn response(&self, frame: &Frame, response: Response<'_>) {
@@ -158,11 +180,9 @@ impl Reader<'_> {
             Ok(result) => Ok(frame.message.slice_ref(result.get().as_bytes())),
             Err(error) => Err(Failure::Rpc(error)),
         };
-        let pending = &self.link.pending;
         let is_known = match (&response.id, &frame.route) {
-            (Some(id), _) => pending.complete(id, outcome),
-            (None, Route::Request(id)) => pending.complete(id, outcome),
-            (None, Route::Connection) => pending.complete_only(outcome),
+            (Some(id), _) | (None, Route::Request(id)) => self.complete(&frame.route, id, outcome),
+            (None, Route::Connection) => self.link.pending.complete_only(outcome),
         };
         if !is_known {
             // Late answers to requests that nobody waits for any more are ordinary.
@@ -193,7 +213,7 @@ impl Reader<'_> {
                     } else if self.link.pending.find(&id).is_some_and(|slot| slot.inbox.is_some()) {
                         // A server may end a subscription so before it answers, or instead.
                         let ended = TransportError::unanswered();
-                        self.link.pending.complete(&id, Err(Failure::Transport(ended)));
+                        self.complete(&Route::Connection, &id, Err(Failure::Transport(ended)));
                     }
                 }
             }

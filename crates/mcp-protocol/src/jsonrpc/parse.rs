@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::{Message, Notification, Request, RequestId, Response};
+use super::{Beginning, Message, Notification, Request, RequestId, Response};
 use crate::{ErrorCode, RpcError};
 
 /// What a message may cost before anybody looks at its content.
@@ -93,19 +93,32 @@ pub(super) fn request_id(start: &[u8]) -> Option<RequestId> {
     }
 }
 
-pub(super) fn response_id(start: &[u8]) -> Option<RequestId> {
-    let text = whole_text(start)?;
-    let (mut ids, mut is_request) = (Vec::new(), false);
-    let _ = each_member(text, |key, value| match key {
-        "id" => ids.push(value),
-        "method" => is_request = true,
-        _ => {}
+pub(super) fn beginning(start: &[u8]) -> Beginning {
+    let Some(text) = whole_text(start) else { return Beginning::Unknown };
+    let (mut ids, mut is_response, mut is_other) = (Vec::new(), false, false);
+    let mut end = 0;
+    let _ = each_member(text, |key, value| {
+        match key {
+            "id" => ids.push(value),
+            "result" | "error" => is_response = true,
+            "method" | "params" => is_other = true,
+            _ => {}
+        }
+        end = value.get().as_bytes().as_ptr_range().end.addr() - text.as_bytes().as_ptr().addr();
     });
-    let [id] = ids[..] else { return None };
-    let end = id.get().as_bytes().as_ptr_range().end.addr() - text.as_bytes().as_ptr().addr();
-    let next = text[end..].trim_start().strip_prefix(',')?.trim_start();
-    let is_response = next.starts_with("\"result\"") || next.starts_with("\"error\"");
-    if is_response && !is_request { read_id(id).ok() } else { None }
+    // The member that was cut off has a name too.
+    let opened =
+        text[end..].trim_start().strip_prefix(if end == 0 { '{' } else { ',' }).unwrap_or_default().trim_start();
+    let is_next = |key: &str| opened.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+    is_response |= is_next("\"result\"") || is_next("\"error\"");
+    is_other |= is_next("\"method\"") || is_next("\"params\"");
+    match (is_response, is_other, &ids[..]) {
+        (_, true, _) => Beginning::Other,
+        (false, false, _) => Beginning::Unknown,
+        // A number at the very end may go on behind it.
+        (true, false, [id]) if !text.ends_with(id.get()) => Beginning::Response(read_id(id).ok()),
+        (true, false, _) => Beginning::Response(None),
+    }
 }
 
 /// What is whole of a text that was cut off.
@@ -366,21 +379,29 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_response_tells_its_id() {
-        for (start, id) in [
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, Some("7")),
-            (r#"{ "id" : "a" , "error" : {"code""#, Some("\"a\"")),
-            (r#"{"jsonrpc":"2.0","id":7,"params":{"a"#, None),
-            (r#"{"method":"m","id":7,"result":{"a"#, None),
-            (r#"{"result":{"id":7,"result":"#, None),
-            (r#"{"id":7,"id":8,"result":1"#, None),
-            (r#"{"id":7"#, None),
-            (r#"{"id":7,"#, None),
-            ("garbage", None),
-            ("", None),
+    fn the_start_of_a_message_tells_what_it_is() {
+        let response = |id: RequestId| Beginning::Response(Some(id));
+        for (start, expected) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, response(7.into())),
+            (r#"{"id":7,"jsonrpc":"2.0","result":{"#, response(7.into())),
+            (r#"{"error":{"code":-32600,"message":"no"},"id":7,"more":"x"#, response(7.into())),
+            (r#"{ "id" : "a" , "error" : {"code""#, response("a".into())),
+            (r#"{"result":{"id":7,"result":"#, Beginning::Response(None)),
+            (r#"{"id":7,"id":8,"result":1"#, Beginning::Response(None)),
+            // The rest of the number is not there.
+            (r#"{"error":{"code":-32600,"message":"no"},"id":12"#, Beginning::Response(None)),
+            (r#"{"id":null,"error":{"#, Beginning::Response(None)),
+            (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"xxx"#, Beginning::Other),
+            (r#"{"jsonrpc":"2.0","id":7,"params":{"a"#, Beginning::Other),
+            (r#"{"method":"m","id":7,"result":{"a"#, Beginning::Other),
+            (r#"{"method":"m"#, Beginning::Other),
+            (r#"{"id":7"#, Beginning::Unknown),
+            (r#"{"id":7,"#, Beginning::Unknown),
+            (r#"{"id":7,"result"#, Beginning::Unknown),
+            ("garbage", Beginning::Unknown),
+            ("", Beginning::Unknown),
         ] {
-            let found = response_id(start.as_bytes()).map(|id| serde_json::to_string(&id).unwrap());
-            assert_eq!(found.as_deref(), id, "{start}");
+            assert_eq!(beginning(start.as_bytes()), expected, "{start}");
         }
     }
 

@@ -83,6 +83,12 @@ impl Reply {
         self.first(Step::Message(object([("jsonrpc", "2.0".into()), ("method", method.into()), ("params", params)])))
     }
 
+    /// Sends this in the place of a message, whatever it is.
+    #[must_use]
+    pub fn message(message: Value) -> Self {
+        Self::default().step(Step::Message(message))
+    }
+
     /// Sends a request of the server's own before anything else. The answer is among what was seen.
     #[must_use]
     pub fn request(self, id: Value, method: &str, params: Value) -> Self {

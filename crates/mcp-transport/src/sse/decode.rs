@@ -5,7 +5,7 @@ use std::{mem, str, time::Duration};
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 
-use crate::TransportError;
+use crate::{TransportError, error::START};
 
 /// One event as it was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +55,8 @@ pub struct Decoder {
     data: Data,
     /// The event is over the limit: it is skipped to its end.
     is_skipped: bool,
-    /// Nobody was told yet.
-    is_untold: bool,
+    /// The fault that nobody was told yet.
+    untold: Option<TransportError>,
     id: Option<Box<str>>,
     last_event_id: Option<Box<str>>,
     retry: Option<Duration>,
@@ -91,7 +91,7 @@ impl Decoder {
             event: None,
             data: Data::None,
             is_skipped: false,
-            is_untold: false,
+            untold: None,
             id: None,
             last_event_id: None,
             retry: None,
@@ -185,8 +185,10 @@ impl Decoder {
         let room = if self.is_skipped { MAX_ID } else { self.limit.saturating_sub(self.data.len()) };
         if self.line.len() + part.len() > room.max(MAX_ID) + FIELD {
             self.line_lost = true;
-            self.line = BytesMut::new();
-            self.skip();
+            let mut line = mem::take(&mut self.line);
+            line.extend_from_slice(&part[..part.len().min(START)]);
+            let value = line.strip_prefix(b"data:").unwrap_or_default();
+            self.skip(value.strip_prefix(b" ").unwrap_or(value));
         } else {
             self.line.extend_from_slice(&part);
         }
@@ -207,7 +209,7 @@ impl Decoder {
             b"event" if value.len() <= MAX_NAME => {
                 self.event = (!value.is_empty()).then(|| String::from_utf8_lossy(&value).into());
             }
-            b"event" => self.skip(),
+            b"event" => self.skip(b""),
             b"id" if value.len() <= MAX_ID && memchr(0, &value).is_none() => {
                 self.id = Some(String::from_utf8_lossy(&value).into());
             }
@@ -222,7 +224,7 @@ impl Decoder {
         }
         let separator = usize::from(!matches!(self.data, Data::None));
         if self.data.len() + separator + value.len() > self.limit {
-            self.skip();
+            self.skip(&value);
             return;
         }
         self.data = match mem::replace(&mut self.data, Data::None) {
@@ -232,14 +234,19 @@ impl Decoder {
         };
     }
 
-    fn skip(&mut self) {
-        self.is_untold |= !self.is_skipped;
-        self.is_skipped = true;
-        self.data = Data::None;
+    /// Skips the rest of the event, of whose data this would have come next.
+    fn skip(&mut self, next: &[u8]) {
+        let data = mem::replace(&mut self.data, Data::None);
+        if mem::replace(&mut self.is_skipped, true) {
+            return;
+        }
+        let mut start = data.start().to_vec();
+        start.extend_from_slice(&next[..next.len().min(START)]);
+        self.untold = Some(TransportError::too_large(self.limit).with_start(&start));
     }
 
     fn too_large(&mut self) -> Option<Result<Received, TransportError>> {
-        mem::take(&mut self.is_untold).then(|| Err(TransportError::too_large(self.limit)))
+        self.untold.take().map(Err)
     }
 
     /// The end of an event, which may have been none.
@@ -265,6 +272,16 @@ impl Data {
             Self::Line(line) => line.len(),
             Self::Lines(lines) => lines.len(),
         }
+    }
+
+    /// Its first bytes.
+    fn start(&self) -> &[u8] {
+        let data: &[u8] = match self {
+            Self::None => &[],
+            Self::Line(line) => line,
+            Self::Lines(lines) => lines,
+        };
+        &data[..data.len().min(START)]
     }
 
     fn with_line(mut self, line: &[u8]) -> Self {
@@ -378,6 +395,17 @@ mod tests {
         check(4, b"data: 1234\n\ndata: 12345\n\ndata: a\n\n", &["|1234", "too large", "|a"], None, None);
         check(4, b"data: 12\ndata: 3\n\ndata: 12\ndata: 34\n\n", &["|12\\n3", "too large"], None, None);
         check(4, b"id: 1\ndata: 12345\ndata: x\nid: 2\n\n", &["too large"], Some("2"), None);
+    }
+
+    #[test]
+    fn of_what_is_too_large_the_start_is_kept() {
+        for stream in [&b"data: 12345678\n\n"[..], b"data:12\ndata: 345678\n\n", b"data: 1234567890"] {
+            let mut decoder = Decoder::new(4);
+            decoder.feed([stream, &[b'9'; 20_000]].concat().into());
+            let error = decoder.next_event().unwrap().unwrap_err();
+            assert!(error.start().starts_with(b"12345678"), "{}", error.start().escape_ascii());
+            assert!(error.start().len() <= START);
+        }
     }
 
     #[test]
