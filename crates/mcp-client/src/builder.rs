@@ -71,7 +71,8 @@ impl ClientBuilder {
     }
 
     /// What was agreed with this server before ([`Client::negotiated`]). Nothing is found out again; where there is no handshake,
-    /// connecting sends nothing.
+    /// connecting sends nothing. When the first answer is none of that era the server is asked after all, and what it refused is
+    /// made again as it wants it.
     pub fn known(mut self, negotiated: impl Into<Option<Negotiated>>) -> Self {
         self.config.known = negotiated.into();
         self

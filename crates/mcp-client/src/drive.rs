@@ -16,14 +16,17 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::exchange::{Answered, exchange};
 use self::pages::Pages;
+pub(crate) use self::{
+    exchange::{Answered, exchange},
+    wait::Mark,
+};
 use crate::{
     Error,
     cache::Cache,
     error::Kind,
     handlers::Asker,
-    link::{Agreed, Link},
+    link::{Agreed, Link, Ticket},
     shared::Shared,
     wire::{Inputs, Request},
 };
@@ -84,18 +87,22 @@ impl Reply {
 pub(crate) async fn drive(shared: &Arc<Shared>, request: Request, mut options: Options) -> Result<Reply, Error> {
     let name = request.name.clone();
     until_cancelled(options.cancel.take(), async {
-        let reply = rounds(shared, request, &mut options).await?;
+        let (reply, ticket) = rounds(shared, request, &mut options).await?;
         match &reply.task {
-            Some(task) => crate::tasks::finish(shared, task, name, &mut options).await,
+            Some(task) => crate::tasks::finish(shared, task, name, ticket, options).await,
             None => Ok(reply),
         }
     })
     .await
 }
 
-/// Sends a request until it is done or has become a task.
-pub(crate) async fn start(shared: &Arc<Shared>, request: Request, mut options: Options) -> Result<Reply, Error> {
-    until_cancelled(options.cancel.take(), rounds(shared, request, &mut options)).await
+/// Sends a request until it is done or has become a task, with the ticket that hears of its progress.
+pub(crate) async fn start(
+    shared: &Arc<Shared>,
+    request: Request,
+    options: &mut Options,
+) -> Result<(Reply, Option<Ticket>), Error> {
+    until_cancelled(options.cancel.take(), rounds(shared, request, options)).await
 }
 
 async fn until_cancelled<T>(
@@ -111,13 +118,17 @@ async fn until_cancelled<T>(
 }
 
 /// Answers what the server asks by its results, and asks again, until there is a result.
-async fn rounds(shared: &Arc<Shared>, request: Request, options: &mut Options) -> Result<Reply, Error> {
+async fn rounds(
+    shared: &Arc<Shared>,
+    request: Request,
+    options: &mut Options,
+) -> Result<(Reply, Option<Ticket>), Error> {
     let mut inputs = None;
     let mut asked = 0;
     let mut caching = None;
     if shared.config.caches && Cache::takes(&request.method) {
         match shared.cache.find(&request) {
-            Ok(reply) if !options.is_fresh => return Ok(reply),
+            Ok(reply) if !options.is_fresh => return Ok((reply, None)),
             Ok(_) => {
                 // Asked for anew: what is kept is not believed any more.
                 shared.cache.forget(&request.method);
@@ -138,7 +149,7 @@ async fn rounds(shared: &Arc<Shared>, request: Request, options: &mut Options) -
             }
             answered => answered?,
         };
-        let Answered { mut reply, link, may_be_task } = answered;
+        let Answered { mut reply, link, may_be_task, ticket } = answered;
         let kind = if reply.version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
         match kind {
             ResultType::Complete => {
@@ -149,11 +160,11 @@ async fn rounds(shared: &Arc<Shared>, request: Request, options: &mut Options) -
                 if may_be_task && reply.version.has_core_tasks() {
                     reply.task = created(&reply);
                 }
-                return Ok(reply);
+                return Ok((reply, ticket));
             }
             ResultType::Task if may_be_task => {
                 reply.task = Some(reply.read::<tasks::ext::CreateTaskResult>()?.task.into());
-                return Ok(reply);
+                return Ok((reply, ticket));
             }
             ResultType::InputRequired if may_ask(&request.method) => {
                 asked += 1;

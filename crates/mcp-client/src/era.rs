@@ -144,6 +144,23 @@ pub(crate) async fn ask_for_logs(shared: &Shared, link: &Arc<Link>) {
     }
 }
 
+/// Whether a server is not what an earlier client knew it as, which is asked when it answers as none of that era would: it was
+/// exchanged for another one.
+pub(crate) async fn has_changed(shared: &Shared, link: &Arc<Link>) -> bool {
+    let config = &shared.config;
+    let Some(version) = link.version().filter(|_| link.is_assumed()) else { return false };
+    let asking = async { ask::<Discover>(shared, link, version, &EmptyParams::new()).await?.outcome().await };
+    let Ok(outcome) = timeout(config.probe, asking).await else { return config.newest_legacy().is_some() };
+    match judge(config, version, outcome) {
+        Ok(Verdict::Agreed(found)) if found.version == version => {
+            link.assume(false);
+            false
+        }
+        Ok(_) | Err(Stop::Died(_)) => true,
+        Err(_) => false,
+    }
+}
+
 /// What an answer to `server/discover` says.
 enum Verdict {
     /// It speaks a revision without a handshake.

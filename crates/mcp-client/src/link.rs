@@ -6,7 +6,10 @@ mod read;
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,6 +47,8 @@ pub(crate) struct Link {
     pub(crate) pending: Pending,
     pub(crate) clock: Arc<Clock>,
     agreed: OnceLock<Agreed>,
+    /// What was agreed is the word of an earlier client, and nothing that came says that it still holds.
+    is_assumed: AtomicBool,
     /// Notices that did not find room at once. Each holds the place of the request it is about, so they are never more than
     /// those.
     unsaid: Mutex<VecDeque<(Frame, Option<OwnedSemaphorePermit>)>>,
@@ -62,6 +67,7 @@ impl Link {
             pending: Pending::new(pending),
             clock: Arc::default(),
             agreed: OnceLock::new(),
+            is_assumed: AtomicBool::new(false),
             unsaid: Mutex::default(),
             said_more: Notify::new(),
             ended: CancellationToken::new(),
@@ -84,6 +90,16 @@ impl Link {
         self.agreed.get().map(|agreed| agreed.negotiated.version)
     }
 
+    /// Whether what was agreed is assumed alone.
+    pub(crate) fn is_assumed(&self) -> bool {
+        self.is_assumed.load(Ordering::Relaxed)
+    }
+
+    /// What was agreed is assumed, or turned out to hold.
+    pub(crate) fn assume(&self, is_assumed: bool) {
+        self.is_assumed.store(is_assumed, Ordering::Relaxed);
+    }
+
     /// Ends it: everything that waits fails, and the reading task stops.
     pub(crate) fn end(&self, fault: Option<TransportError>) {
         if let Some(fault) = fault {
@@ -94,7 +110,7 @@ impl Link {
         self.stopped.cancel();
     }
 
-    /// Takes no more requests: the server has forgotten the session. Those that wait are told by themselves what becomes of
+    /// Takes no more requests: the server has forgotten the session, or is another one than it was taken for. Those that wait are told by themselves what becomes of
     /// them, since each has an answer of its own on its way.
     pub(crate) fn retire(&self, fault: TransportError) {
         let _ = self.fault.set(fault);
@@ -140,15 +156,17 @@ impl Link {
         self.end(None);
     }
 
-    /// Sends a request and begins to wait for its answer.
+    /// Sends a request and begins to wait for its answer. When it `follows`, its progress is heard after the answer too, as long as
+    /// the ticket is kept: a task runs on.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: i64,
         message: Vec<u8>,
         hints: Hints,
-        on_drop: OnDrop,
+        follows: bool,
     ) -> Result<Ticket, Failure> {
-        self.begin_listening(id, message, hints, on_drop, None).await
+        let slot = Slot::new(self.pending.room().await?, None, follows);
+        self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
     /// The same, for a request whose stream brings notifications.
@@ -157,11 +175,10 @@ impl Link {
         id: i64,
         message: Vec<u8>,
         hints: Hints,
-        on_drop: OnDrop,
-        inbox: Option<Arc<Inbox>>,
+        inbox: Arc<Inbox>,
     ) -> Result<Ticket, Failure> {
-        let slot = Slot::new(self.pending.room().await?, inbox);
-        self.hand_over(id, message, hints, on_drop, slot).await
+        let slot = Slot::new(self.pending.room().await?, Some(inbox), false);
+        self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
     /// Begins a request that takes no place from others and waits for none: what opens a connection, and signs of life, which
@@ -173,7 +190,7 @@ impl Link {
         hints: Hints,
         on_drop: OnDrop,
     ) -> Result<Ticket, Failure> {
-        self.hand_over(id, message, hints, on_drop, Slot::new(None, None)).await
+        self.hand_over(id, message, hints, on_drop, Slot::new(None, None, false)).await
     }
 
     async fn hand_over(
@@ -267,6 +284,10 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     pub(crate) fn slot(&self) -> &Slot {
         &self.slot
     }

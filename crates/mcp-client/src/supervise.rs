@@ -71,7 +71,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
 /// too many are as good as attempts that failed.
 async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     let policy = &shared.config.reconnect;
-    let known = lost.agreed().map(|agreed| agreed.negotiated.clone());
+    let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
     let mut wait = if losses == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, losses) };
     if losses > policy.attempts {
@@ -118,6 +118,7 @@ async fn agree(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) ->
         && trust
     {
         era::agree(config, &dialed.link, known.clone());
+        dialed.link.assume(true);
         return Ok(dialed.keep());
     }
     let first = known.map(|known| known.version).or(config.preferred).filter(|version| version.has_handshake());

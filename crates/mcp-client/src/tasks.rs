@@ -1,9 +1,15 @@
 //! Tasks: calls that run on by themselves, in both dialects.
 
-use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    fmt,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use mcp_protocol::{
-    ErrorCode, InputRequiredResult, Method, RpcError,
+    ErrorCode, InputRequiredResult, LoggingLevel, Meta, Method, ProgressParams, RpcError,
     method::{CallTool, CancelTask, GetTask, GetTaskPayload, UpdateTask},
     tasks::{
         Task, TaskMetadata, TaskParams, TaskState, TaskStatus,
@@ -11,13 +17,14 @@ use mcp_protocol::{
     },
 };
 use mcp_transport::BoxFuture;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::{
     Call, Client, Error, ToolResult,
     client::tool_result,
-    drive::{Answered, Options, Reply, answer, drive, exchange, start},
+    drive::{Answered, Mark, Options, Reply, answer, drive, exchange, start},
     error::Kind,
+    link::{Link, Ticket},
     shared::Shared,
     wire::Request,
 };
@@ -50,6 +57,26 @@ pub enum Started {
 pub struct TaskHandle {
     client: Client,
     id: String,
+    manner: Manner,
+    /// Taken by the first who waits for the result.
+    hearing: Arc<Mutex<Option<Hearing>>>,
+}
+
+/// How requests about a task are made.
+#[derive(Clone)]
+struct Manner {
+    idle: Option<Duration>,
+    /// What all of it may take, and what is left of that.
+    total: Option<Duration>,
+    left: Option<Duration>,
+    meta: Option<Meta>,
+    log_level: Option<LoggingLevel>,
+}
+
+/// Who hears of the progress of a task: that of the request that it came from (2025-11-25).
+struct Hearing {
+    ticket: Ticket,
+    heard: Box<dyn FnMut(ProgressParams) + Send>,
 }
 
 impl TaskCall {
@@ -69,13 +96,18 @@ impl IntoFuture for TaskCall {
     type IntoFuture = BoxFuture<'static, Result<Started, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { call: Call { client, request, options, .. }, task } = self;
+        let Self { call: Call { client, request, mut options, .. }, task } = self;
         Box::pin(async move {
             let mut request = request?;
             request.task = Some(task);
-            let reply = start(client.shared(), request, options).await?;
+            let (reply, ticket) = start(client.shared(), request, &mut options).await?;
             match &reply.task {
-                Some(task) => Ok(Started::Task(client.task(&*task.task_id))),
+                Some(task) => {
+                    let handle = TaskHandle::new(&client, task.task_id.clone());
+                    let hearing = Arc::new(Mutex::new(Hearing::new(ticket, &mut options)));
+                    let manner = Manner { total: None, left: None, ..Manner::of(options) };
+                    Ok(Started::Task(TaskHandle { manner, hearing, ..handle }))
+                }
                 None => Ok(Started::Done(tool_result(client.shared(), &reply)?)),
             }
         })
@@ -106,7 +138,24 @@ impl Started {
 
 impl TaskHandle {
     pub(crate) fn new(client: &Client, id: String) -> Self {
-        Self { client: client.clone(), id }
+        let idle = client.shared().config.idle;
+        let manner = Manner { idle, total: None, left: None, meta: None, log_level: None };
+        Self { client: client.clone(), id, manner, hearing: Arc::default() }
+    }
+
+    /// How long the server may be silent when it is asked for the task. The default is that of the call it came from, or of the
+    /// client.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.manner.idle = Some(limit);
+        self
+    }
+
+    /// Metadata of every request about the task. The default is that of the call it came from, or none.
+    #[must_use]
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.manner.meta = Some(meta);
+        self
     }
 
     /// Its id, which can be kept and given to [`Client::task`].
@@ -120,19 +169,18 @@ impl TaskHandle {
     /// # Errors
     /// As for every [`Call`]; [`Error::rpc`] when the server does not know it (any more).
     pub async fn status(&self) -> Result<Task, Error> {
-        let mut options = options(self.client.shared());
-        Ok(look(self.client.shared(), &self.id, &mut options).await?.task)
+        Ok(look(self.client.shared(), &self.id, &mut self.manner.clone()).await?.task)
     }
 
-    /// Its result, however long it takes: nothing but looking at it has a bound. What it asks for meanwhile is answered.
+    /// Its result, however long it takes: nothing but looking at it has a bound. What it asks for meanwhile is answered, and its
+    /// progress told to who was to hear of that of the call it came from ([`Call::on_progress`]; 2025-11-25).
     ///
     /// # Errors
     /// [`Error::is_cancelled`] when the task was cancelled, [`Error::rpc`] when it ended with an error, and as for every [`Call`].
     pub async fn result(&self) -> Result<ToolResult, Error> {
         let shared = self.client.shared();
-        let mut options = options(shared);
-        options.total = None;
-        let reply = follow(shared, &self.id, Duration::ZERO, None, &mut options).await?;
+        let hearing = self.hearing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reply = hear(hearing, follow(shared, &self.id, Duration::ZERO, None, None, self.manner.clone())).await?;
         tool_result(shared, &reply)
     }
 
@@ -143,7 +191,7 @@ impl TaskHandle {
     pub async fn cancel(&self) -> Result<(), Error> {
         let shared = self.client.shared();
         let request = Request::new(CancelTask::NAME, &TaskParams::new(&*self.id))?.named(&self.id);
-        drive(shared, request, options(shared)).await.map(drop)
+        drive(shared, request, self.manner.options()).await.map(drop)
     }
 }
 
@@ -154,27 +202,82 @@ impl fmt::Debug for TaskHandle {
     }
 }
 
-/// The result of a call that became a task, within what is left of its time.
-pub(crate) async fn finish(
-    shared: &Arc<Shared>,
-    task: &Task,
-    tool: Option<Box<str>>,
-    call: &mut Options,
-) -> Result<Reply, Error> {
-    let mut options = options(shared);
-    let following = follow(shared, &task.task_id, interval(task), tool, &mut options);
-    match call.total {
-        None => following.await,
-        Some(total) => {
-            let followed = timeout(total, following).await;
-            followed.unwrap_or_else(|_| Err(Error::timeout("the task", total)))
+impl Manner {
+    fn of(options: Options) -> Self {
+        let Options { idle, total, meta, log_level, .. } = options;
+        Self { idle, total, left: total, meta, log_level }
+    }
+
+    /// For one request, which may take as long as the server may be silent, and no longer than all of it.
+    fn options(&self) -> Options {
+        let limit = self.idle.into_iter().chain(self.left).min();
+        let (meta, log_level) = (self.meta.clone(), self.log_level);
+        Options { idle: limit, total: limit, meta, log_level, ..Options::default() }
+    }
+
+    /// Takes time from what is left.
+    fn spend(&mut self, time: Duration) {
+        self.left = self.left.map(|left| left.saturating_sub(time));
+    }
+
+    fn timeout(&self) -> Error {
+        Error::timeout("the task", self.total.unwrap_or_default())
+    }
+
+    /// Makes one request about the task. The time of the user, who is asked meanwhile, does not count.
+    async fn ask(&mut self, shared: &Arc<Shared>, request: &Request) -> Result<Answered, Error> {
+        let mut options = self.options();
+        let before = options.total;
+        match exchange(shared, request, None, &mut options).await {
+            Err(error) if error.is_timeout() && self.left.is_some() && before == self.left => Err(self.timeout()),
+            asked => {
+                self.spend(
+                    before.zip(options.total).map_or(Duration::ZERO, |(before, after)| before.saturating_sub(after)),
+                );
+                asked
+            }
         }
     }
 }
 
-/// How requests about a task are made.
-fn options(shared: &Shared) -> Options {
-    Options { idle: shared.config.idle, total: shared.config.idle, ..Options::default() }
+impl Hearing {
+    fn new(ticket: Option<Ticket>, options: &mut Options) -> Option<Self> {
+        Some(Self { ticket: ticket?, heard: options.on_progress.take()? })
+    }
+
+    fn tell(&mut self) {
+        for notice in self.ticket.slot().take_progress() {
+            (self.heard)(notice);
+        }
+    }
+}
+
+/// Tells of the progress until the work is done.
+async fn hear<T>(hearing: Option<Hearing>, work: impl Future<Output = T>) -> T {
+    let Some(mut hearing) = hearing else { return work.await };
+    let mut work = pin!(work);
+    let done = loop {
+        tokio::select! {
+            biased;
+            done = &mut work => break done,
+            () = hearing.ticket.slot().news() => hearing.tell(),
+        }
+    };
+    hearing.tell();
+    done
+}
+
+/// The result of a call that became a task: within what is left of its time, told of as it is.
+pub(crate) async fn finish(
+    shared: &Arc<Shared>,
+    task: &Task,
+    tool: Option<Box<str>>,
+    ticket: Option<Ticket>,
+    mut call: Options,
+) -> Result<Reply, Error> {
+    let link = ticket.as_ref().map(|ticket| Arc::clone(ticket.link()));
+    let hearing = Hearing::new(ticket, &mut call);
+    hear(hearing, follow(shared, &task.task_id, interval(task), tool, link, Manner::of(call))).await
 }
 
 fn interval(task: &Task) -> Duration {
@@ -189,11 +292,9 @@ struct Look {
     answered: Answered,
 }
 
-async fn look(shared: &Arc<Shared>, id: &str, options: &mut Options) -> Result<Look, Error> {
+async fn look(shared: &Arc<Shared>, id: &str, manner: &mut Manner) -> Result<Look, Error> {
     let request = Request::new(GetTask::NAME, &TaskParams::new(id))?.named(id);
-    let answered = exchange(shared, &request, None, options).await?;
-    // Each look has its own time.
-    options.total = shared.config.idle;
+    let answered = manner.ask(shared, &request).await?;
     if answered.reply.version.has_core_tasks() {
         let state: TaskState = answered.reply.read()?;
         return Ok(Look { task: state.task, detailed: None, answered });
@@ -202,28 +303,38 @@ async fn look(shared: &Arc<Shared>, id: &str, options: &mut Options) -> Result<L
     Ok(Look { task: detailed.task.clone().into(), detailed: Some(detailed), answered })
 }
 
+/// Waits before the next look, by the clock of the connection, which stands still while this side is asked something.
+async fn rest(shared: &Shared, wait: Duration, link: Option<&Link>, manner: &mut Manner) -> Result<(), Error> {
+    let mark = link.map(|link| (link, Mark::now(&link.clock, &shared.config.limits)));
+    sleep(manner.left.map_or(wait, |left| wait.min(left))).await;
+    manner.spend(mark.map_or(wait, |(link, mark)| mark.elapsed(&link.clock)));
+    if manner.left == Some(Duration::ZERO) { Err(manner.timeout()) } else { Ok(()) }
+}
+
 /// Waits for the end of a task, and answers what it asks for.
 async fn follow(
     shared: &Arc<Shared>,
     id: &str,
     first: Duration,
     tool: Option<Box<str>>,
-    options: &mut Options,
+    mut link: Option<Arc<Link>>,
+    mut manner: Manner,
 ) -> Result<Reply, Error> {
     let mut wait = first;
     let mut answered_keys = HashSet::new();
     let mut rounds = 0;
     loop {
-        sleep(wait).await;
-        let Look { task, detailed, answered } = look(shared, id, options).await?;
+        rest(shared, wait, link.as_deref(), &mut manner).await?;
+        let Look { task, detailed, answered } = look(shared, id, &mut manner).await?;
         wait = interval(&task);
-        let Answered { mut reply, link, .. } = answered;
+        let mut reply = answered.reply;
+        let link = link.insert(answered.link);
         reply.method = CallTool::NAME.into();
         reply.name.clone_from(&tool);
         let Some(detailed) = detailed else {
             // What it asks for comes as questions of the session, for which the result has to be waited for.
             if task.status.is_terminal() || task.status == TaskStatus::InputRequired {
-                let done = payload(shared, id, task.status, wait, options).await?;
+                let done = payload(shared, id, task.status, wait, &mut manner).await?;
                 return Ok(Reply { name: tool, method: CallTool::NAME.into(), ..done });
             }
             continue;
@@ -250,11 +361,9 @@ async fn follow(
                     if rounds > shared.config.limits.rounds {
                         return Err(Kind::Rounds(shared.config.limits.rounds).into());
                     }
-                    let inputs = answer(shared, &link, InputRequiredResult::new(questions)).await?;
+                    let inputs = answer(shared, link, InputRequiredResult::new(questions)).await?;
                     let params = UpdateTaskParams::new(id, inputs.responses.unwrap_or_default());
-                    let request = Request::of::<UpdateTask>(&params)?.named(id);
-                    exchange(shared, &request, None, options).await?;
-                    options.total = shared.config.idle;
+                    manner.ask(shared, &Request::of::<UpdateTask>(&params)?.named(id)).await?;
                 }
             }
             _ => {}
@@ -268,29 +377,26 @@ async fn payload(
     id: &str,
     status: TaskStatus,
     interval: Duration,
-    options: &mut Options,
+    manner: &mut Manner,
 ) -> Result<Reply, Error> {
     let request = Request::of::<GetTaskPayload>(&TaskParams::new(id))?.named(id);
     if status.is_terminal() {
-        let result = exchange(shared, &request, None, options).await;
-        options.total = shared.config.idle;
-        return match result {
+        return match manner.ask(shared, &request).await {
             Ok(answered) => Ok(answered.reply),
             Err(_) if status == TaskStatus::Cancelled => Err(Kind::Cancelled.into()),
             Err(error) => Err(error),
         };
     }
-    // It has no bound of its own: as long as looking at the task works, the server is there.
-    let mut unbounded = Options::default();
-    let waiting = exchange(shared, &request, None, &mut unbounded);
-    tokio::pin!(waiting);
+    // The server may be silent: as long as looking at the task works, it is there.
+    let mut waiting = Manner { idle: None, ..manner.clone() };
+    let mut looks = Manner { left: None, ..manner.clone() };
+    let mut waiting = pin!(waiting.ask(shared, &request));
     loop {
         tokio::select! {
             answered = &mut waiting => return answered.map(|answered| answered.reply),
             () = sleep(interval) => {}
         }
-        // The session's questions stop no clock here: only the looks have one.
-        let looking = look(shared, id, options);
+        let looking = look(shared, id, &mut looks);
         tokio::select! {
             answered = &mut waiting => return answered.map(|answered| answered.reply),
             looked = looking => drop(looked?),

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use mcp_client::{Client, Error, protocol::ProtocolVersion};
+use mcp_client::{Client, Error, Negotiated, State, protocol::ProtocolVersion};
 use serde_json::{Value, json};
 
-use crate::common::{Peer, builder, discovery, initialized, said, scripted, start};
+use crate::common::{Peer, builder, connected_as, discovery, initialized, said, scripted, start};
 
 /// What a server does when it is asked `server/discover`.
 enum First {
@@ -223,4 +223,129 @@ async fn what_is_known_is_not_asked_again() {
     peer.answer(id, said("done")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
     assert_eq!(client.version(), ProtocolVersion::V2025_11_25);
+}
+
+/// What a server that was exchanged for an older one makes of a request of the newest revision.
+#[derive(Debug, Clone, Copy)]
+enum Older {
+    Refuses,
+    Answers,
+    IsSilent,
+    Dies,
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_known_is_found_out_again_when_it_is_wrong() {
+    for older in [Older::Refuses, Older::Answers, Older::IsSilent, Older::Dies] {
+        let (connector, mut peers) = scripted();
+        let mut known = Negotiated::new(ProtocolVersion::V2026_07_28);
+        known.capabilities = serde_json::from_value(json!({ "tools": {} })).unwrap();
+        let client = builder().known(known).connect(connector).await.unwrap();
+        let mut call = start(client.call_tool("t", ()));
+        let mut peer = peers.next().await;
+        let id = peer.expect("tools/call").await;
+        let no = json!({ "code": -32600, "message": "not initialized" });
+        match older {
+            Older::Refuses => {
+                peer.refuse(id, no.clone()).await;
+                // It is asked whether it is another one, and the call is made on the next connection.
+                let id = peer.expect("server/discover").await;
+                peer.refuse(id, no).await;
+            }
+            // A sloppy one runs what it is asked for; the next request is made in its era.
+            Older::Answers => {
+                peer.answer(id, json!({ "content": [] })).await;
+                let id = peer.expect("server/discover").await;
+                peer.refuse(id, no).await;
+                (&mut call).await.unwrap().unwrap();
+            }
+            Older::IsSilent => {
+                assert!((&mut call).await.unwrap().unwrap_err().is_timeout());
+                peer.expect("notifications/cancelled").await;
+                // It is silent then, too.
+                peer.expect("server/discover").await;
+                client.states().wait_for(|state| *state != State::Ready).await.unwrap();
+            }
+            Older::Dies => {
+                peer.close();
+                assert!((&mut call).await.unwrap().unwrap_err().is_closed());
+                // Also when it is asked first.
+                let mut asked = peers.next().await;
+                asked.expect("server/discover").await;
+                asked.close();
+            }
+        }
+        if call.is_finished() {
+            call = start(client.call_tool("t", ()));
+        }
+        let mut peer = peers.next().await;
+        peer.open("2025-06-18").await;
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("done")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "done", "{older:?}");
+        assert_eq!(client.version(), ProtocolVersion::V2025_06_18, "{older:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_known_is_asked_for_once_when_it_is_right() {
+    let (connector, mut peers) = scripted();
+    let known = Negotiated::new(ProtocolVersion::V2026_07_28);
+    let client = builder().known(known).trust_capabilities(false).connect(connector).await.unwrap();
+    let mut peer = peers.next().await;
+    for n in 0..2 {
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.refuse(id, json!({ "code": -32602, "message": "no such tool" })).await;
+        if n == 0 {
+            peer.discovered().await;
+        }
+        assert_eq!(call.await.unwrap().unwrap_err().rpc().unwrap().code.0, -32602);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_was_known_to_be_there_is_made_in_the_era_that_is() {
+    let (connector, mut peers) = scripted();
+    let client = builder().known(Negotiated::new(ProtocolVersion::V2026_07_28)).connect(connector).await.unwrap();
+    let subscribing = start(async move { client.subscribe(["a:b"]).await.map(drop) });
+    let mut peer = peers.next().await;
+    for method in ["subscriptions/listen", "server/discover"] {
+        let id = peer.expect(method).await;
+        peer.refuse(id, json!({ "code": -32601, "message": "no" })).await;
+    }
+    let mut peer = peers.next().await;
+    peer.open("2025-06-18").await;
+    let id = peer.expect("resources/subscribe").await;
+    peer.answer(id, json!({})).await;
+    subscribing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_never_sent_in_another_era_than_that_of_the_question() {
+    let asking = builder().roots([]);
+    let (client, mut peer, mut peers) = connected_as(asking, ProtocolVersion::V2026_07_28).await;
+    let call = start(client.call_tool("t", json!({ "a": 1 })));
+    let id = peer.expect("tools/call").await;
+    let questions = json!({ "where": { "method": "roots/list" } });
+    let required = json!({ "resultType": "input_required", "inputRequests": questions, "requestState": "s" });
+    peer.answer(id, required).await;
+    let retry = peer.recv().await;
+    assert_eq!(retry["params"]["requestState"], "s");
+    peer.refuse(
+        retry["id"].clone(),
+        json!({ "code": -32022, "message": "no", "data": { "supported": ["2025-11-25"] } }),
+    )
+    .await;
+    let mut peer = peers.next().await;
+    peer.open("2025-11-25").await;
+    // It begins anew, as it was given.
+    let again = peer.recv().await;
+    let params = again["params"].as_object().unwrap();
+    assert!(!params.contains_key("inputResponses") && !params.contains_key("requestState"), "{again}");
+    assert_eq!((&params["name"], &params["arguments"]), (&json!("t"), &json!({ "a": 1 })));
+    let answer = peer.ask(json!(7), "roots/list", json!({})).await;
+    assert_eq!(answer["result"]["roots"], json!([]));
+    peer.answer(again["id"].clone(), said("done")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }

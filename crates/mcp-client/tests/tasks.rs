@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_client::{
     Client, ClientBuilder, Started,
-    protocol::{ElicitResult, JsonObject, ProtocolVersion, tasks::TaskStatus},
+    protocol::{ElicitResult, JsonObject, Meta, ProtocolVersion, tasks::TaskStatus},
 };
 use mcp_server::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::common::{builder, connected, said, start};
+use crate::common::{Peer, builder, connected, said, start};
 
 const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
 const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
@@ -207,4 +207,165 @@ async fn a_task_that_nobody_let_it_make_is_an_invalid_response() {
     created["resultType"] = "task".into();
     peer.answer(id, created).await;
     assert!(call.await.unwrap().unwrap_err().is_invalid_response());
+}
+
+/// A server whose tasks are kept by the test: what it was asked, answered by what the test says.
+async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) -> (Client, Peer) {
+    let (connector, mut peers) = crate::common::scripted();
+    let connecting = start(client.versions([version]).connect(connector));
+    let mut peer = peers.next().await;
+    let asked = peer.recv().await;
+    if version.has_handshake() {
+        let mut initialized = crate::common::initialized(version.as_str());
+        initialized["capabilities"]["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
+        peer.answer(asked["id"].clone(), initialized).await;
+        peer.expect("notifications/initialized").await;
+    } else {
+        let mut discovery = crate::common::discovery(&[version.as_str()]);
+        discovery["capabilities"]["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+        peer.answer(asked["id"].clone(), discovery).await;
+    }
+    let client = connecting.await.unwrap().unwrap();
+    (client, peer)
+}
+
+/// A task as 2025-11-25 shows it.
+fn core(status: &str) -> Value {
+    json!({ "taskId": "t1", "status": status, "createdAt": "a", "lastUpdatedAt": "b", "ttl": null, "pollInterval": 500 })
+}
+
+/// Lists a tool that is a task and nothing else, which 2025-11-25 says there.
+async fn list(peer: &mut Peer) {
+    let id = peer.expect("tools/list").await;
+    let tool = json!({ "name": "t", "inputSchema": {}, "execution": { "taskSupport": "required" } });
+    peer.answer(id, json!({ "tools": [tool] })).await;
+}
+
+/// Starts the task of a call: gives the request.
+async fn becomes_a_task(peer: &mut Peer, version: ProtocolVersion) -> Value {
+    let mut asked = peer.recv().await;
+    if version.has_core_tasks() {
+        // Nothing was listed yet.
+        peer.refuse(asked["id"].clone(), json!({ "code": -32601, "message": "a task and nothing else" })).await;
+        list(peer).await;
+        asked = peer.recv().await;
+        assert_eq!(asked["params"]["task"], json!({}));
+        peer.answer(asked["id"].clone(), json!({ "task": core("working") })).await;
+    } else {
+        let mut created = detailed("working", json!({}));
+        created["resultType"] = "task".into();
+        peer.answer(asked["id"].clone(), created).await;
+    }
+    asked
+}
+
+fn slow_user() -> ClientBuilder {
+    builder().tasks().on_elicit(async |_| {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_user_is_not_that_of_a_task() {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+    let question = json!({ "message": "?", "requestedSchema": schema });
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(slow_user(), version).await;
+        let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(5)));
+        becomes_a_task(&mut peer, version).await;
+        let look = peer.expect("tasks/get").await;
+        if version.has_core_tasks() {
+            peer.answer(look, core("input_required")).await;
+            let waiting = peer.expect("tasks/result").await;
+            peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": question })).await;
+            let answer = loop {
+                let message = peer.recv().await;
+                match message["method"].as_str() {
+                    Some("tasks/get") => peer.answer(message["id"].clone(), core("input_required")).await,
+                    _ => break message,
+                }
+            };
+            assert_eq!(answer["result"]["content"]["name"], "Ada");
+            peer.answer(waiting, said("done")).await;
+        } else {
+            let asked = json!({ "k": { "method": "elicitation/create", "params": question } });
+            peer.answer(look, detailed("input_required", json!({ "inputRequests": asked }))).await;
+            let update = peer.expect("tasks/update").await;
+            peer.answer(update, json!({ "resultType": "complete" })).await;
+            let look = peer.expect("tasks/get").await;
+            peer.answer(look, detailed("completed", json!({ "result": said("done") }))).await;
+        }
+        assert_eq!(call.await.unwrap().unwrap().text(), "done", "{version}");
+
+        // What the server takes does count.
+        let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(5)));
+        let asked = peer.expect("tools/call").await;
+        let mut created = detailed("working", json!({}));
+        created["resultType"] = "task".into();
+        created["task"] = core("working");
+        peer.answer(asked, created).await;
+        let began = tokio::time::Instant::now();
+        let working = async {
+            loop {
+                let look = peer.expect("tasks/get").await;
+                let working = if version.has_core_tasks() { core("working") } else { detailed("working", json!({})) };
+                peer.answer(look, working).await;
+            }
+        };
+        let error = tokio::select! {
+            outcome = call => outcome.unwrap().unwrap_err(),
+            () = working => unreachable!(),
+        };
+        assert!(error.is_timeout() && error.to_string().contains("the task took longer than 5s"), "{version}: {error}");
+        assert_eq!(began.elapsed().as_secs(), 5, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_keeps_its_options_as_a_task() {
+    for version in [CORE, MODERN] {
+        for is_handle in [false, true] {
+            let (client, mut peer) = with_tasks(slow_user(), version).await;
+            let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let sink = heard.clone();
+            let call = client
+                .call_tool("t", ())
+                .timeout(Duration::from_secs(2))
+                .meta(Meta::new().with("example.com/k", 1))
+                .on_progress(move |notice| sink.lock().unwrap().push(notice.progress));
+            let awaiting =
+                tokio::spawn(async move { if is_handle { call.as_task().await?.result().await } else { call.await } });
+            if is_handle && version.has_core_tasks() {
+                list(&mut peer).await;
+            }
+            let asked = if is_handle && version.has_core_tasks() {
+                let asked = peer.recv().await;
+                peer.answer(asked["id"].clone(), json!({ "task": core("working") })).await;
+                asked
+            } else {
+                becomes_a_task(&mut peer, version).await
+            };
+            for n in 1..=2 {
+                let look = peer.recv().await;
+                assert_eq!(look["params"]["_meta"]["example.com/k"], 1, "{version}");
+                if version.has_core_tasks() {
+                    let token = &asked["params"]["_meta"]["progressToken"];
+                    peer.notify("notifications/progress", json!({ "progressToken": token, "progress": n })).await;
+                }
+                let working = if version.has_core_tasks() { core("working") } else { detailed("working", json!({})) };
+                if n == 1 {
+                    peer.answer(look["id"].clone(), working).await;
+                }
+            }
+            // The second look is never answered, and the call has its own patience.
+            let began = tokio::time::Instant::now();
+            let error = awaiting.await.unwrap().unwrap_err();
+            assert!(error.is_timeout() && error.to_string().contains("tasks/get took longer than 2s"), "{error}");
+            assert_eq!(began.elapsed().as_secs(), 2, "{version}");
+            let expected: &[f64] = if version.has_core_tasks() { &[1.0, 2.0] } else { &[] };
+            assert_eq!(*heard.lock().unwrap(), expected, "{version}");
+            assert_eq!(client.pending(), 0);
+        }
+    }
 }

@@ -6,6 +6,8 @@ use mcp_protocol::{
     ErrorCode, Method, PaginatedParams, RpcError, TaskSupport, Tool, method,
     tasks::{TaskMetadata, ext::IDENTIFIER},
 };
+use mcp_transport::TransportError;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
@@ -17,8 +19,9 @@ use crate::{
     Error,
     cache::Cache,
     catalog::Known,
+    era,
     error::Kind,
-    link::{Agreed, Failure, Link},
+    link::{Agreed, Failure, Link, Ticket},
     list::read_page,
     shared::Shared,
     wire::{Inputs, Request},
@@ -33,6 +36,8 @@ pub(crate) struct Answered {
     pub(crate) link: Arc<Link>,
     /// Whether the server was told that the request may become a task.
     pub(crate) may_be_task: bool,
+    /// Hears of the progress, when it is one.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// Sends a request until it has an answer, or must not be sent again.
@@ -61,16 +66,42 @@ pub(crate) async fn exchange(
         }
         let task = as_task(request, known.as_deref(), agreed);
         let declares_tasks = is_declared || request.declares_tasks();
+        // Answers belong to the era that asked: elsewhere the call begins anew, and the server asks again in its own way.
+        let inputs = inputs.filter(|_| agreed.negotiated.version.has_input_required());
         let sending = Sending { request, inputs, known: known.as_deref(), task, declares_tasks };
         let may_be_task = sending.task.is_some() || (declares_tasks && request.method == method::CallTool::NAME);
-        let failure = match wait(shared, &link, agreed, &sending, options).await? {
+        let (outcome, ticket) = match wait(shared, &link, agreed, &sending, options).await {
+            Ok(waited) => waited,
+            Err(error) => {
+                if link.is_assumed() {
+                    // Silence may mean as much. The next call knows.
+                    let shared = Arc::clone(shared);
+                    tokio::spawn(async move {
+                        if era::has_changed(&shared, &link).await {
+                            link.retire(TransportError::closed());
+                        }
+                    });
+                }
+                return Err(error);
+            }
+        };
+        let failure = match outcome {
             Ok(bytes) => {
                 let reply = Reply::new(bytes, request, &link, agreed);
-                return Ok(Answered { reply, link, may_be_task });
+                if link.is_assumed() {
+                    confirm(shared, &link, &reply).await;
+                }
+                return Ok(Answered { reply, link, may_be_task, ticket });
             }
             Err(failure) => failure,
         };
+        drop(ticket);
         let may_again = sendings < SENDINGS;
+        if may_again && is_doubtful(&failure) && era::has_changed(shared, &link).await {
+            tracing::debug!("the server is not of the era any more that was assumed");
+            link.retire(TransportError::closed());
+            continue;
+        }
         match failure {
             // The server was exchanged for one of another revision.
             Failure::Rpc(error)
@@ -83,6 +114,20 @@ pub(crate) async fn exchange(
             }
             // Some tools are tasks and nothing else.
             Failure::Rpc(error) if !declares_tasks && needs_tasks(&error) => is_declared = true,
+            // So do those of 2025-11-25 in the list, and in words that could mean anything.
+            Failure::Rpc(error)
+                if matches!(error.code, ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_REQUEST)
+                    && request.method == method::CallTool::NAME
+                    && known.is_none()
+                    && takes_tasks(agreed)
+                    && may_again =>
+            {
+                list_again(shared, &link, agreed, options).await;
+                known = known_tool(shared, request);
+                if as_task(request, known.as_deref(), agreed).is_none() {
+                    return Err(Kind::Rpc(error).into());
+                }
+            }
             // What is to be mirrored may have changed since the tools were listed.
             Failure::Rpc(error) if error.code == ErrorCode::HEADER_MISMATCH && sendings == 1 => {
                 let former = mirrored(known.as_deref(), request);
@@ -113,6 +158,30 @@ pub(crate) async fn exchange(
             }
             Failure::Lost { fault, .. } => return Err(Kind::Lost(fault).into()),
         }
+    }
+}
+
+/// Whether an answer could be that of a server of another era.
+fn is_doubtful(failure: &Failure) -> bool {
+    match failure {
+        Failure::Rpc(error) => error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+        Failure::Invalid(_) => true,
+        Failure::Transport(fault) => matches!(fault.http_status(), Some(400 | 404 | 405)),
+        Failure::Unsendable(_) | Failure::Lost { .. } => false,
+    }
+}
+
+/// A result came where the era was assumed: it says that it is of that era, or the next requests go elsewhere.
+async fn confirm(shared: &Arc<Shared>, link: &Arc<Link>, reply: &Reply) {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "resultType")]
+        _kind: IgnoredAny,
+    }
+    if serde_json::from_slice::<Typed>(&reply.bytes).is_ok() {
+        link.assume(false);
+    } else if era::has_changed(shared, link).await {
+        link.retire(TransportError::closed());
     }
 }
 
@@ -162,7 +231,7 @@ async fn list_again(shared: &Shared, link: &Arc<Link>, agreed: &Agreed, caller: 
         let sending = Sending::new(&request);
         let listed = wait(shared, link, agreed, &sending, &mut options).await;
         caller.total = options.total;
-        let Ok(Ok(bytes)) = listed else { return false };
+        let Ok((Ok(bytes), _)) = listed else { return false };
         let Ok(page) = read_page::<Tool>(shared, &Reply::new(bytes, &request, link, agreed)) else { return false };
         cursor = page.next_cursor;
         if cursor.is_none() {

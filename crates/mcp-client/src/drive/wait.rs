@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 
 use super::Options;
 use crate::{
-    Error,
+    Error, Limits,
     catalog::Known,
-    link::{Agreed, Clock, Link, OnDrop, Outcome, Ticket},
+    link::{Agreed, Clock, Link, Outcome, Ticket},
     shared::Shared,
     wire::{self, Extra, Inputs, Request},
 };
@@ -33,14 +33,15 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Sends a request once and waits for its answer, as long as the call may take. When it took too long, the server is told.
+/// Sends a request once and waits for its answer, as long as the call may take. When it took too long, the server is told. The
+/// ticket hears of progress on, where the answer may be a task that has some.
 pub(super) async fn wait(
     shared: &Shared,
     link: &Arc<Link>,
     agreed: &Agreed,
     sending: &Sending<'_>,
     options: &mut Options,
-) -> Result<Outcome, Error> {
+) -> Result<(Outcome, Option<Ticket>), Error> {
     let Sending { request, inputs, known, ref task, declares_tasks } = *sending;
     let id = shared.next_id();
     let extra = Extra {
@@ -58,12 +59,11 @@ pub(super) async fn wait(
         hints.name = request.name.clone();
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
-    let mut beginning = pin!(link.begin(id, message, hints, OnDrop::Cancel));
+    let follows = task.is_some() && options.on_progress.is_some();
+    let mut beginning = pin!(link.begin(id, message, hints, follows));
     let mut ticket: Option<Ticket> = None;
-    // A server that asks without end does not stop the clock for ever.
     let limits = &shared.config.limits;
-    let longest = limits.question.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
-    let started = Mark::now(&link.clock, longest);
+    let started = Mark::now(&link.clock, limits);
     let mut heard = started;
     let outcome = loop {
         let left = [options.idle.map(|idle| (idle, heard)), options.total.map(|total| (total, started))]
@@ -89,7 +89,7 @@ pub(super) async fn wait(
                 let Some(slot) = ticket.as_ref().map(Ticket::slot) else { continue };
                 let outcome = slot.take_outcome();
                 for notice in slot.take_progress() {
-                    heard = Mark::now(&link.clock, longest);
+                    heard = Mark::now(&link.clock, limits);
                     if let Some(on_progress) = &mut options.on_progress {
                         on_progress(notice);
                     }
@@ -102,7 +102,7 @@ pub(super) async fn wait(
         }
     };
     spend(options, started.elapsed(&link.clock));
-    Ok(outcome)
+    Ok((outcome, ticket))
 }
 
 async fn news(ticket: Option<&Ticket>) {
@@ -126,14 +126,16 @@ pub(super) fn spend(options: &mut Options, time: Duration) {
 
 /// A moment on a clock that can stand still, up to a bound.
 #[derive(Clone, Copy)]
-struct Mark {
+pub(crate) struct Mark {
     at: Instant,
     paused: Duration,
     longest: Duration,
 }
 
 impl Mark {
-    fn now(clock: &Clock, longest: Duration) -> Self {
+    pub(crate) fn now(clock: &Clock, limits: &Limits) -> Self {
+        // A server that asks without end does not stop the clock for ever.
+        let longest = limits.question.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
         Self { at: Instant::now(), paused: clock.paused(), longest }
     }
 
@@ -145,7 +147,7 @@ impl Mark {
         self.paused(clock) < self.longest
     }
 
-    fn elapsed(self, clock: &Clock) -> Duration {
+    pub(crate) fn elapsed(self, clock: &Clock) -> Duration {
         self.at.elapsed().saturating_sub(self.paused(clock).min(self.longest))
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -49,6 +49,8 @@ pub(crate) struct Pending {
 #[derive(Debug, Default)]
 struct Table {
     waiting: HashMap<i64, Arc<Slot>>,
+    /// Requests that were answered, and whose progress is still heard.
+    followed: HashMap<i64, Weak<Slot>>,
     end: Option<Option<TransportError>>,
 }
 
@@ -76,12 +78,14 @@ impl Pending {
 
     /// Waits no more. Returns whether the request was still waiting.
     pub(crate) fn remove(&self, id: i64) -> bool {
-        self.table().waiting.remove(&id).is_some()
+        let mut table = self.table();
+        table.followed.remove(&id);
+        table.waiting.remove(&id).is_some()
     }
 
     /// The answer came. Returns whether anybody waited for it.
     pub(crate) fn complete(&self, id: i64, outcome: Outcome) -> bool {
-        let Some(slot) = self.table().waiting.remove(&id) else { return false };
+        let Some(slot) = self.table().take(id) else { return false };
         self.answered.fetch_add(1, Ordering::Relaxed);
         slot.complete(outcome);
         true
@@ -109,6 +113,12 @@ impl Pending {
         self.table().waiting.get(&number(id)?).cloned()
     }
 
+    /// What hears of the progress of a request.
+    pub(crate) fn hears(&self, id: &RequestId) -> Option<Arc<Slot>> {
+        let (id, table) = (number(id)?, self.table());
+        table.waiting.get(&id).cloned().or_else(|| table.followed.get(&id)?.upgrade())
+    }
+
     /// Nothing new is let in; what waits goes on.
     pub(crate) fn refuse(&self) {
         self.room.close();
@@ -120,6 +130,7 @@ impl Pending {
         let waiting = {
             let mut table = self.table();
             table.end.get_or_insert_with(|| fault.cloned());
+            table.followed.clear();
             std::mem::take(&mut table.waiting)
         };
         self.room.close();
@@ -142,6 +153,19 @@ impl Pending {
     }
 }
 
+impl Table {
+    /// What waits under an id, and waits no more.
+    fn take(&mut self, id: i64) -> Option<Arc<Slot>> {
+        let slot = self.waiting.remove(&id)?;
+        if slot.follows {
+            self.followed.insert(id, Arc::downgrade(&slot));
+            // It takes no place from others any more.
+            slot.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        Some(slot)
+    }
+}
+
 /// The number of a request of ours. Some servers write the numbers of tokens as strings.
 fn number(id: &RequestId) -> Option<i64> {
     match id {
@@ -160,6 +184,8 @@ pub(crate) struct Slot {
     pub(crate) permit: Mutex<Option<OwnedSemaphorePermit>>,
     /// Where its notifications go, when it is a request whose stream brings some.
     pub(crate) inbox: Option<Arc<Inbox>>,
+    /// Its progress is heard after its answer too.
+    follows: bool,
 }
 
 impl std::fmt::Debug for Slot {
@@ -177,13 +203,18 @@ struct Heard {
 }
 
 impl Slot {
-    pub(crate) fn new(permit: impl Into<Option<OwnedSemaphorePermit>>, inbox: Option<Arc<Inbox>>) -> Arc<Self> {
+    pub(crate) fn new(
+        permit: impl Into<Option<OwnedSemaphorePermit>>,
+        inbox: Option<Arc<Inbox>>,
+        follows: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             heard: Mutex::default(),
             news: Notify::new(),
             is_cancellable: AtomicBool::new(false),
             permit: Mutex::new(permit.into()),
             inbox,
+            follows,
         })
     }
 
@@ -199,7 +230,7 @@ impl Slot {
 
     pub(crate) fn progress(&self, notice: ProgressParams) {
         let mut heard = self.heard();
-        if heard.outcome.is_some() {
+        if heard.outcome.is_some() && !self.follows {
             return;
         }
         let text = |notice: &ProgressParams| notice.message.as_ref().map_or(0, String::len);
@@ -243,7 +274,7 @@ mod tests {
     use super::*;
 
     async fn waiting(pending: &Pending, id: i64) -> Arc<Slot> {
-        let slot = Slot::new(pending.room().await.unwrap(), None);
+        let slot = Slot::new(pending.room().await.unwrap(), None, false);
         pending.insert(id, slot.clone()).unwrap();
         slot
     }

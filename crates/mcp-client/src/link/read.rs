@@ -198,7 +198,7 @@ impl Reader<'_> {
                         ProgressToken::Integer(id) => RequestId::Integer(id),
                         ProgressToken::String(id) => RequestId::String(id),
                     };
-                    if let Some(slot) = self.link.pending.find(&id) {
+                    if let Some(slot) = self.link.pending.hears(&id) {
                         slot.progress(progress);
                     }
                 }

@@ -6,16 +6,16 @@ use mcp_protocol::{
     ListenParams, Method, SubscribeParams, SubscriptionFilter,
     method::{Listen, Subscribe},
 };
-use mcp_transport::Hints;
+use mcp_transport::{Hints, TransportError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Inbox;
 use crate::{
     Error,
     drive::{Options, drive},
-    era::back_off,
+    era::{self, back_off},
     error::Kind,
-    link::{Agreed, Failure, Link, OnDrop},
+    link::{Agreed, Failure, Link},
     shared::Shared,
     wire::{self, Extra, Request},
 };
@@ -24,6 +24,8 @@ use crate::{
 enum End {
     /// It may be opened again.
     Again(Error),
+    /// The server is of another era than was assumed.
+    Elsewhere,
     /// It will not work another time either.
     Never(Error),
 }
@@ -73,6 +75,7 @@ async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
         failures = if was_open { 0 } else { failures + 1 };
         match end {
             End::Never(error) => return error,
+            End::Elsewhere => continue,
             // Whoever waits for the first time is told what is wrong.
             End::Again(error) if !has_been_open || failures >= policy.attempts.max(1) => return error,
             End::Again(error) => tracing::debug!(%error, "a subscription ended, and is opened again"),
@@ -102,7 +105,7 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
     hints.version = Some(agreed.negotiated.version);
     hints.method = Some(Listen::NAME.into());
     let message = wire::request(id, &request, agreed.stamp(!inbox.filter().task_ids.is_empty()), &Extra::default());
-    let beginning = link.begin_listening(id, message, hints, OnDrop::Cancel, Some(Arc::clone(inbox)));
+    let beginning = link.begin_listening(id, message, hints, Arc::clone(inbox));
     // The acknowledgement comes before anything else; the stream itself has no bound.
     let patience = shared.config.idle.unwrap_or(Duration::MAX);
     let mut ticket = match timeout(patience, beginning).await {
@@ -121,7 +124,13 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
     match outcome {
         // The server ended it in good order.
         Ok(_) => End::Again(Kind::Lost(None).into()),
-        Err(failure) => ended(failure),
+        Err(failure) => {
+            if era::has_changed(shared, link).await {
+                link.retire(TransportError::closed());
+                return End::Elsewhere;
+            }
+            ended(failure)
+        }
     }
 }
 
