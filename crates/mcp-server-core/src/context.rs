@@ -132,7 +132,7 @@ impl Context {
         }
     }
 
-    /// What the client can do: from `initialize` in a session, from this request otherwise.
+    /// What the client can do: from `initialize` in a session (as far as the revision knows it), from this request otherwise.
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
         self.inner.client.capabilities()

@@ -79,7 +79,7 @@ impl Session {
         &self.client_info
     }
 
-    /// What the client can do.
+    /// What the client can do, as far as the revision knows it.
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
         &self.client_capabilities

@@ -31,6 +31,7 @@ mod pagination;
 mod pipes;
 mod progress;
 mod prompts;
+mod questions;
 mod registration;
 #[cfg(feature = "fs")]
 mod resource_dir;

@@ -148,6 +148,8 @@ impl Server {
         let (params, version) = self.negotiate(request)?;
         let capabilities = self.capabilities(version, session_id.is_none());
         let InitializeParams { client_info, capabilities: of_client, .. } = params;
+        // What a client declares for other revisions means nothing in this one.
+        let of_client = shaped(of_client, version);
         let session = Arc::new(Session::new(session_id, version, client_info, of_client, &capabilities, peer));
         self.join(&session);
         Ok((session, self.welcome(request, version, capabilities)))

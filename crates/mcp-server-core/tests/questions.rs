@@ -1,0 +1,71 @@
+//! What may be asked in which revision.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+
+use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
+use mcp_server_core::{Inputs, Server, ToolError, tool};
+use serde_json::{Value, json};
+
+use crate::inputs::{Client, Name, accept, text};
+
+/// A server with a tool for each kind of question.
+fn server() -> Server {
+    Server::builder("asks", "1")
+        .tool(tool("form", async |inputs: Inputs| -> Result<String, ToolError> {
+            Ok(inputs.elicit::<Name>("name", "Name?").await?.name)
+        }))
+        .tool(tool("url", async |inputs: Inputs| -> Result<String, ToolError> {
+            inputs.elicit_url("pay", "Pay here.", "https://example.com/pay").await?;
+            Ok("agreed".to_owned())
+        }))
+        .tool(tool("sample", async |inputs: Inputs| -> Result<String, ToolError> {
+            let params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("?"))], 10);
+            Ok(inputs.sample("sum", params).await?.content.text())
+        }))
+        .tool(tool("sample_with_tools", async |inputs: Inputs| -> Result<String, ToolError> {
+            let mut params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("?"))], 10);
+            params.tools = Some(vec![mcp_protocol::Tool::new("t", serde_json::Map::new())]);
+            Ok(inputs.sample("sum", params).await?.content.text())
+        }))
+        .build()
+}
+
+#[tokio::test]
+async fn what_a_client_declares_counts_as_far_as_the_revision_knows_it() {
+    let everything = json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {} }, "roots": {} });
+    let answers: [(&str, (&str, Value), &str); 4] = [
+        (
+            "sample",
+            (
+                "sampling/createMessage",
+                json!({ "role": "assistant", "content": { "type": "text", "text": "4" }, "model": "m" }),
+            ),
+            "4",
+        ),
+        ("form", accept(json!({ "name": "Ada" })), "Ada"),
+        ("url", accept(json!({})), "agreed"),
+        (
+            "sample_with_tools",
+            (
+                "sampling/createMessage",
+                json!({ "role": "assistant", "content": { "type": "text", "text": "4" }, "model": "m" }),
+            ),
+            "4",
+        ),
+    ];
+    // How many of the questions, in their order, each revision has.
+    for (version, known) in
+        [("2024-11-05", 1), ("2025-03-26", 1), ("2025-06-18", 2), ("2025-11-25", 4), ("2026-07-28", 4)]
+    {
+        let mut client = Client::connect(&server(), version, everything.clone()).await;
+        for (at, (tool, answer, expected)) in answers.iter().enumerate() {
+            if at < known {
+                let response = client.tool(tool, vec![answer.clone()]).await;
+                assert_eq!(text(&response), *expected, "{version} {tool}");
+            } else {
+                let response = client.tool(tool, vec![]).await;
+                assert_eq!(response["error"]["code"], -32021, "{version} {tool}: {response}");
+            }
+        }
+    }
+}
