@@ -12,6 +12,7 @@ use mcp_client::Client;
 use crate::{
     args::{Command, Options},
     failure::Failure,
+    input::Input,
     output::Output,
 };
 
@@ -19,11 +20,12 @@ use crate::{
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) out: Output,
+    pub(crate) input: Input,
 }
 
 impl Session {
-    pub(crate) fn new(client: Client, options: &Options) -> Self {
-        Self { client, out: Output::new(options.json) }
+    pub(crate) fn new(client: Client, options: &Options, input: Input) -> Self {
+        Self { client, out: Output::new(options.json), input }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, fmt, io, process::ExitCode};
 
-use crate::output::printable;
+use crate::{output::printable, screen::note};
 
 /// Why a command failed. Its exit code says who is at fault.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ const USAGE: u8 = 2;
 const CONNECTION: u8 = 3;
 /// The server answered with an error.
 const SERVER: u8 = 4;
-/// What a shell says of a program that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+/// From here on a signal ended it, as shells say it.
+const SIGNAL: u8 = 128;
 
 impl Failure {
     pub(crate) fn tool() -> Self {
@@ -36,8 +36,14 @@ impl Failure {
         Self { code: TOOL, message: message.into() }
     }
 
-    pub(crate) fn interrupted() -> Self {
-        Self { code: INTERRUPTED, message: String::new() }
+    /// A signal ended it.
+    pub(crate) fn stopped(code: u8) -> Self {
+        Self { code, message: String::new() }
+    }
+
+    /// Whether a signal ended it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.code > SIGNAL
     }
 
     /// Whoever read the output has left: there is nothing to say, and nobody to say it to.
@@ -53,7 +59,7 @@ impl Failure {
     /// Says what is wrong on stderr.
     pub(crate) fn tell(&self) {
         if !self.message.is_empty() {
-            eprintln!("mcp: {}", printable(&self.message));
+            note(format!("mcp: {}", printable(&self.message)));
         }
     }
 

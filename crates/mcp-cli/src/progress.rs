@@ -2,34 +2,46 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mcp_protocol::ProgressParams;
+use tokio::{task::AbortHandle, time::sleep};
 
-use crate::output::printable;
+use crate::{output::line, screen};
 
 /// How long a call may take before anything is shown.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Shows the progress of one call. It is gone when this is dropped.
-pub(crate) struct Progress(ProgressBar);
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    shows: AbortHandle,
+}
 
 impl Progress {
-    /// Nothing is shown before the first notice, except that something runs.
+    /// Nothing is shown of a call that is quick.
     pub(crate) fn new(what: &str) -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.set_message(printable(what));
-        bar.enable_steady_tick(PATIENCE);
-        Self(bar)
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or(ProgressStyle::default_spinner()));
+        bar.set_message(line(what));
+        let shown = bar.clone();
+        let shows = tokio::spawn(async move {
+            sleep(PATIENCE).await;
+            screen::show(&shown);
+            shown.enable_steady_tick(TICK);
+        });
+        Self { bar, shows: shows.abort_handle() }
     }
 
     /// What a call tells of its progress. The callback outlives neither the call nor the bar's use.
     pub(crate) fn teller(&self) -> impl FnMut(ProgressParams) + Send + 'static {
-        let bar = self.0.clone();
+        let bar = self.bar.clone();
         // Fractions are common: the bar counts in thousandths.
-        let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent}%");
+        let style = ProgressStyle::with_template("{wide_msg} [{bar:20}] {percent:>3}%");
         move |told| {
             if let Some(message) = &told.message {
-                bar.set_message(printable(message));
+                bar.set_message(line(message));
             }
             if let (Some(total), Ok(style)) = (told.total.filter(|total| *total > 0.0), &style) {
                 bar.set_style(style.clone());
@@ -42,6 +54,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.shows.abort();
+        screen::hide(&self.bar);
     }
 }

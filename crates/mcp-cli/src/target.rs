@@ -1,6 +1,6 @@
 //! Which server is meant, and the connection to it.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use mcp_client::{ChildProcess, Client, http::Http};
 use mcp_protocol::{LoggingMessageParams, Root, notification};
@@ -10,11 +10,16 @@ use crate::{
     args::{Command, Options, Words},
     ask,
     failure::Failure,
-    output::printable,
-    sample,
+    output::line,
+    sample::Model,
+    screen::note,
     trace::Traced,
 };
 
+/// How long a call may take in all, at least: what a client does by itself.
+const TOTAL: Duration = Duration::from_secs(600);
+/// How long a server may be silent when it is asked what it speaks, at most: what a client does by itself.
+const PROBE: Duration = Duration::from_secs(5);
 /// The variable that names the server where the command line does not.
 const VARIABLE: &str = "MCP_SERVER";
 
@@ -30,21 +35,30 @@ impl Target {
     /// Takes the server out of the words of a command.
     pub(crate) fn take_from(mut command: Command) -> Result<(Self, Command), Failure> {
         let none = || Failure::usage(format!("no server: give a URL, a command after `--`, or set {VARIABLE}"));
+        let variable = std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
+        let own = match &command {
+            // The last word is what is read.
+            Command::Read { .. } => 1,
+            // All words may be resources, once the server is known.
+            Command::Listen(_) if variable.is_some() => usize::MAX,
+            _ => 0,
+        };
         let words = command.words_mut().ok_or_else(none)?;
-        let target = match (Self::named(words), std::env::var(VARIABLE)) {
+        let target = match (Self::named(words, own), variable) {
             (Some(target), _) => target,
-            (None, Ok(text)) => Self::parse(&text)?,
-            (None, Err(_)) => return Err(misplaced(&words.words).unwrap_or_else(none)),
+            (None, Some(text)) => Self::parse(&text)?,
+            (None, None) => return Err(misplaced(&words.words, own).unwrap_or_else(none)),
         };
         Ok((target, command))
     }
 
-    /// What follows `--`; without it the first word, where that is a URL.
-    fn named(words: &mut Words) -> Option<Self> {
+    /// What follows `--`; without it the first word, where that is a URL and none of the command's `own` last words.
+    fn named(words: &mut Words, own: usize) -> Option<Self> {
         if !words.server.is_empty() {
             return Some(Self::Command(std::mem::take(&mut words.server)));
         }
-        let first = words.words.first().filter(|word| is_url(word))?.clone();
+        let is_own = words.words.len() <= own;
+        let first = words.words.first().filter(|word| is_url(word) && !is_own)?.clone();
         words.words.remove(0);
         Some(Self::Url(first))
     }
@@ -63,8 +77,11 @@ impl Target {
         let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
         match self {
             Self::Url(url) => {
+                if !options.env.is_empty() || options.cwd.is_some() {
+                    return Err(Failure::usage("--env and --cwd are for the command of a server: a URL starts none"));
+                }
                 let mut http = Http::new(url).map_err(|error| usage(&error))?;
-                for (name, value) in &options.header {
+                for (name, value) in options.header.iter().flatten() {
                     http = http.header(name, value).map_err(|error| usage(&error))?;
                 }
                 Ok(Arc::new(http))
@@ -86,8 +103,9 @@ impl Target {
 }
 
 /// What is wrong where a URL was given, but not as one that can be used.
-fn misplaced(words: &[String]) -> Option<Failure> {
-    let url = words.iter().find(|word| word.contains("://"))?;
+fn misplaced(words: &[String], own: usize) -> Option<Failure> {
+    let others = words.len().saturating_sub(own);
+    let url = words[..others].iter().find(|word| word.contains("://"))?;
     Some(Failure::usage(if is_url(url) {
         format!("the URL of the server comes first, before the other words: `{url}`")
     } else {
@@ -100,27 +118,32 @@ fn is_url(word: &str) -> bool {
 }
 
 /// Connects, as a client that can do what the options say.
-pub(crate) async fn open(target: &Target, options: &Options) -> Result<Client, Failure> {
-    let mut connector = target.connector(options)?;
-    if options.trace {
-        connector = Arc::new(Traced::new(connector));
-    }
+pub(crate) async fn open(target: &Target, options: &Options, command: &Command) -> Result<Client, Failure> {
+    let connector: Arc<dyn Connect> = Arc::new(Traced::new(target.connector(options)?, options.trace));
     let mut builder = Client::builder("mcp", env!("CARGO_PKG_VERSION")).title("mcp, on the command line");
     if let Some(version) = options.revision {
         builder = builder.versions([version]);
     }
     if let Some(time) = options.timeout {
-        builder = builder.timeout(time).connect_timeout(time);
+        builder = builder.timeout(time).connect_timeout(time).total_timeout(TOTAL.max(time.saturating_mul(10)));
+        builder = builder.probe_timeout(PROBE.min(time / 2)).ping_timeout(time);
     }
     if let Some(level) = options.log_level {
-        builder = builder.log_level(level).on::<notification::LoggingMessage>(|message| show_log(&message));
+        builder = builder.log_level(level);
+        // What listens shows it anyway.
+        if !matches!(command, Command::Listen(_)) {
+            builder = builder.on::<notification::LoggingMessage>(|message| note(log_line(&message)));
+        }
     }
     if ask::possible() {
         builder = builder.on_elicit(ask::form).on_elicit_url(ask::url);
     }
     if let Some(program) = &options.sample_with {
-        let program = Arc::new(program.clone());
-        builder = builder.on_sample(move |asked| sample::answer(Arc::clone(&program), asked));
+        let model = Arc::new(Model::new(program));
+        builder = builder.on_sample(move |asked| {
+            let model = Arc::clone(&model);
+            async move { model.answer(&asked).await }
+        });
     }
     if !options.root.is_empty() {
         let roots: Result<Vec<Root>, Failure> = options.root.iter().map(|root| to_root(root)).collect();
@@ -129,10 +152,11 @@ pub(crate) async fn open(target: &Target, options: &Options) -> Result<Client, F
     Ok(builder.connect(connector).await?)
 }
 
-fn show_log(message: &LoggingMessageParams) {
-    let logger = message.logger.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+/// A log record as people read it.
+pub(crate) fn log_line(message: &LoggingMessageParams) -> String {
+    let logger = message.logger.as_ref().map(|name| format!(" {}", line(name))).unwrap_or_default();
     let data = message.data.as_str().map_or_else(|| message.data.to_string(), ToOwned::to_owned);
-    eprintln!("[{}{}] {}", message.level.as_str(), printable(&logger), printable(&data));
+    format!("[{}{logger}] {}", message.level.as_str(), line(&data))
 }
 
 fn to_root(text: &str) -> Result<Root, Failure> {
@@ -179,6 +203,8 @@ mod tests {
             ("mcp call http://h/ add a=1 --json", url("http://h/"), "add a=1"),
             ("mcp read http://not/the/server -- srv", command("srv"), "http://not/the/server"),
             ("mcp read https://h/ https://r/", url("https://h/"), "https://r/"),
+            ("mcp read https://h/ note:///1", url("https://h/"), "note:///1"),
+            ("mcp listen http://h/ note:///1 https://r/", url("http://h/"), "note:///1 https://r/"),
         ] {
             let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
             assert_eq!(read(line), (target, words), "{line}");

@@ -1,4 +1,4 @@
-//! `--trace`: every message on stderr, as it travels.
+//! `--trace`: every message on stderr, as it travels. Without it only what is none, since that is why nothing works.
 
 use std::{
     fmt,
@@ -9,50 +9,74 @@ use std::{
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError};
 
-use crate::output::printable;
+use crate::{
+    output::{line, printable},
+    screen::note,
+};
+
+/// What is shown of a line that is no message.
+const SHOWN: usize = 200;
 
 /// Shows what goes through the transports of another connector.
-pub(crate) struct Traced(Arc<dyn Connect>);
+pub(crate) struct Traced {
+    inner: Arc<dyn Connect>,
+    shows_all: bool,
+}
 
 impl Traced {
-    pub(crate) fn new(inner: Arc<dyn Connect>) -> Self {
-        Self(inner)
+    /// Shows every message, or only what is none.
+    pub(crate) fn new(inner: Arc<dyn Connect>, shows_all: bool) -> Self {
+        Self { inner, shows_all }
     }
 }
 
 impl Connect for Traced {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         Box::pin(async move {
-            eprintln!("-- connecting to {}", self.0.describe());
-            let transport = self.0.connect().await.inspect_err(|error| eprintln!("-- {error}"))?;
-            let sender = Arc::new(TracedSender(transport.sender()));
-            Ok(Box::new(TracedTransport { transport, sender }) as Box<dyn Transport>)
+            let shows_all = self.shows_all;
+            if shows_all {
+                note(format!("-- connecting to {}", line(&self.inner.describe())));
+            }
+            let transport = self.inner.connect().await.inspect_err(|error| {
+                if shows_all {
+                    note(format!("-- {}", printable(&error.to_string())));
+                }
+            })?;
+            let inner = transport.sender();
+            let sender = if shows_all { Arc::new(TracedSender(inner)) } else { inner };
+            Ok(Box::new(TracedTransport { transport, sender, shows_all }) as Box<dyn Transport>)
         })
     }
 
     fn describe(&self) -> String {
-        self.0.describe()
+        self.inner.describe()
     }
 }
 
 impl fmt::Debug for Traced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Traced").field(&self.0.describe()).finish()
+        f.debug_tuple("Traced").field(&self.inner.describe()).finish()
     }
 }
 
 struct TracedTransport {
     transport: Box<dyn Transport>,
-    sender: Arc<TracedSender>,
+    sender: Arc<dyn FrameSender>,
+    shows_all: bool,
 }
 
 impl Transport for TracedTransport {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
         let received = ready!(self.transport.poll_recv(cx));
         match &received {
+            _ if !self.shows_all => {
+                if let Some(Ok(frame)) = &received {
+                    show_garbage(frame);
+                }
+            }
             Some(Ok(frame)) => show("<-", frame),
-            Some(Err(error)) => eprintln!("<- {}", printable(&error.to_string())),
-            None => eprintln!("-- the connection has ended"),
+            Some(Err(error)) => note(format!("<- {}", printable(&error.to_string()))),
+            None => note("-- the connection has ended"),
         }
         Poll::Ready(received)
     }
@@ -89,5 +113,13 @@ impl FrameSender for TracedSender {
 }
 
 fn show(direction: &str, frame: &Frame) {
-    eprintln!("{direction} {}", printable(&String::from_utf8_lossy(&frame.message)));
+    note(format!("{direction} {}", printable(&String::from_utf8_lossy(&frame.message))));
+}
+
+/// Servers print what they should log: on their stdout it stands where messages are expected.
+fn show_garbage(frame: &Frame) {
+    if !matches!(frame.message.trim_ascii_start().first(), Some(b'{' | b'[') | None) {
+        let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(SHOWN)]);
+        note(format!("mcp: warning: the server sent what is no message: {}", line(&text)));
+    }
 }

@@ -1,50 +1,89 @@
 //! Arguments of tools from the command line, read as the tool's schema says.
 
-use std::io::Read;
+use std::collections::BTreeMap;
 
 use mcp_protocol::JsonObject;
 use serde_json::{Map, Value, map::Entry};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, input::Input};
 
 /// Reads the arguments: `key=value`, `key:=json`, `key=@file`, or one JSON object (`{…}`, `@file`, `-`).
-pub(crate) fn arguments(words: &[String], schema: &JsonObject) -> Result<Map<String, Value>, Failure> {
+pub(crate) async fn arguments(
+    words: &[String],
+    schema: &JsonObject,
+    input: &Input,
+) -> Result<Map<String, Value>, Failure> {
     if let [only] = words
         && (only.starts_with('{') || only.starts_with('@') || only == "-")
     {
-        return whole(only);
+        return whole(only, input).await;
     }
     let mut arguments = Map::new();
     for word in words {
-        let Some((key, text)) = word.split_once('=') else {
+        let Some((key, given)) = pair(word, input).await? else {
             return Err(Failure::usage(format!(
                 "`{word}` is no argument: write key=value, key:=json or a JSON object"
             )));
         };
-        if let Some(key) = key.strip_suffix(':') {
-            let value = serde_json::from_str(text)
-                .map_err(|error| Failure::usage(format!("the value of `{key}` is no JSON: {error}")))?;
-            arguments.insert(key.to_owned(), value);
-            continue;
+        match given {
+            Given::Json(_) if arguments.contains_key(key) => return Err(twice(key)),
+            Given::Json(value) => _ = arguments.insert(key.to_owned(), value),
+            Given::Text(text) => add(&mut arguments, key, &text, schema)?,
         }
-        let text = match text.strip_prefix('@') {
-            Some(file) => read_file(file)?,
-            None => text.to_owned(),
-        };
-        add(&mut arguments, key, &text, schema)?;
     }
     Ok(arguments)
 }
 
-/// All arguments as one JSON object.
-fn whole(word: &str) -> Result<Map<String, Value>, Failure> {
-    let text = match word.strip_prefix('@') {
-        Some(file) => read_file(file)?,
-        None if word == "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
+/// Reads the arguments of a prompt, which are texts.
+pub(crate) async fn texts(words: &[String], input: &Input) -> Result<BTreeMap<String, String>, Failure> {
+    let mut arguments = BTreeMap::new();
+    for word in words {
+        let (key, text) = match pair(word, input).await? {
+            Some((key, Given::Text(text) | Given::Json(Value::String(text)))) => (key, text),
+            Some((key, Given::Json(_))) => {
+                return Err(Failure::usage(format!("`{key}` wants a text: arguments of prompts are nothing else")));
+            }
+            None => return Err(Failure::usage(format!("`{word}` is no argument: write key=value"))),
+        };
+        if arguments.insert(key.to_owned(), text).is_some() {
+            return Err(twice(key));
         }
+    }
+    Ok(arguments)
+}
+
+/// What an argument is given as.
+enum Given {
+    Text(String),
+    Json(Value),
+}
+
+/// One argument; `None` where the word is none.
+async fn pair<'a>(word: &'a str, input: &Input) -> Result<Option<(&'a str, Given)>, Failure> {
+    let Some((key, text)) = word.split_once('=') else { return Ok(None) };
+    if let Some(key) = key.strip_suffix(':') {
+        let value = serde_json::from_str(text)
+            .map_err(|error| Failure::usage(format!("the value of `{key}` is no JSON: {error}")))?;
+        return Ok(Some((key, Given::Json(value))));
+    }
+    let text = match text.strip_prefix('@') {
+        Some(file) => input.read(file).await.map_err(|failure| {
+            Failure::usage(format!("{failure}; a text that begins with @ is written {key}:='\"@…\"'"))
+        })?,
+        None => text.to_owned(),
+    };
+    Ok(Some((key, Given::Text(text))))
+}
+
+fn twice(key: &str) -> Failure {
+    Failure::usage(format!("`{key}` is given twice"))
+}
+
+/// All arguments as one JSON object.
+async fn whole(word: &str, input: &Input) -> Result<Map<String, Value>, Failure> {
+    let text = match word.strip_prefix('@') {
+        Some(file) => input.read(file).await?,
+        None if word == "-" => input.read("-").await?,
         None => word.to_owned(),
     };
     match serde_json::from_str(&text) {
@@ -52,10 +91,6 @@ fn whole(word: &str) -> Result<Map<String, Value>, Failure> {
         Ok(_) => Err(Failure::usage("the arguments are a JSON object")),
         Err(error) => Err(Failure::usage(format!("the arguments are no JSON: {error}"))),
     }
-}
-
-fn read_file(name: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(name).map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))
 }
 
 /// Adds a value. Where the schema wants an array, the same key may come several times.
@@ -73,7 +108,7 @@ fn add(arguments: &mut Map<String, Value>, key: &str, text: &str, schema: &JsonO
         }
         Entry::Occupied(mut entry) => match entry.get_mut() {
             Value::Array(list) if is_list => list.push(value),
-            _ => return Err(Failure::usage(format!("`{key}` is given twice"))),
+            _ => return Err(twice(key)),
         },
     }
     Ok(())
@@ -211,8 +246,8 @@ mod tests {
         .unwrap_or_default()
     }
 
-    #[test]
-    fn values_are_read_as_the_schema_says() {
+    #[tokio::test]
+    async fn values_are_read_as_the_schema_says() {
         for (words, expected) in [
             ("text=5", json!({"text": "5"})),
             ("text=", json!({"text": ""})),
@@ -230,13 +265,14 @@ mod tests {
             ("", json!({})),
         ] {
             let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
-            let read = arguments(&words, &schema()).map(Value::Object).map_err(|failure| failure.to_string());
+            let read = arguments(&words, &schema(), &Input::default()).await;
+            let read = read.map(Value::Object).map_err(|failure| failure.to_string());
             assert_eq!(read, Ok(expected), "{words:?}");
         }
     }
 
-    #[test]
-    fn what_does_not_fit_is_told() {
+    #[tokio::test]
+    async fn what_does_not_fit_is_told() {
         for (words, problem) in [
             ("n=five", "`n` wants integer, and `five` is none"),
             ("n=1.5", "`n` wants integer, and `1.5` is none"),
@@ -246,12 +282,33 @@ mod tests {
             ("n:=x", "the value of `n` is no JSON: expected value at line 1 column 1"),
             ("word", "`word` is no argument: write key=value, key:=json or a JSON object"),
             ("[1]", "`[1]` is no argument: write key=value, key:=json or a JSON object"),
-            ("text=@/no/such/file", "cannot read /no/such/file: No such file or directory (os error 2)"),
+            ("n=1 n:=2", "`n` is given twice"),
+            (
+                "text=@/no/such/file",
+                "cannot read /no/such/file: No such file or directory (os error 2); \
+                 a text that begins with @ is written text:='\"@…\"'",
+            ),
+            ("@/no/such/file", "cannot read /no/such/file: No such file or directory (os error 2)"),
+            ("-", "stdin has the lines of this shell: name a file, as `@file`"),
+            ("@-", "stdin has the lines of this shell: name a file, as `@file`"),
         ] {
             let words: Vec<String> = words.split_whitespace().map(ToOwned::to_owned).collect();
-            let failure = arguments(&words, &schema()).map_err(|failure| failure.to_string());
+            let failure = arguments(&words, &schema(), &Input::of_shell()).await.map_err(|failure| failure.to_string());
             assert_eq!(failure, Err(problem.to_owned()), "{words:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn arguments_of_prompts_are_texts() {
+        let read = async |words: &str| {
+            let words: Vec<String> = words.split(' ').map(ToOwned::to_owned).collect();
+            texts(&words, &Input::of_shell()).await.map_err(|failure| failure.to_string())
+        };
+        let expected = [("a", "1=2"), ("b", "@x")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(read(r#"a=1=2 b:="@x""#).await, Ok(BTreeMap::from(expected)));
+        assert_eq!(read("a=1 a=2").await, Err("`a` is given twice".to_owned()));
+        assert_eq!(read("a:=1").await, Err("`a` wants a text: arguments of prompts are nothing else".to_owned()));
+        assert_eq!(read("a").await, Err("`a` is no argument: write key=value".to_owned()));
     }
 
     #[test]

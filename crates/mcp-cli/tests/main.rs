@@ -1,13 +1,15 @@
 //! The program as a user runs it: what it prints, where, and how it ends.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod endings;
 mod server;
+#[cfg(unix)]
+mod terminal;
 
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
 use mcp_server::prelude::*;
@@ -62,7 +64,7 @@ fn json_of(server: &str, line: &str) -> Value {
 fn commands_print_results_and_say_what_is_wrong() {
     let http = Http::start();
     for (line, code, out, err) in [
-        ("tools URL", 0, "add     a:integer b:integer", ""),
+        ("tools URL", 0, "add      a:integer b:integer  Add two numbers.\n", ""),
         ("tools URL add", 0, "Nothing is rounded.", ""),
         ("tools URL ad", 2, "", "the server has no tool `ad`; is it add?"),
         ("call URL add a=1 b=2", 0, "{\"sum\":3}", ""),
@@ -88,6 +90,9 @@ fn commands_print_results_and_say_what_is_wrong() {
         ("info URL --revision 2025-03-26", 0, "revision      2025-03-26", ""),
         ("info URL more", 2, "", "`more` is one word too many"),
         ("tools URL --header nothing", 2, "", "a header is `Name: value`"),
+        ("tools URL --header X:@/no/such/file", 2, "", "cannot read /no/such/file"),
+        ("tools URL --env A=b", 2, "", "--env and --cwd are for the command of a server"),
+        ("read http://h/x", 2, "", "no server: give a URL"),
         ("tools", 2, "", "no server: give a URL, a command after `--`, or set MCP_SERVER"),
         ("tools list URL", 2, "", "the URL of the server comes first"),
         ("info ftp://x", 2, "", "only http and https are spoken"),
@@ -139,6 +144,72 @@ fn arguments_and_contents_go_by_files() {
     check(&http.url, &format!("read URL config://app --output {}", saved.display()), 0, "", "");
     assert_eq!(std::fs::read_to_string(&saved).unwrap(), "dark = true");
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn secrets_come_from_files_and_from_the_environment() {
+    let directory = tempdir();
+    let (token, headers) = (directory.join("token"), directory.join("headers"));
+    std::fs::write(&token, "Bearer s3cret\n").unwrap();
+    std::fs::write(&headers, "# what the server wants\nX-One: 1\n\nX-Two:2\n").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let seen = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>()
+    });
+    let (token, headers) = (format!("Authorization: @{}", token.display()), format!("@{}", headers.display()));
+    mcp().args(["info", &url, "--timeout", "5", "-H", &token, "-H", &headers]).output().unwrap();
+    let seen = seen.join().unwrap();
+    for header in ["authorization: Bearer s3cret", "x-one: 1", "x-two: 2"] {
+        assert!(seen.iter().any(|line| line == header), "{header}: {seen:?}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+
+    let program = fixture();
+    let call = |arguments: &[&str]| {
+        let mut command = mcp();
+        command.env("MCP_TEST_SECRET", "s3cret").args(["call", "secrets"]).args(arguments).arg("--").arg(&program);
+        text(&command.output().unwrap().stdout)
+    };
+    assert_eq!(call(&[]), "none\n");
+    assert_eq!(call(&["--env", "MCP_TEST_SECRET"]), "s3cret\n");
+    assert_eq!(call(&["--env", "MCP_TEST_SECRET=other"]), "other\n");
+}
+
+#[test]
+fn a_url_that_is_read_is_not_the_server() {
+    let http = Http::start();
+    let output = mcp().args(["read", "http://127.0.0.1:1/none"]).env("MCP_SERVER", &http.url).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &*text(&output.stderr)),
+        (Some(4), "mcp: the server answered: Resource not found (-32602)\n")
+    );
+    // Elsewhere a URL goes before the variable.
+    let output = mcp().args(["tools", &http.url]).env("MCP_SERVER", "http://127.0.0.1:1/none").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = mcp().arg("tools").env("MCP_SERVER", " ").output().unwrap();
+    assert!(text(&output.stderr).contains("no server: give a URL"), "{output:?}");
+}
+
+#[test]
+fn logs_are_shown_in_one_line_each() {
+    let http = Http::start();
+    for version in ["2025-11-25", "2026-07-28"] {
+        let line = format!("call URL logs --log-level info --revision {version}");
+        check(&http.url, &line, 0, "logged", "[info] once\u{23ce}or twice\n");
+    }
+}
+
+#[test]
+fn what_is_no_message_is_told() {
+    let output = mcp().args(["tools", "--", "sh", "-c", "echo 'Starting\u{1b}[2J up'; exit 3"]).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("mcp: warning: the server sent what is no message: Starting\u{fffd}[2J up\n"), "{stderr}");
+    assert!(stderr.contains("exit status: 3"), "{stderr}");
 }
 
 #[test]
@@ -198,13 +269,23 @@ fn a_shell_runs_lines_over_one_connection() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = "call add a=1 b=2\nnonsense\ncall fail\nread config://app --json\n'\nhelp\nquit\n";
+    let lines = "call add a=1 b=2\nnonsense\ncall fail\nread config://app --json\n'\nhelp\n\
+                 tools --revision 2025-11-25\ntools -- other\ncall add -\nquit\n";
     std::io::Write::write_all(&mut shell.stdin.take().unwrap(), lines.as_bytes()).unwrap();
     let output = shell.wait_with_output().unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stdout.contains("{\"sum\":3}") && stdout.contains("\"dark = true\""), "{stdout}");
-    for said in ["connected to fixture 1.0", "nonsense", "no luck today", "missing closing quote", "Call a tool"] {
+    for said in [
+        "connected to fixture 1.0",
+        "nonsense",
+        "no luck today",
+        "missing closing quote",
+        "Call a tool",
+        "--revision holds for the whole shell",
+        "this shell talks to one server",
+        "stdin has the lines of this shell",
+    ] {
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
 }
@@ -215,23 +296,4 @@ fn tempdir() -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name.replace(['(', ')'], "-"));
     std::fs::create_dir_all(&directory).unwrap();
     directory
-}
-
-#[test]
-fn an_interrupt_ends_it_with_its_own_code() {
-    let http = Http::start();
-    let mut listening = mcp().args(["listen", &http.url]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
-    stderr.next().unwrap().unwrap();
-    let killed = Command::new("kill").args(["-INT", &listening.id().to_string()]).status();
-    if !killed.is_ok_and(|status| status.success()) {
-        // A system without `kill`.
-        listening.kill().unwrap();
-        listening.wait().unwrap();
-        return;
-    }
-    let start = Instant::now();
-    let code = listening.wait().unwrap().code();
-    assert_eq!(code, Some(130));
-    assert!(start.elapsed() < Duration::from_secs(10));
 }

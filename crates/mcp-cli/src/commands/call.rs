@@ -11,15 +11,16 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    output::printable,
+    output::{line, printable},
     progress::Progress,
+    screen::note,
     values::{self, signature},
 };
 
 pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Path>) -> Result<(), Failure> {
     let Some((name, words)) = words.split_first() else { return Err(Failure::usage("the name of a tool is missing")) };
     let tool = find_tool(session, name).await?;
-    let arguments = values::arguments(words, &tool.input_schema).map_err(|failure| {
+    let arguments = values::arguments(words, &tool.input_schema, &session.input).await.map_err(|failure| {
         Failure::usage(format!("{failure}\n     {name} takes: {}", signature(&tool.input_schema)))
     })?;
     let progress = Progress::new(name);
@@ -50,21 +51,21 @@ fn show(
 ) -> Result<(), Failure> {
     let (bytes, mime_type) = match block {
         ContentBlock::Text(text) if failed => {
-            eprintln!("{}", printable(&text.text));
+            note(printable(&text.text));
             return Ok(());
         }
         ContentBlock::Text(text) => return session.out.text(&text.text),
         ContentBlock::Image(image) => (image.bytes(), &image.mime_type),
         ContentBlock::Audio(audio) => (audio.bytes(), &audio.mime_type),
         ContentBlock::ResourceLink(resource) => {
-            return session.out.text(&format!("[resource {}: {}]", resource.uri, resource.name));
+            return session.out.text(&format!("[resource {}: {}]", line(&resource.uri), line(&resource.name)));
         }
         ContentBlock::Resource(embedded) => {
             let contents = &embedded.resource;
             return match (&contents.body, output) {
                 (ResourceBody::Text(text), None) => session.out.text(text),
                 (_, Some(directory)) => write_contents(session, contents, directory, index),
-                (_, None) => session.out.text(&format!("[resource {}: save it by --output DIR]", contents.uri)),
+                (_, None) => session.out.text(&format!("[resource {}: save it by --output DIR]", line(&contents.uri))),
             };
         }
         ContentBlock::Unknown(block) => return session.out.value(block),
@@ -73,6 +74,6 @@ fn show(
     let bytes = bytes.map_err(|error| Failure::other(format!("the server sent {error}")))?;
     match output {
         Some(directory) => write_bytes(session, &bytes, mime_type, directory, index),
-        None => session.out.text(&format!("[{mime_type}, {} bytes: save it by --output DIR]", bytes.len())),
+        None => session.out.text(&format!("[{}, {} bytes: save it by --output DIR]", line(mime_type), bytes.len())),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcp_protocol::{CompleteParams, CompletionArgument, CompletionContext, CompletionReference};
 
 use super::Session;
-use crate::failure::Failure;
+use crate::{failure::Failure, output::line, screen::note};
 
 const USAGE: &str = "mcp complete [URL] PROMPT|TEMPLATE KEY=VALUE... [-- SERVER COMMAND]";
 
@@ -35,11 +35,11 @@ pub(crate) async fn complete(session: &Session, words: &[String]) -> Result<(), 
         return session.out.value(&completion);
     }
     for value in &completion.values {
-        session.out.text(value)?;
+        session.out.text(&line(value))?;
     }
     if completion.has_more == Some(true) {
         let total = completion.total.map_or_else(String::new, |total| format!(" of {total}"));
-        eprintln!("({}{total}, there are more)", completion.values.len());
+        note(format!("({}{total}, there are more)", completion.values.len()));
     }
     Ok(())
 }

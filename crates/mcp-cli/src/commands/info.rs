@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::failure::Failure;
+use crate::{failure::Failure, output::line};
 
 pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     let negotiated = session.client.negotiated();
@@ -20,16 +20,16 @@ pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     }
     let server = &negotiated.server_info;
     let name = server.title.as_ref().unwrap_or(&server.name);
-    let mut text = format!("{name} {}\n", server.version);
+    let mut text = format!("{} {}\n", line(name), line(&server.version));
     if let Some(description) = &server.description {
         text.push_str(&format!("{description}\n"));
     }
     if let Some(url) = &server.website_url {
-        text.push_str(&format!("{url}\n"));
+        text.push_str(&format!("{}\n", line(url)));
     }
     text.push_str(&format!("\nrevision      {}\n", negotiated.version.as_str()));
     if !negotiated.supported_versions.is_empty() {
-        text.push_str(&format!("it speaks     {}\n", negotiated.supported_versions.join(", ")));
+        text.push_str(&format!("it speaks     {}\n", line(&negotiated.supported_versions.join(", "))));
     }
     let capabilities = serde_json::to_value(&negotiated.capabilities).unwrap_or_default();
     text.push_str(&format!("capabilities  {}\n", names(&capabilities)));
@@ -54,7 +54,7 @@ fn names(capabilities: &Value) -> String {
             .collect();
         if details.is_empty() { name.clone() } else { format!("{name} ({})", details.join(", ")) }
     };
-    capabilities.iter().map(one).collect::<Vec<_>>().join(", ")
+    line(&capabilities.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 pub(crate) async fn ping(session: &Session, count: u32) -> Result<(), Failure> {

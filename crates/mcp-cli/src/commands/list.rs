@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Session;
 use crate::{
     failure::Failure,
-    output::first_line,
+    output::{first_line, line, one_line},
     values::{choices, kind, signature},
 };
 
@@ -20,7 +20,7 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
     }
     let row =
         |tool: &Tool| vec![tool.name.clone(), signature(&tool.input_schema), first_line(tool.description.as_deref())];
-    session.out.table(&["TOOL", "ARGUMENTS", "WHAT IT DOES"], tools.iter().map(row).collect(), "no tools")
+    session.out.table(&["TOOL", "ARGUMENTS", "WHAT IT DOES"], &tools.iter().map(row).collect::<Vec<_>>(), "no tools")
 }
 
 /// The tool of this name.
@@ -36,7 +36,7 @@ pub(crate) async fn find_tool(session: &Session, name: &str) -> Result<Tool, Fai
             near.push(tool.name);
         }
     }
-    let hint = if near.is_empty() { String::new() } else { format!("; is it {}?", near.join(", ")) };
+    let hint = if near.is_empty() { String::new() } else { format!("; is it {}?", line(&near.join(", "))) };
     Err(Failure::usage(format!("the server has no tool `{name}`{hint}")))
 }
 
@@ -50,12 +50,13 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
     if !hints.is_empty() {
         text.push_str(&format!("\nIt says of itself: {}\n", hints.join(", ")));
     }
+    text.push('\n');
     session.out.text(&text)?;
     let properties = tool.input_schema.get("properties").and_then(Value::as_object);
     let required = tool.input_schema.get("required").cloned().unwrap_or_default();
     let rows = properties.into_iter().flatten().map(|(name, property)| {
         let needed = required.as_array().is_some_and(|names| names.iter().any(|other| other == name.as_str()));
-        let mut what = property["description"].as_str().unwrap_or_default().to_owned();
+        let mut what = one_line(property["description"].as_str());
         if let Some(default) = property.get("default") {
             what.push_str(&format!(" (default: {default})"));
         }
@@ -66,7 +67,7 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
         };
         vec![name.clone(), kind, if needed { "required" } else { "" }.to_owned(), what]
     });
-    session.out.table(&["ARGUMENT", "TYPE", "", ""], rows.collect(), "It takes no arguments.")
+    session.out.table(&["ARGUMENT", "TYPE", "", ""], &rows.collect::<Vec<_>>(), "It takes no arguments.")
 }
 
 fn hints(annotations: &ToolAnnotations) -> Vec<&'static str> {
@@ -101,7 +102,7 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
         let what = template.title.as_ref().unwrap_or(&template.name).clone();
         rows.push(vec![template.uri_template.clone(), template.mime_type.clone().unwrap_or_default(), what]);
     }
-    session.out.table(&["URI", "TYPE", "NAME"], rows, "no resources")
+    session.out.table(&["URI", "TYPE", "NAME"], &rows, "no resources")
 }
 
 pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(), Failure> {
@@ -123,25 +124,30 @@ pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(),
         let arguments = arguments.collect::<Vec<_>>().join(" ");
         vec![prompt.name.clone(), arguments, first_line(prompt.description.as_deref())]
     };
-    session.out.table(&["PROMPT", "ARGUMENTS", "WHAT IT IS FOR"], prompts.iter().map(row).collect(), "no prompts")
+    session.out.table(
+        &["PROMPT", "ARGUMENTS", "WHAT IT IS FOR"],
+        &prompts.iter().map(row).collect::<Vec<_>>(),
+        "no prompts",
+    )
 }
 
 fn one_prompt(session: &Session, prompt: &Prompt) -> Result<(), Failure> {
     if session.out.json {
         return session.out.value(prompt);
     }
-    session.out.text(&heading(&prompt.name, prompt.title.as_deref(), prompt.description.as_deref()))?;
+    let heading = heading(&prompt.name, prompt.title.as_deref(), prompt.description.as_deref());
+    session.out.text(&format!("{heading}\n"))?;
     let rows = prompt.arguments.iter().map(|argument| {
         let needed = if argument.required == Some(true) { "required" } else { "" };
-        vec![argument.name.clone(), needed.to_owned(), argument.description.clone().unwrap_or_default()]
+        vec![argument.name.clone(), needed.to_owned(), one_line(argument.description.as_deref())]
     });
-    session.out.table(&["ARGUMENT", "", ""], rows.collect(), "It takes no arguments.")
+    session.out.table(&["ARGUMENT", "", ""], &rows.collect::<Vec<_>>(), "It takes no arguments.")
 }
 
 fn heading(name: &str, title: Option<&str>, description: Option<&str>) -> String {
     let mut text = match title.filter(|title| *title != name) {
-        Some(title) => format!("{name}: {title}\n"),
-        None => format!("{name}\n"),
+        Some(title) => format!("{}: {}\n", line(name), line(title)),
+        None => format!("{}\n", line(name)),
     };
     if let Some(description) = description {
         text.push_str(&format!("\n{}\n", description.trim_end()));

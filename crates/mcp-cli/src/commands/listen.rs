@@ -1,11 +1,11 @@
 //! Shows what a server tells, until the user has seen enough.
 
 use mcp_client::Update;
-use mcp_protocol::SubscriptionFilter;
+use mcp_protocol::{LoggingMessageParams, NotificationMethod, SubscriptionFilter, notification::LoggingMessage};
 use serde_json::json;
 
 use super::Session;
-use crate::failure::Failure;
+use crate::{failure::Failure, output::line, screen::note, target::log_line};
 
 pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), Failure> {
     // Also what belongs to no subscription: log messages, and what only this server knows.
@@ -13,9 +13,9 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
     let mut updates = session.client.listen(SubscriptionFilter::lists().with_resources(&uris)).await?;
     let honoured = updates.honoured();
     for uri in uris.iter().filter(|uri| !honoured.resource_subscriptions.contains(uri)) {
-        eprintln!("mcp: the server does not tell of changes of {uri}");
+        note(format!("mcp: the server does not tell of changes of {uri}"));
     }
-    eprintln!("listening; Ctrl-C ends it");
+    note("listening; Ctrl-C ends it");
     loop {
         tokio::select! {
             update = updates.next() => match update {
@@ -24,6 +24,9 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
             },
             notice = notices.next() => match notice {
                 Some(notice) if is_update(notice.method()) => {}
+                Some(notice) if !session.out.json && notice.method() == LoggingMessage::NAME => {
+                    session.out.text(&log_line(&notice.decode::<LoggingMessageParams>()?))?;
+                }
                 Some(notice) => {
                     let params: serde_json::Value = notice.decode()?;
                     session.out.value(&json!({"method": notice.method(), "params": params}))?;
@@ -51,7 +54,7 @@ fn show(session: &Session, update: &Update) -> Result<(), Failure> {
     };
     match (session.out.json, uri) {
         (true, uri) => session.out.value(&json!({"update": what, "uri": uri})),
-        (false, Some(uri)) => session.out.text(&format!("{uri} {what}")),
+        (false, Some(uri)) => session.out.text(&format!("{} {what}", line(uri))),
         (false, None) => session.out.text(what),
     }
 }

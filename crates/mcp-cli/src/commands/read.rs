@@ -5,7 +5,12 @@ use std::path::Path;
 use mcp_protocol::{ContentBlock, ResourceBody, ResourceContents, Role};
 
 use super::Session;
-use crate::{failure::Failure, output, progress::Progress};
+use crate::{
+    failure::Failure,
+    output::{self, line},
+    progress::Progress,
+    values,
+};
 
 pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Result<(), Failure> {
     let progress = Progress::new(uri);
@@ -31,7 +36,11 @@ pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Res
             body @ ResourceBody::Blob(_) => {
                 let kind = contents.mime_type.as_deref().unwrap_or("bytes");
                 let length = bytes(body)?.len();
-                session.out.text(&format!("[{}: {kind}, {length} bytes: save it by --output FILE]", contents.uri))?;
+                session.out.text(&format!(
+                    "[{}: {}, {length} bytes: save it by --output FILE]",
+                    line(&contents.uri),
+                    line(kind)
+                ))?;
             }
         }
     }
@@ -42,13 +51,11 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
     let Some((name, words)) = words.split_first() else {
         return Err(Failure::usage("the name of a prompt is missing"));
     };
-    let mut arguments = Vec::new();
-    for word in words {
-        let (key, value) =
-            word.split_once('=').ok_or_else(|| Failure::usage(format!("`{word}` is no argument: write key=value")))?;
-        arguments.push((key, value));
-    }
-    let result = session.client.get_prompt(name, arguments).await?;
+    let arguments = values::texts(words, &session.input).await?;
+    let progress = Progress::new(name);
+    let filled = session.client.get_prompt(name, arguments).await;
+    drop(progress);
+    let result = filled?;
     if session.out.json {
         return session.out.value(&result);
     }

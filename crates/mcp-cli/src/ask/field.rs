@@ -1,0 +1,133 @@
+//! One field of a form: how it is asked for, and what a line means for it.
+
+use mcp_schema::elicitation::{Choice, Field, FieldKind, Form};
+use serde_json::{Map, Value};
+
+use crate::output::line;
+
+/// What stands before the cursor.
+pub(super) fn prompt(field: &Field) -> String {
+    format!("{}{}: ", line(field.title.as_ref().unwrap_or(&field.name)), hint(field))
+}
+
+/// The choices, with their numbers.
+pub(super) fn choices(kind: &FieldKind) -> Vec<String> {
+    let (FieldKind::Choice { options, .. } | FieldKind::MultiChoice { options, .. }) = kind else { return Vec::new() };
+    let shown = |choice: &Choice| line(choice.title.as_ref().unwrap_or(&choice.value));
+    options.iter().enumerate().map(|(index, choice)| format!("{}. {}", index + 1, shown(choice))).collect()
+}
+
+/// What a line means: a value, nothing where the field may be left out, or what is wrong with it.
+pub(super) fn value(form: &Form, field: &Field, typed: &str) -> Result<Option<Value>, String> {
+    if typed.is_empty() {
+        return match (field.default_value(), field.required) {
+            (Some(default), _) => Ok(Some(default)),
+            (None, false) => Ok(None),
+            (None, true) => Err("it is needed".to_owned()),
+        };
+    }
+    let value = read(&field.kind, typed).map_err(|wanted| format!("{wanted} is expected"))?;
+    match problem(form, field, &value) {
+        Some(problem) => Err(problem),
+        None => Ok(Some(value)),
+    }
+}
+
+/// What the form has against this value of this field alone.
+fn problem(form: &Form, field: &Field, value: &Value) -> Option<String> {
+    let content = Value::Object(Map::from_iter([(field.name.clone(), value.clone())]));
+    let errors = form.validate(&content).err()?;
+    let place = format!("/{}", field.name.replace('~', "~0").replace('/', "~1"));
+    let mut own = errors.iter().filter(|error| error.instance_pointer().starts_with(&place));
+    own.next().map(ToString::to_string)
+}
+
+fn read(kind: &FieldKind, line: &str) -> Result<Value, &'static str> {
+    match kind {
+        FieldKind::Number { integer: true, .. } => line.parse::<i64>().map(Value::from).map_err(|_| "a whole number"),
+        FieldKind::Number { .. } => match serde_json::from_str(line) {
+            Ok(Value::Number(number)) => Ok(Value::Number(number)),
+            _ => Err("a number"),
+        },
+        FieldKind::Boolean { .. } => match line.to_lowercase().as_str() {
+            "y" | "yes" | "true" => Ok(true.into()),
+            "n" | "no" | "false" => Ok(false.into()),
+            _ => Err("y or n"),
+        },
+        FieldKind::Choice { options, .. } => chosen(options, line).map(Value::String).ok_or("one of the choices"),
+        FieldKind::MultiChoice { options, .. } => {
+            let words = line.split(',').map(str::trim).filter(|word| !word.is_empty());
+            let values: Option<Vec<Value>> = words.map(|word| chosen(options, word).map(Value::String)).collect();
+            values.map(Value::Array).ok_or("some of the choices, with commas between them,")
+        }
+        _ => Ok(line.into()),
+    }
+}
+
+/// A choice by its number, its value or its title.
+fn chosen(options: &[Choice], word: &str) -> Option<String> {
+    let exact = options.iter().find(|choice| choice.value == word || choice.title.as_deref() == Some(word));
+    let numbered = || word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    exact.or_else(numbered).map(|choice| choice.value.clone())
+}
+
+fn hint(field: &Field) -> String {
+    let kind = match &field.kind {
+        FieldKind::Boolean { .. } => " [y/n]",
+        FieldKind::MultiChoice { .. } => " [some]",
+        FieldKind::Text { format: Some(format), .. } => return format!(" [{}]{}", format.as_str(), default(field)),
+        _ => "",
+    };
+    format!("{kind}{}", default(field))
+}
+
+fn default(field: &Field) -> String {
+    match field.default_value() {
+        Some(Value::String(text)) => format!(" ({})", line(&text)),
+        Some(value) => format!(" ({value})"),
+        None if field.required => String::new(),
+        None => " (optional)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_become_values() {
+        let form = Form::parse(&json!({"type": "object", "properties": {
+            "text": {"type": "string", "maxLength": 3}, "n": {"type": "integer", "maximum": 9}, "x": {"type": "number"},
+            "on": {"type": "boolean"}, "one": {"type": "string", "enum": ["a", "b"]},
+            "some": {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}},
+        }}))
+        .unwrap_or_else(|error| panic!("{error}"));
+        let field = |name: &str| form.fields().iter().find(|field| field.name == name).unwrap_or_else(|| panic!());
+        for (name, line, expected) in [
+            ("text", "5", Some(json!("5"))),
+            ("n", "5", Some(json!(5))),
+            ("n", "5.5", None),
+            ("x", "5.5", Some(json!(5.5))),
+            ("x", "much", None),
+            ("on", "Yes", Some(json!(true))),
+            ("on", "maybe", None),
+            ("one", "b", Some(json!("b"))),
+            ("one", "1", Some(json!("a"))),
+            ("one", "3", None),
+            ("one", "0", None),
+            ("some", "a, 3", Some(json!(["a", "c"]))),
+            ("some", "a, x", None),
+        ] {
+            assert_eq!(read(&field(name).kind, line).ok(), expected, "{name} {line}");
+        }
+        let typed = |name: &str, typed: &str| value(&form, field(name), typed);
+        assert_eq!(typed("n", ""), Ok(None));
+        assert_eq!(typed("n", "7"), Ok(Some(json!(7))));
+        assert_eq!(typed("on", "maybe"), Err("y or n is expected".to_owned()));
+        assert!(problem(&form, field("text"), &json!("long")).is_some());
+        assert!(problem(&form, field("n"), &json!(10)).is_some());
+        assert!(problem(&form, field("n"), &json!(9)).is_none());
+    }
+}
