@@ -1,19 +1,11 @@
 //! One connection of our own listener: HTTP/1.1 or HTTP/2, whichever its first bytes speak, within the limits on time.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    io,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
-};
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use http::{Request, Response, StatusCode};
 use hyper::{
     body::Incoming,
-    rt::Executor,
     server::conn::{http1, http2},
     service::service_fn,
 };
@@ -22,11 +14,10 @@ use mcp_protocol::RpcError;
 use mcp_server_core::ShuttingDown;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    task::JoinSet,
     time::timeout,
 };
 
-use crate::{Body, McpService, flow::OpenStreams, gather::Gathered, respond, wire::Wire};
+use crate::{Body, McpService, flow::OpenStreams, gather::Gathered, respond, tasks::Tasks, wire::Wire};
 
 /// How long the head of a request may take to arrive, and how long a connection may stay without a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -136,7 +127,7 @@ where
 {
     let patience = service.inner.config.write_timeout;
     // Ends the requests with the connection.
-    let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();
+    let tasks = Tasks::default();
     let open = OpenStreams::default();
     let counted = open.clone();
     let service = service_fn(move |request: Request<Incoming>| {
@@ -147,7 +138,7 @@ where
             Ok::<_, Infallible>(answer.map(|body| Gathered::over(body, open)))
         })
     });
-    let connection = http2::Builder::new(Tasks(Arc::downgrade(&tasks)))
+    let connection = http2::Builder::new(tasks.spawner())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .max_send_buf_size(BUFFER)
@@ -188,20 +179,6 @@ async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -
         return refused;
     }
     respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
-}
-
-/// Runs the requests of an HTTP/2 connection as tasks that end with it.
-#[derive(Clone)]
-struct Tasks(Weak<Mutex<JoinSet<()>>>);
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
-    fn execute(&self, future: F) {
-        // Without the connection there is nobody to run it for.
-        let Some(tasks) = self.0.upgrade() else { return };
-        let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(future);
-    }
 }
 
 #[cfg(test)]

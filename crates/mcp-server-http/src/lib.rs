@@ -30,6 +30,7 @@ mod sessions;
 mod sse;
 mod stateless;
 mod stream;
+mod tasks;
 #[cfg(feature = "tls")]
 mod tls;
 mod until;
