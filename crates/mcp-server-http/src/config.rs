@@ -234,8 +234,9 @@ impl HttpConfig {
     }
 
     /// How long a client of `serve_http…` may leave its answer unread before the connection is closed: the call behind it
-    /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default. Over HTTP/2 one answer left unread
-    /// is enough, however much is read beside it; what else is open then has as long again to end.
+    /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default. Over HTTP/2 the stream of an answer
+    /// left unread is reset, and what else is open goes on. (The rest of an answer of less than 16 KiB cannot be reset: left
+    /// unread for as long again, it ends the connection, and what else is open on it has as long to end.)
     ///
     /// # Panics
     /// When it is zero.

@@ -131,9 +131,10 @@ where
     let open = OpenStreams::default();
     let counted = open.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (service, path, open) = (service.clone(), path.clone(), counted.enter());
+        let (service, path, open) = (service.clone(), path.clone(), counted.clone());
         // Boxed, because it is large, and the room for it would stay as long as the answer goes on.
         Box::pin(async move {
+            let open = open.enter();
             let answer = at_path(&service, &path, request).await;
             Ok::<_, Infallible>(answer.map(|body| Gathered::over(body, open)))
         })
@@ -153,18 +154,18 @@ where
             connection.as_mut().graceful_shutdown();
             return connection.await;
         }
-        () = open.stalled(patience) => {}
+        () = open.watch(patience, |task| tasks.end(task)) => {}
         () = open.none_for(HEAD_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
             // A client that does not answer the farewell is not waited for; one whose call crossed it is.
             tokio::select! {
                 outcome = &mut connection => return outcome,
                 () = open.none_for(HEAD_TIMEOUT) => return Ok(()),
-                () = open.stalled(patience) => {}
+                () = open.watch(patience, |task| tasks.end(task)) => {}
             }
         }
     }
-    tracing::debug!("a connection is closed whose client leaves an answer unread");
+    tracing::debug!("a connection is closed whose client leaves an answer unread that cannot be reset");
     connection.as_mut().graceful_shutdown();
     // Others on the same connection, which may be somebody else's behind a proxy, have as long to end.
     timeout(patience, connection).await.unwrap_or(Ok(()))
@@ -270,6 +271,7 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
+
     /// A call of the newest revision.
     fn call(tool: &str) -> Request<http_body_util::Full<bytes::Bytes>> {
         let body = format!(
@@ -326,50 +328,102 @@ mod tests {
         way.abort();
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn http2_does_not_wait_for_who_leaves_one_answer_unread() {
+    type Client = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
+
+    /// A client with windows of its own choice, and its connection.
+    async fn http2(server: &Server, stream: u32, all: u32) -> (Client, tokio::task::JoinHandle<hyper::Result<()>>) {
+        let client = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+            .initial_stream_window_size(stream)
+            .initial_connection_window_size(all)
+            .handshake(TokioIo::new(connect(server)))
+            .await;
+        let (sender, connection) = client.unwrap();
+        (sender, tokio::spawn(connection))
+    }
+
+    /// Asks every second until the connection takes no more, or so long; returns for how long it did.
+    async fn use_for(sender: &mut Client, limit: Duration) -> Duration {
+        let start = Instant::now();
+        let mut used = Duration::ZERO;
+        while used < limit && sender.ready().await.is_ok() && sender.send_request(call("quick")).await.is_ok() {
+            used = start.elapsed();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        used
+    }
+
+    async fn text(response: Response<Incoming>) -> hyper::Result<String> {
+        let body = http_body_util::BodyExt::collect(response.into_body()).await?.to_bytes();
+        Ok(String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// A server whose tool `late` takes so many seconds.
+    fn talker(seconds: u64) -> Server {
         let flood = async |progress: Progress| {
             for step in 0..1000_u32 {
                 progress.report(f64::from(step), None, &*"x".repeat(64 << 10)).await;
             }
             "all"
         };
-        let late = async || {
-            tokio::time::sleep(Duration::from_secs(40)).await;
+        let late = move || async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
             "still here"
         };
-        let server = Server::builder("test", "1")
+        Server::builder("test", "1")
             .tool(tool("late", late))
             .tool(tool("quick", async || "quick"))
+            .tool(tool("medium", async || "x".repeat(8 << 10)))
             .tool(tool("large", async || "x".repeat(1 << 20)))
             .tool(tool("flood", flood))
-            .build();
+            .build()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_resets_the_stream_whose_answer_is_left_unread() {
         for name in ["large", "flood"] {
-            let client = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
-                .initial_stream_window_size(1 << 16)
-                .handshake(TokioIo::new(connect(&server)))
-                .await;
-            let (mut sender, connection) = client.unwrap();
-            let ending = tokio::spawn(connection);
+            let (mut sender, _connection) = http2(&talker(40), 1 << 16, 1 << 20).await;
             let start = Instant::now();
             let late = tokio::spawn(sender.send_request(call("late")));
             let unread = sender.send_request(call(name)).await.unwrap();
             assert_eq!(unread.status(), StatusCode::OK);
-            // The connection is used all the time, until it takes no more.
-            let mut used = Duration::ZERO;
-            while sender.ready().await.is_ok() && sender.send_request(call("quick")).await.is_ok() {
-                used = start.elapsed();
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            assert!((29..=36).contains(&used.as_secs()), "{name} {used:?}");
-            // What else was open has time to end.
-            let late = late.await.unwrap().unwrap().into_body();
-            let late = http_body_util::BodyExt::collect(late).await.unwrap().to_bytes();
-            assert!(late.windows(10).any(|text| text == b"still here"), "{name} {late:?}");
-            let _ = ending.await;
-            assert!((40..=66).contains(&start.elapsed().as_secs()), "{name} {:?}", start.elapsed());
-            drop(unread);
+            let long = Duration::from_secs(120);
+            assert!(use_for(&mut sender, long).await >= long, "{name} {:?}", start.elapsed());
+            assert!(text(late.await.unwrap().unwrap()).await.unwrap().contains("still here"), "{name}");
+            let reset = text(unread).await.unwrap_err();
+            assert!(!reset.is_incomplete_message() && !reset.is_canceled(), "{name} {reset:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_resets_no_stream_that_only_waits_for_another() {
+        let (mut sender, _connection) = http2(&talker(0), 1 << 20, 1 << 16).await;
+        let unread = sender.send_request(call("flood")).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // The window that both have is used up.
+        let waiting = tokio::spawn(text(sender.send_request(call("quick")).await.unwrap()));
+        tokio::time::sleep(Duration::from_millis(29_500)).await;
+        assert!(!waiting.is_finished());
+        // By now it is reset, and its client gives back what it used of the window.
+        drop(unread);
+        assert!(waiting.await.unwrap().unwrap().contains("quick"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_ends_a_connection_with_an_unread_answer_that_cannot_be_reset() {
+        // A window that takes a part of an answer of one frame, which so is the last thing that its task has to do.
+        let (mut sender, connection) = http2(&talker(50), 1 << 10, 1 << 20).await;
+        let start = Instant::now();
+        let unread = sender.send_request(call("medium")).await.unwrap();
+        use_for(&mut sender, Duration::from_secs(30)).await;
+        let late = tokio::spawn(sender.send_request(call("late")));
+        use_for(&mut sender, Duration::from_secs(3600)).await;
+        let used = start.elapsed();
+        assert!((59..=66).contains(&used.as_secs()), "{used:?}");
+        // What else was open has time to end.
+        assert!(text(late.await.unwrap().unwrap()).await.unwrap().contains("still here"));
+        let _ = connection.await;
+        assert!((80..=96).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+        drop(unread);
     }
 
     #[tokio::test(start_paused = true)]
@@ -384,12 +438,7 @@ mod tests {
             }
         };
         let server = Server::builder("test", "1").tool(tool("hold", hold)).build();
-        let client = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
-            .initial_stream_window_size(1 << 16)
-            .handshake(TokioIo::new(connect(&server)))
-            .await;
-        let (mut sender, connection) = client.unwrap();
-        tokio::spawn(connection);
+        let (mut sender, _connection) = http2(&server, 1 << 16, 1 << 20).await;
         let mut body = sender.send_request(call("hold")).await.unwrap().into_body();
         // Not longer than a tool may take.
         tokio::time::sleep(Duration::from_secs(50)).await;

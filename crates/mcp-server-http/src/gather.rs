@@ -15,7 +15,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::{
     body::Body,
-    flow::{Lent, OpenStream},
+    flow::{Loan, OpenStream},
 };
 
 /// A body whose messages are one frame each.
@@ -26,22 +26,31 @@ pub(crate) struct Gathered<G> {
     _open: G,
     /// Over HTTP/2: where it is noted what is on its way.
     stream: Option<Arc<OpenStream>>,
+    /// All was handed over.
+    is_over: bool,
 }
 
 impl<G> Gathered<G> {
     pub(crate) fn new(body: Body, open: G) -> Self {
-        Self { body, _open: open, stream: None }
+        Self { body, _open: open, stream: None, is_over: false }
     }
 
     fn lend(&self, chunks: Vec<Bytes>) -> Pieces {
-        Pieces { chunks, lent: self.stream.as_ref().map(OpenStream::lend) }
+        let mut pieces = Pieces { chunks, loan: None };
+        pieces.loan = self.stream.as_ref().map(|stream| stream.lend(pieces.remaining()));
+        pieces
+    }
+
+    /// Whether the end waits for what was handed over.
+    fn is_large(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_large())
     }
 }
 
 impl Gathered<()> {
     /// The body of an answer over HTTP/2.
     pub(crate) fn over(body: Body, stream: Arc<OpenStream>) -> Self {
-        Self { body, _open: (), stream: Some(stream) }
+        Self { body, _open: (), stream: Some(stream), is_over: false }
     }
 }
 
@@ -53,12 +62,21 @@ impl<G: Unpin> HttpBody for Gathered<G> {
         if let Some(pieces) = self.body.take_pieces() {
             return Poll::Ready(Some(Ok(Frame::data(self.lend(pieces)))));
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| self.lend(vec![data])))))
+        if !self.is_over {
+            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+            if frame.is_some() || !self.is_large() {
+                return Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| self.lend(vec![data])))));
+            }
+            self.is_over = true;
+        }
+        match &self.stream {
+            Some(stream) => stream.poll_written(cx).map(|()| None),
+            None => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.is_end_stream() && !self.is_large()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -70,7 +88,7 @@ impl<G: Unpin> HttpBody for Gathered<G> {
 #[derive(Debug)]
 pub(crate) struct Pieces {
     chunks: Vec<Bytes>,
-    lent: Option<Lent>,
+    loan: Option<Loan>,
 }
 
 impl Buf for Pieces {
@@ -88,9 +106,7 @@ impl Buf for Pieces {
     }
 
     fn advance(&mut self, mut count: usize) {
-        if let Some(lent) = self.lent.as_ref().filter(|_| count > 0) {
-            lent.moved();
-        }
+        let written = count;
         while let Some(piece) = self.chunks.last_mut().filter(|_| count > 0) {
             let some = count.min(piece.len());
             piece.advance(some);
@@ -100,6 +116,9 @@ impl Buf for Pieces {
             }
         }
         assert!(count == 0, "advanced past the end");
+        if let Some(loan) = &mut self.loan {
+            loan.moved(written);
+        }
     }
 }
 
@@ -109,7 +128,7 @@ mod tests {
 
     fn pieces(texts: &[&'static str]) -> Pieces {
         let chunks = texts.iter().rev().map(|text| Bytes::from_static(text.as_bytes())).collect();
-        Pieces { chunks, lent: None }
+        Pieces { chunks, loan: None }
     }
 
     #[test]

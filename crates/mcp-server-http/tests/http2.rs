@@ -1,6 +1,6 @@
 //! HTTP/2 in cleartext, with prior knowledge, on the port that serves HTTP/1.1 as well.
 
-use std::{net::Shutdown, time::Duration};
+use std::{error::Error, net::Shutdown, time::Duration};
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
@@ -88,6 +88,35 @@ async fn resetting_a_stream_cancels_its_stateless_call() {
     watched.expect(Event::Dropped).await;
     // The connection goes on.
     assert_eq!(client.ask(call("quick")).await.status, StatusCode::OK);
+}
+
+/// Why the rest of an answer never came.
+async fn broken(response: http::Response<hyper::body::Incoming>) -> String {
+    let outcome = within("the end of an answer", response.into_body().collect()).await;
+    let error = outcome.map(|_| ()).err();
+    error.as_ref().and_then(Error::source).map(ToString::to_string).unwrap_or_default()
+}
+
+const RESET: &str = "stream error received: stream no longer needed";
+
+#[tokio::test]
+async fn a_stream_that_is_left_unread_is_reset_and_its_call_dropped_while_others_go_on() {
+    let mut watched = Watched::new();
+    let site = serve(&watched.server, HttpConfig::new().write_timeout(Duration::from_millis(400))).await;
+    let mut client = Http2::with_window(site.stream().await, 4 << 10).await;
+    let unread = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    let read = within("the head", client.open(call("hold"))).await.unwrap();
+    watched.expect(Event::Started).await;
+    // The first one has far more to say than its client lets through.
+    watched.release.add_permits(1);
+    watched.expect(Event::Dropped).await;
+    assert_eq!(broken(unread).await, RESET);
+    assert_eq!(client.ask(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
+    watched.release.add_permits(1);
+    let text = within("the rest", read.into_body().collect()).await.unwrap().to_bytes();
+    assert_eq!(std::str::from_utf8(&text).unwrap().matches("notifications/progress").count(), 999);
+    watched.expect(Event::Finished).await;
 }
 
 #[tokio::test]

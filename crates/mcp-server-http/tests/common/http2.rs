@@ -5,11 +5,12 @@ use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     body::Incoming,
-    client::conn::http2::{SendRequest, handshake},
+    client::conn::http2::{Builder, SendRequest},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
     task::JoinHandle,
 };
 
@@ -23,8 +24,18 @@ pub(crate) struct Http2 {
 
 impl Http2 {
     pub(crate) async fn connect(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
-        let shaken = within("a handshake", handshake(TokioExecutor::new(), TokioIo::new(stream))).await;
-        let (sender, connection) = shaken.unwrap();
+        Self::shaken(stream, None).await
+    }
+
+    /// The server may send so many bytes of an answer before some of it is read.
+    pub(crate) async fn with_window(stream: TcpStream, bytes: u32) -> Self {
+        Self::shaken(stream, Some(bytes)).await
+    }
+
+    async fn shaken(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, window: Option<u32>) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        let shaken = builder.initial_stream_window_size(window).handshake(TokioIo::new(stream));
+        let (sender, connection) = within("a handshake", shaken).await.unwrap();
         let connection = tokio::spawn(async move {
             // How it ends is for the test to say.
             let _ = connection.await;
