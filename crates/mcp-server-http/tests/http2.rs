@@ -102,7 +102,7 @@ const RESET: &str = "stream error received: stream no longer needed";
 #[tokio::test]
 async fn a_stream_that_is_left_unread_is_reset_and_its_call_dropped_while_others_go_on() {
     let mut watched = Watched::new();
-    let site = serve(&watched.server, HttpConfig::new().write_timeout(Duration::from_millis(400))).await;
+    let site = serve(&watched.server, HttpConfig::new().write_timeout(Duration::from_secs(1))).await;
     let mut client = Http2::with_window(site.stream().await, 4 << 10).await;
     let unread = within("the head", client.open(call("hold"))).await.unwrap();
     watched.expect(Event::Started).await;
@@ -117,6 +117,22 @@ async fn a_stream_that_is_left_unread_is_reset_and_its_call_dropped_while_others
     let text = within("the rest", read.into_body().collect()).await.unwrap().to_bytes();
     assert_eq!(std::str::from_utf8(&text).unwrap().matches("notifications/progress").count(), 999);
     watched.expect(Event::Finished).await;
+}
+
+#[tokio::test]
+async fn answers_of_every_length_are_reset_for_a_client_that_lets_nothing_through() {
+    let server = mcp_server_core::Server::builder("test", "1.0")
+        .tool(mcp_server_core::tool("small", async || "x"))
+        .tool(mcp_server_core::tool("large", async || "x".repeat(1 << 20)))
+        .build();
+    let site = serve(&server, HttpConfig::new().write_timeout(Duration::from_millis(200))).await;
+    let mut client = Http2::with_window(site.stream().await, 0).await;
+    for name in ["small", "large"] {
+        let unread = within("the head", client.open(call(name))).await.unwrap();
+        assert_eq!(broken(unread).await, RESET, "{name}");
+    }
+    // What has no body needs no window.
+    assert_eq!(client.ask(options()).await.status, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]
