@@ -4,9 +4,10 @@ use std::{fmt, sync::Arc};
 
 use mcp_protocol::Principal;
 
-use crate::{context::Extensions, engine::Scope};
+use crate::{context::Extensions, engine::Scope, tasks::Owner};
 
-/// Who is on the other side of a connection, for [`Server::serve_as`](crate::Server::serve_as).
+/// Who is on the other side of a connection or opens a session, for [`Server::serve_as`](crate::Server::serve_as) and
+/// [`Server::initialize`](crate::Server::initialize).
 #[derive(Clone, Default)]
 pub struct Caller {
     is_local: bool,
@@ -51,6 +52,15 @@ impl Caller {
 
     pub(crate) fn id(&self) -> Option<Box<str>> {
         self.session_id.clone()
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Whether it can be told from other callers.
+    pub(crate) fn is_one(&self) -> bool {
+        Owner::of(self.principal.as_deref(), self.is_local).is_one()
     }
 
     /// The same request, of this caller.

@@ -282,7 +282,7 @@ impl Connection<'_> {
         let scope = match Era::of(&request.method, request.params)? {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
             Era::Initialize => {
-                let (session, reply) = self.server.initialize(request, self.caller.id(), &self.peer)?;
+                let (session, reply) = self.server.initialize(request, &self.caller, &self.peer)?;
                 if let Some(former) = self.session.replace(session.clone()) {
                     former.retire();
                 }

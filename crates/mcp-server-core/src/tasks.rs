@@ -23,6 +23,7 @@ pub use self::{
 };
 pub(crate) use self::{
     live::Live,
+    owner::Owner,
     policy::{Plan, ToolTasks, required, undeclared},
     run::{Candidate, Tasking},
     serve::{TaskWork, ToTell, found_for},

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
 use mcp_protocol::{LoggingLevel, Message, Meta, Principal, ProtocolVersion, meta::keys};
 use mcp_server_core::{
-    Context, Extension, Extensions, Json, Peer, Server, State,
+    Caller, Context, Extension, Extensions, Json, Peer, Server, State,
     engine::{Era, Scope, StatelessCall},
     tool,
 };
@@ -110,7 +110,7 @@ async fn a_session_with_an_id_shows_it_to_the_handler() {
     let peer = Peer::new(theirs.sender(), 4);
     let text = initialize("2025-11-25").to_string();
     let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
-    let (session, _) = server.initialize(&request, Some("secret".into()), &peer).unwrap();
+    let (session, _) = server.initialize(&request, &Caller::remote().session_id("secret"), &peer).unwrap();
     assert!(!format!("{session:?}").contains("secret"));
     let text = legacy(1, "tools/call", call("context")).to_string();
     let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };

@@ -9,7 +9,9 @@ use std::{
 };
 
 use mcp_protocol::{CreateMessageParams, ProtocolVersion, RpcError, SamplingMessage, TraceContext};
-use mcp_server_core::{Args, Context, Inputs, Propagate, Server, TaskSupport, ToolError, prompt, resource, tool};
+use mcp_server_core::{
+    Args, Caller, Context, Inputs, Propagate, Server, TaskSupport, ToolError, prompt, resource, tool,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -197,7 +199,7 @@ async fn a_session_is_told_from_others_and_its_id_is_not_told() {
         let Ok(mcp_protocol::Message::Request(request)) = mcp_protocol::Message::parse(text.as_bytes()) else {
             panic!()
         };
-        server.initialize(&request, Some(id.into()), &peer).unwrap();
+        server.initialize(&request, &Caller::remote().session_id(id), &peer).unwrap();
         let fields = recorder.one().await.fields;
         assert_eq!((&*fields["network.transport"], &*fields["network.protocol.name"]), ("tcp", "http"));
         seen.push(fields["mcp.session.id"].clone());

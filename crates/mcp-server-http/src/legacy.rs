@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use mcp_protocol::{
-    ErrorCode, ProtocolVersion, RequestId, RequestMeta, RpcError,
+    ErrorCode, Principal, ProtocolVersion, RequestId, RequestMeta, RpcError,
     jsonrpc::{self, Notification, Request},
 };
 use mcp_server_core::{
-    Peer,
+    Caller, Peer,
     engine::{Refusal, Scope},
 };
 
@@ -20,17 +20,17 @@ use crate::{
     listen::Listening,
     log::{EventLog, Place, STANDALONE},
     respond,
-    service::{Inner, RequestParts},
+    service::{self, Inner, RequestParts},
     sessions::{self, HttpSession},
     stream::Answering,
 };
 
 /// Opens a session.
-pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap) -> Response<Body> {
+pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, parts: &Parts) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
-    if head.contains_key(headers::SESSION_ID) {
+    if parts.headers.contains_key(headers::SESSION_ID) {
         // Also for a dead id: the client finds out that it must start without one.
-        return match find(inner, head, Some(&request.id)) {
+        return match find(inner, parts, Some(&request.id)) {
             Ok(_) => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
@@ -49,7 +49,10 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
     };
     let log = Arc::new(EventLog::new(&id, inner.sessions.budget().clone()));
     let peer = Peer::new(log.clone(), inner.server.limits().handlers_per_session);
-    let (session, reply) = match inner.server.initialize(request, Some(id.clone()), &peer) {
+    let principal = service::principal(&parts.extensions);
+    let owner = principal.as_deref().map(Principal::key);
+    let caller = Caller::remote().session_id(id.clone()).principal(principal);
+    let (session, reply) = match inner.server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
         Err(error) => return not_opened(request, &error),
     };
@@ -57,7 +60,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, head: &HeaderMap)
     let Ok(value) = HeaderValue::try_from(&*id) else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
-    if !inner.sessions.insert(id, session, peer, log, None) {
+    if !inner.sessions.insert(id, session, peer, log, owner) {
         return full(request);
     }
     let response = respond::with_version(respond::legacy(reply), version);
@@ -80,7 +83,7 @@ pub(crate) async fn request(
     accepted: Accepted,
     parts: Parts,
 ) -> Response<Body> {
-    let http = match open(inner, &parts.headers, Some(&request.id)) {
+    let http = match open(inner, &parts, Some(&request.id)) {
         Ok(http) => http,
         Err(response) => return response,
     };
@@ -89,6 +92,7 @@ pub(crate) async fn request(
     let mut scope = Scope::session(http.session.clone())
         .saying(meta)
         .peer(http.peer.clone())
+        .principal(service::principal(&parts.extensions))
         .extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {
         scope = scope.sink(stream.clone());
@@ -124,11 +128,11 @@ pub(crate) async fn request(
 }
 
 /// The session of a batch, if it may send one; or why the session that it names is none.
-pub(crate) fn batch_session(inner: &Inner, head: &HeaderMap) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
-    if !head.contains_key(headers::SESSION_ID) {
+pub(crate) fn batch_session(inner: &Inner, parts: &Parts) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
+    if !parts.headers.contains_key(headers::SESSION_ID) {
         return Ok(None);
     }
-    open(inner, head, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
+    open(inner, parts, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
 /// Serves a batch as one call: what its requests say goes on one stream, and they are answered together.
@@ -142,9 +146,13 @@ pub(crate) async fn batch(
     let session_open = http.open();
     let version = http.session.version();
     let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
+    let principal = service::principal(&parts.extensions);
     let extensions = RequestParts::of(parts).into_extensions();
     let scope = || {
-        let scope = Scope::session(http.session.clone()).peer(http.peer.clone()).extensions(extensions.clone());
+        let scope = Scope::session(http.session.clone())
+            .peer(http.peer.clone())
+            .principal(principal.clone())
+            .extensions(extensions.clone());
         if accepted.sse { scope.sink(stream.clone()) } else { scope }
     };
     let batch = match inner.server.batch(bytes, &http.session, &http.peer, scope) {
@@ -173,8 +181,8 @@ fn bounds(inner: &Inner, http: &Arc<HttpSession>) -> Bounds {
     Bounds { server: inner.server.clone(), session: http.clone(), deadline: inner.config.shutdown_deadline }
 }
 
-pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head: &HeaderMap) -> Response<Body> {
-    match open(inner, head, None) {
+pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, parts: &Parts) -> Response<Body> {
+    match open(inner, parts, None) {
         Ok(http) => {
             let _open = http.open();
             inner.server.notified(Some(&http.session), &http.peer, notification);
@@ -185,8 +193,8 @@ pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, head:
 }
 
 /// Takes a response of the client. One that nobody waits for is accepted all the same: it lost a race.
-pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, head: &HeaderMap) -> Response<Body> {
-    match open(inner, head, None) {
+pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, parts: &Parts) -> Response<Body> {
+    match open(inner, parts, None) {
         Ok(http) => {
             let _open = http.open();
             http.session.answered(response);
@@ -198,15 +206,15 @@ pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, head: &H
 
 /// Opens the stream of a session for what nobody asked for, or resumes the stream that `Last-Event-ID` names. A newer
 /// connection takes the place of an older one.
-pub(crate) fn get(inner: &Inner, head: &HeaderMap) -> Response<Body> {
-    if !Accepted::of(head).sse {
+pub(crate) fn get(inner: &Inner, parts: &Parts) -> Response<Body> {
+    if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
     }
-    match open(inner, head, None) {
+    match open(inner, parts, None) {
         Ok(http) => {
             let version = http.session.version();
-            let listening = match last_seen(&http, head) {
+            let listening = match last_seen(&http, &parts.headers) {
                 Ok(None) => Listening::new(http, STANDALONE, &inner.config),
                 Ok(Some(place)) => Listening::after(http, place, &inner.config),
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
@@ -226,8 +234,8 @@ fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcE
 }
 
 /// Ends a session.
-pub(crate) fn delete(inner: &Inner, head: &HeaderMap) -> Response<Body> {
-    match open(inner, head, None) {
+pub(crate) fn delete(inner: &Inner, parts: &Parts) -> Response<Body> {
+    match open(inner, parts, None) {
         Ok(http) => {
             if let Some(id) = http.session.id() {
                 inner.sessions.remove(id);
@@ -240,9 +248,9 @@ pub(crate) fn delete(inner: &Inner, head: &HeaderMap) -> Response<Body> {
 
 /// The session that a request belongs to, once its version header is known to make sense.
 /// What is wrong is told with the id of the request, where there is one.
-fn open(inner: &Inner, head: &HeaderMap, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    check_version(inner, head, id)?;
-    find(inner, head, id)
+fn open(inner: &Inner, parts: &Parts, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    check_version(inner, &parts.headers, id)?;
+    find(inner, parts, id)
 }
 
 /// The revision that the header names, if there is one and it is spoken here.
@@ -264,14 +272,15 @@ pub(crate) fn check_version(
     Ok(known)
 }
 
-fn find(inner: &Inner, head: &HeaderMap, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    let id = headers::single(head, &headers::SESSION_ID)
+fn find(inner: &Inner, parts: &Parts, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    let id = headers::single(&parts.headers, &headers::SESSION_ID)
         .map_err(|error| respond::error_with_id(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
         let error = RpcError::invalid_request("the header Mcp-Session-Id is missing: open a session by `initialize`");
         return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &error));
     };
-    inner.sessions.find(id, None).ok_or_else(|| {
+    let caller = service::principal(&parts.extensions).map(|principal| principal.key());
+    inner.sessions.find(id, caller.as_deref()).ok_or_else(|| {
         let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
         respond::error_with_id(StatusCode::NOT_FOUND, request, &error)
     })

@@ -10,7 +10,7 @@ use crate::{
     accept::Accepted,
     body::Body,
     legacy, respond,
-    service::{Inner, RequestParts},
+    service::{self, Inner, RequestParts},
     stream::{self, Answer, Answering, Queue},
 };
 
@@ -35,7 +35,10 @@ pub(crate) async fn request(
         Err(response) => return response,
     };
     let queue: Arc<Queue> = Arc::default();
-    let mut scope = Scope::sessionless(version).saying(meta).extensions(RequestParts::of(parts).into_extensions());
+    let mut scope = Scope::sessionless(version)
+        .saying(meta)
+        .principal(service::principal(&parts.extensions))
+        .extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }

@@ -89,6 +89,10 @@ mod sealed {
 ///
 /// What begins with `into_` is served by somebody else, who calls [`Server::shutdown`] when the application is to end, so
 /// that the streams that would never end by themselves do.
+///
+/// Who calls is for a layer around those: the [`Principal`](mcp_protocol::Principal), or an `Arc` of it, that it puts among
+/// the extensions of the HTTP request is the caller. Scopes are checked against it; its sessions, their streams, its tasks
+/// and what it was asked are its own, and to any other caller they do not exist. A request without one is nobody's.
 pub trait HttpServer: sealed::Sealed {
     /// Serves `http://addr/mcp` with the default configuration.
     ///

@@ -12,7 +12,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
-use mcp_protocol::{Message, ProtocolVersion, RpcError, jsonrpc};
+use mcp_protocol::{Message, Principal, ProtocolVersion, RpcError, jsonrpc};
 use mcp_server_core::{Extensions, Server, engine::Era};
 
 use crate::{
@@ -35,7 +35,8 @@ pub struct RequestParts {
     pub headers: Arc<HeaderMap>,
     /// The path and query of the request.
     pub uri: http::Uri,
-    /// What layers in front attached to the request, such as the address of the client.
+    /// What layers in front attached to the request, such as the address of the client, or who it is: a [`Principal`] or
+    /// an `Arc<Principal>` among them is the caller to the server (see [`HttpServer`](crate::HttpServer)).
     pub extensions: http::Extensions,
 }
 
@@ -58,6 +59,12 @@ impl RequestParts {
         extensions.insert(self);
         extensions
     }
+}
+
+/// Who calls, if a layer in front has found out.
+pub(crate) fn principal(extensions: &http::Extensions) -> Option<Arc<Principal>> {
+    let shared = extensions.get::<Arc<Principal>>().cloned();
+    shared.or_else(|| extensions.get::<Principal>().cloned().map(Arc::new))
 }
 
 /// The endpoint of one server: a `tower::Service` for requests with any body. Clones share their sessions.
@@ -174,8 +181,8 @@ impl Inner {
         match parts.method {
             Method::OPTIONS => cors::preflight(&parts.headers, self.methods()),
             Method::POST => self.post(parts, body).await,
-            Method::GET if self.has_sessions() && !names_stateless => legacy::get(self, &parts.headers),
-            Method::DELETE if self.has_sessions() && !names_stateless => legacy::delete(self, &parts.headers),
+            Method::GET if self.has_sessions() && !names_stateless => legacy::get(self, &parts),
+            Method::DELETE if self.has_sessions() && !names_stateless => legacy::delete(self, &parts),
             _ => respond::wrong_method(self.methods()),
         }
     }
@@ -189,7 +196,7 @@ impl Inner {
         let (parts, body) = request.into_parts();
         match sse::asked(paths, &parts) {
             Asked::Open => sse::open(self, paths, parts),
-            Asked::Message => match sse::addressed(self, &parts.headers, parts.uri.query()) {
+            Asked::Message => match sse::addressed(self, &parts) {
                 Ok(inbox) => match self.whole(&parts.headers, body).await {
                     Ok(message) => inbox.take(message).await,
                     Err(refused) => refused,
@@ -259,7 +266,7 @@ impl Inner {
         let message = match Message::parse_with(bytes, &limits) {
             Ok(message) => message,
             Err(error) if error.is_batch && self.has_sessions() => {
-                return match legacy::batch_session(self, &parts.headers) {
+                return match legacy::batch_session(self, &parts) {
                     Ok(Some(http)) => legacy::batch(self, &http, bytes, accepted, parts).await,
                     Ok(None) => respond::error_with_id(StatusCode::BAD_REQUEST, None, &error.error),
                     Err(refused) => refused,
@@ -273,7 +280,7 @@ impl Inner {
                 Err(error) => respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error.error),
                 Ok(Era::Stateless(meta)) => stateless::request(self, &request, &meta, accepted, parts).await,
                 Ok(Era::Initialize) if !self.config.has_sessions => plain::initialize(self, &request),
-                Ok(Era::Initialize) => legacy::initialize(self, &request, &parts.headers),
+                Ok(Era::Initialize) => legacy::initialize(self, &request, &parts),
                 Ok(_) if names_stateless => {
                     let text = format!("`_meta[\"{}\"]` is missing", mcp_protocol::meta::keys::PROTOCOL_VERSION);
                     let error = RpcError::invalid_params(text);
@@ -298,13 +305,13 @@ impl Inner {
                 respond::empty(StatusCode::ACCEPTED)
             }
             Message::Notification(_) if !self.config.has_sessions => plain::taken(self, &parts.headers),
-            Message::Notification(notification) => legacy::notification(self, &notification, &parts.headers),
+            Message::Notification(notification) => legacy::notification(self, &notification, &parts),
             Message::Response(_) if names_stateless || !self.server.has_legacy_versions() => respond::refusal(
                 StatusCode::BAD_REQUEST,
                 &RpcError::invalid_request("a client of this revision sends no responses"),
             ),
             Message::Response(_) if !self.config.has_sessions => plain::taken(self, &parts.headers),
-            Message::Response(response) => legacy::response(self, &response, &parts.headers),
+            Message::Response(response) => legacy::response(self, &response, &parts),
         }
     }
 

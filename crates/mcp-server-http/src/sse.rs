@@ -14,8 +14,8 @@ use std::{
 
 use axum::extract::OriginalUri;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
-use mcp_protocol::RpcError;
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Server};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use tokio::task::AbortHandle;
@@ -26,7 +26,7 @@ use crate::{
     cors,
     lane::{Lane, LaneEnd, lane},
     respond,
-    service::{Inner, RequestParts},
+    service::{self, Inner, RequestParts},
     sessions,
     stream::Silence,
 };
@@ -83,6 +83,8 @@ impl Streams {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     lane: Arc<Lane>,
+    /// Who opened the stream; nobody else may send.
+    owner: Option<String>,
     /// Whether anything came.
     is_used: AtomicBool,
 }
@@ -143,7 +145,9 @@ pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body>
     let config = &inner.config;
     let (outbox, outgoing) = lane(config.write_timeout);
     let (inbox, incoming) = lane(config.body_timeout);
-    let inbox = Arc::new(Inbox { lane: inbox, is_used: AtomicBool::new(false) });
+    let principal = service::principal(&parts.extensions);
+    let owner = principal.as_deref().map(Principal::key);
+    let inbox = Arc::new(Inbox { lane: inbox, owner, is_used: AtomicBool::new(false) });
     let sessions = inner.sessions.len();
     {
         let mut table = inner.streams.table();
@@ -153,7 +157,8 @@ pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body>
         table.insert(id.clone(), inbox.clone());
     }
     let listed = Listed { streams: inner.streams.clone(), id: id.clone() };
-    let caller = Caller::remote().session_id(id).extensions(RequestParts::of(parts).into_extensions());
+    let extensions = RequestParts::of(parts).into_extensions();
+    let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
     let serving = serve(inner.server.clone(), Channel { outbox, incoming }, caller, inbox, config.session_opening);
     let serving = tokio::spawn(async move {
         serving.await;
@@ -189,15 +194,17 @@ async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbo
 }
 
 /// The stream that a message is for, which is found before any of its body is read.
-pub(crate) fn addressed(inner: &Inner, head: &HeaderMap, query: Option<&str>) -> Result<Arc<Inbox>, Response<Body>> {
+/// To whoever did not open it, it does not exist.
+pub(crate) fn addressed(inner: &Inner, parts: &Parts) -> Result<Arc<Inbox>, Response<Body>> {
     let refuse = |status, text: &str| Err(respond::refusal(status, &RpcError::invalid_request(text)));
-    let Some(id) = query.and_then(session_id) else {
+    let Some(id) = parts.uri.query().and_then(session_id) else {
         return refuse(StatusCode::BAD_REQUEST, "the parameter sessionId is missing: the stream says where to send to");
     };
-    if !accept::is_json(head) {
+    if !accept::is_json(&parts.headers) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let inbox = inner.streams.table().get(id).cloned();
+    let caller = service::principal(&parts.extensions).map(|principal| principal.key());
+    let inbox = inner.streams.table().get(id).filter(|inbox| inbox.owner == caller).cloned();
     inbox.map_or_else(|| refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed"), Ok)
 }
 

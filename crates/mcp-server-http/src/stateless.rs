@@ -10,7 +10,7 @@ use crate::{
     accept::Accepted,
     body::Body,
     headers, respond,
-    service::{Inner, RequestParts},
+    service::{self, Inner, RequestParts},
     stream::{self, Answer, Answering, Queue},
 };
 
@@ -48,8 +48,9 @@ fn prepare(
     let call = StatelessCall::read(meta).map_err(bad)?;
     headers::check_mirrored(&parts.headers, &request.method, meta, call.requested()).map_err(bad)?;
     let call = call.supported(&inner.server).map_err(bad)?;
+    let principal = service::principal(&parts.extensions);
     let head = RequestParts::of(parts);
-    let mut scope = Scope::stateless(call).extensions(head.clone().into_extensions());
+    let mut scope = Scope::stateless(call).principal(principal).extensions(head.clone().into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }

@@ -18,6 +18,7 @@ mod not_offered;
 mod notices;
 mod origins;
 mod parallel;
+mod principals;
 mod refusals;
 mod resume;
 mod router;

@@ -59,6 +59,7 @@ mod guides {
     #[cfg(feature = "fs")]
     #[doc = include_str!("../../../docs/content.md")]
     mod content {}
+    #[cfg(feature = "http")]
     #[doc = include_str!("../../../docs/layers.md")]
     mod layers {}
     #[doc = include_str!("../../../docs/long-work.md")]

@@ -11,7 +11,7 @@ use mcp_protocol::{
 use serde_json::value::RawValue;
 
 use super::Reply;
-use crate::{Peer, Server, Session, context::RequestClient, trace};
+use crate::{Caller, Peer, Server, Session, context::RequestClient, trace};
 
 /// The most bytes of parameters that open a session.
 const INITIALIZE_BYTES: usize = 16 << 10;
@@ -115,15 +115,15 @@ impl Server {
     pub fn initialize(
         &self,
         request: &Request<'_>,
-        session_id: Option<Box<str>>,
+        caller: &Caller,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
-        let span = trace::open(request, session_id.is_none());
+        let span = trace::open(request, caller.is_local());
         // No handler runs that could say something.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
         trace::follow(&span, request.params, self.inner.config.bridge.as_ref());
-        let opened = span.in_scope(|| self.open_session(request, session_id, peer));
+        let opened = span.in_scope(|| self.open_session(request, caller, peer));
         match &opened {
             Ok((session, _)) => {
                 trace::belongs(&span, session.version(), Some(session));
@@ -137,7 +137,7 @@ impl Server {
     fn open_session(
         &self,
         request: &Request<'_>,
-        session_id: Option<Box<str>>,
+        caller: &Caller,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
         // A session keeps what is said here, and whoever opens sessions may be nobody.
@@ -146,11 +146,11 @@ impl Server {
             return Err(RpcError::invalid_params(text));
         }
         let (params, version) = self.negotiate(request)?;
-        let capabilities = self.capabilities(version, session_id.is_none());
+        let capabilities = self.capabilities(version, caller.is_one());
         let InitializeParams { client_info, capabilities: of_client, .. } = params;
         // What a client declares for other revisions means nothing in this one.
         let of_client = shaped(of_client, version);
-        let session = Arc::new(Session::new(session_id, version, client_info, of_client, &capabilities, peer));
+        let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
         self.join(&session);
         Ok((session, self.welcome(request, version, capabilities)))
     }
