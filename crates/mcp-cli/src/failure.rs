@@ -2,6 +2,8 @@
 
 use std::{error::Error as _, fmt, io, process::ExitCode};
 
+use mcp_protocol::{ErrorCode, RpcError};
+
 use crate::{output::printable, screen::note};
 
 /// Why a command failed. Its exit code says who is at fault.
@@ -80,12 +82,19 @@ impl From<mcp_client::Error> for Failure {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
+            let text = cause.to_string();
             source = cause.source();
+            // Between what was tried and why it failed the layers of HTTP only say that they exist.
+            if source.is_none() || !LAYERS.contains(&&*text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
         }
         if error.is_unauthorized() {
-            message.push_str("; give credentials by --header 'Authorization: Bearer …'");
+            message.push_str("; give credentials by --header 'Authorization: @FILE', whose file has `Bearer …`");
+        }
+        if let Some(hint) = error.rpc().and_then(missing) {
+            message.push_str(hint);
         }
         let code = if error.is_tool_error() {
             TOOL
@@ -100,6 +109,24 @@ impl From<mcp_client::Error> for Failure {
         };
         Self { code, message }
     }
+}
+
+/// What layers say of every error beneath them.
+const LAYERS: &[&str] = &["error sending request", "client error (Connect)", "tcp connect error", "dns error"];
+
+/// How the user could have offered what the server needs.
+fn missing(error: &RpcError) -> Option<&'static str> {
+    if error.code != ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
+        return None;
+    }
+    let required = error.data.as_ref()?.get("requiredCapabilities")?.as_object()?;
+    [
+        ("elicitation", "; it asks the user, so run it where stdin and stderr are a terminal"),
+        ("sampling", "; it asks a model: name a program that answers by --sample-with"),
+        ("roots", "; it asks for directories: offer some by --root"),
+    ]
+    .into_iter()
+    .find_map(|(name, hint)| required.contains_key(name).then_some(hint))
 }
 
 impl From<io::Error> for Failure {

@@ -125,8 +125,8 @@ pub(crate) async fn open(target: &Target, options: &Options, command: &Command) 
         builder = builder.versions([version]);
     }
     if let Some(time) = options.timeout {
-        builder = builder.timeout(time).connect_timeout(time).total_timeout(TOTAL.max(time.saturating_mul(10)));
-        builder = builder.probe_timeout(PROBE.min(time / 2)).ping_timeout(time);
+        builder = builder.timeout(time).connect_timeout(time).ping_timeout(time);
+        builder = builder.total_timeout(in_all(time)).probe_timeout(PROBE.min(time / 2));
     }
     if let Some(level) = options.log_level {
         builder = builder.log_level(level);
@@ -150,6 +150,11 @@ pub(crate) async fn open(target: &Target, options: &Options, command: &Command) 
         builder = builder.roots(roots?);
     }
     Ok(builder.connect(connector).await?)
+}
+
+/// How long a call may take whose server may be silent for so long: longer than that, whatever it is.
+fn in_all(silence: Duration) -> Duration {
+    TOTAL.max(silence.saturating_mul(10))
 }
 
 /// A log record as people read it.
@@ -217,6 +222,13 @@ mod tests {
         let command = Target::parse("srv 'a b'").unwrap_or_else(|_| panic!());
         assert_eq!(command, Target::Command(vec!["srv".to_owned(), "a b".to_owned()]));
         assert!(Target::parse("  ").is_err() && Target::parse("'open").is_err());
+    }
+
+    #[test]
+    fn no_silence_that_is_allowed_is_cut_short() {
+        for (silence, all) in [(1, 600), (60, 600), (700, 7000), (u64::MAX, u64::MAX)] {
+            assert_eq!(in_all(Duration::from_secs(silence)).as_secs(), all, "{silence}");
+        }
     }
 
     #[test]

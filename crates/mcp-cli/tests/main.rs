@@ -74,14 +74,15 @@ fn commands_print_results_and_say_what_is_wrong() {
         ("call URL fail", 1, "", "no luck today"),
         ("call URL nothing", 2, "", "the server has no tool `nothing`"),
         ("call URL", 2, "", "the name of a tool is missing"),
-        ("call URL greet", 4, "", "-32021"),
+        ("call URL greet", 4, "", "(-32021); it asks the user, so run it where stdin and stderr are a terminal\n"),
+        ("call URL think", 4, "", "by --sample-with\n"),
         ("call URL roots --root /", 0, "file:///", ""),
         ("call URL think --sample-with cat", 0, "six times seven", ""),
         ("call URL think --sample-with false", 4, "", "false: exit status: 1"),
         ("resources URL", 0, "note://{id}", ""),
         ("read URL config://app", 0, "dark = true", ""),
         ("read URL config://none", 4, "", "not found"),
-        ("prompts URL", 0, "review  name", ""),
+        ("prompts URL", 0, "review   name", ""),
         ("prompt URL review name=main.rs", 0, "user: Review main.rs.", ""),
         ("prompt URL review main.rs", 2, "", "`main.rs` is no argument"),
         ("complete URL note://{id} id=t", 0, "two", ""),
@@ -96,7 +97,8 @@ fn commands_print_results_and_say_what_is_wrong() {
         ("tools", 2, "", "no server: give a URL, a command after `--`, or set MCP_SERVER"),
         ("tools list URL", 2, "", "the URL of the server comes first"),
         ("info ftp://x", 2, "", "only http and https are spoken"),
-        ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect"),
+        ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect to `http://127.0.0.1:1`: Connection refused"),
+        ("prompt URL picture", 0, "user: [image/png, 3 bytes: --json shows it]\n", ""),
         ("tools -- no-such-program-anywhere", 3, "", "there is no such program"),
         ("tools URL paint", 0, "red|green", ""),
         ("tools URL", 0, "[colour:string]", ""),
@@ -126,7 +128,7 @@ fn programs_get_json() {
     assert_eq!(json("call URL fail --json")["isError"], true);
     assert_eq!(json("resources URL --json")["resourceTemplates"][0]["uriTemplate"], "note://{id}");
     assert_eq!(json("read URL config://app --json")["contents"][0]["text"], "dark = true");
-    assert_eq!(json("prompts URL --json")[0]["name"], "review");
+    assert_eq!(json("prompts URL --json")[1]["name"], "review");
     assert_eq!(json("prompt URL review name=x --json")["messages"][0]["content"]["text"], "Review x.");
     assert_eq!(json("complete URL note://{id} id=o --json")["values"], json!(["one"]));
     assert_eq!(json("ping URL --count 3 --json")["milliseconds"].as_array().map(Vec::len), Some(3));
@@ -200,6 +202,8 @@ fn logs_are_shown_in_one_line_each() {
     for version in ["2025-11-25", "2026-07-28"] {
         let line = format!("call URL logs --log-level info --revision {version}");
         check(&http.url, &line, 0, "logged", "[info] once\u{23ce}or twice\n");
+        let line = format!("call URL logs --log-level error --revision {version}");
+        check(&http.url, &line, 0, "logged", "");
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) fn server() -> Server {
             template("note://{id}", async |uri: ResourceUri| format!("note {}", uri.0))
                 .complete_from("id", ["one", "two"]),
         )
+        .prompt(prompt("picture", async || vec![PromptMessage::user(ContentBlock::image("png", "image/png"))]))
         .prompt(prompt("review", async |Args(Name { name }): Args<Name>| format!("Review {name}.")))
         .build()
 }

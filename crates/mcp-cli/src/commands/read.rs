@@ -66,6 +66,20 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
         };
         match &message.content {
             ContentBlock::Text(text) => session.out.text(&format!("{role}: {}", text.text))?,
+            ContentBlock::Image(image) => picture(session, role, &image.mime_type, image.bytes())?,
+            ContentBlock::Audio(audio) => picture(session, role, &audio.mime_type, audio.bytes())?,
+            ContentBlock::ResourceLink(resource) => {
+                session.out.text(&format!("{role}: [resource {}: {}]", line(&resource.uri), line(&resource.name)))?;
+            }
+            ContentBlock::Resource(embedded) => {
+                let contents = &embedded.resource;
+                match &contents.body {
+                    ResourceBody::Text(text) => session.out.text(&format!("{role}: {text}"))?,
+                    ResourceBody::Blob(_) => {
+                        session.out.text(&format!("{role}: [resource {}: --json shows it]", line(&contents.uri)))?;
+                    }
+                }
+            }
             block => {
                 session.out.text(&format!("{role}:"))?;
                 session.out.value(block)?;
@@ -73,6 +87,17 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
         }
     }
     Ok(())
+}
+
+/// What a person sees of an image or a sound in a prompt.
+fn picture<E: std::fmt::Display>(
+    session: &Session,
+    role: &str,
+    mime_type: &str,
+    bytes: Result<Vec<u8>, E>,
+) -> Result<(), Failure> {
+    let bytes = bytes.map_err(|error| Failure::other(format!("the server sent {error}")))?;
+    session.out.text(&format!("{role}: [{}, {} bytes: --json shows it]", line(mime_type), bytes.len()))
 }
 
 /// Writes embedded contents into a directory, under the last part of their URI.
