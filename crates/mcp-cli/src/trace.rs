@@ -4,6 +4,7 @@ use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use mcp_protocol::RequestId;
@@ -107,8 +108,16 @@ impl FrameSender for TracedSender {
         self.0.close(id);
     }
 
+    fn has_request_streams(&self) -> bool {
+        self.0.has_request_streams()
+    }
+
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
         self.0.shutdown()
+    }
+
+    fn shutdown_within(&self) -> Option<Duration> {
+        self.0.shutdown_within()
     }
 }
 

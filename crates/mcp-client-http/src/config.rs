@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, error::Error, fmt, net::IpAddr, sync::Arc, time::Duration};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::CertificateDer;
@@ -78,11 +79,9 @@ impl Config {
     }
 
     /// Whether something is sent that proves who sends it.
-    pub(crate) fn has_credentials(&self, url: &Url) -> bool {
+    pub(crate) fn has_credentials(&self) -> bool {
         let named = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE];
         self.authorizer.is_some()
-            || url.password().is_some()
-            || !url.username().is_empty()
             || self.headers.iter().any(|(name, value)| value.is_sensitive() || named.contains(name))
     }
 }
@@ -95,6 +94,65 @@ pub(crate) fn endpoint(text: &str) -> Result<Url, ConfigError> {
         return Err(ConfigError::new(format!("an endpoint is reached by http or https, not by `{}`", url.scheme())));
     }
     Ok(url)
+}
+
+/// Takes the user out of a URL, and gives the header that says who that is (RFC 7617). Nothing else shows or sends it then.
+pub(crate) fn take_user(url: &mut Url) -> Result<Option<HeaderValue>, ConfigError> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Ok(None);
+    }
+    let mut user = decoded(url.username());
+    if user.contains(&b':') {
+        return Err(ConfigError::new(
+            "the user in the URL holds a colon, which no server could tell from the password's",
+        ));
+    }
+    user.push(b':');
+    user.extend(decoded(url.password().unwrap_or_default()));
+    // URLs that may have a user can also be without one.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user)))
+        .map_err(|error| ConfigError::new("the user in the URL cannot be sent").because(error))?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+/// The bytes of a part of a URL. A percent sign that encodes nothing is one.
+fn decoded(part: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let digits = behind.first_chunk::<2>().and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
+}
+
+/// What is secret in the value of a header: of `Bearer …` the token, of a cookie its values, of a user the password.
+pub(crate) fn secrets(name: &HeaderName, value: &HeaderValue) -> Vec<String> {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    if *name == header::COOKIE {
+        let values = text.split(';').map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value).trim());
+        return values.filter(|value| !value.is_empty()).map(str::to_owned).collect();
+    }
+    let (scheme, secret) = text.split_once(' ').unwrap_or(("", &text));
+    let mut secrets = vec![secret.trim().to_owned()];
+    if scheme.eq_ignore_ascii_case("basic")
+        && let Ok(user) = BASE64_STANDARD.decode(secret.trim())
+    {
+        secrets.extend(String::from_utf8_lossy(&user).split_once(':').map(|(_, password)| password.to_owned()));
+    }
+    secrets.retain(|secret| !secret.is_empty());
+    secrets
 }
 
 /// A header that the application may set.
@@ -157,6 +215,42 @@ mod tests {
             ("http://[::1]:8080/a/", "http://[::1]:8080/a/"),
         ] {
             assert_eq!(shown(&endpoint(url).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn a_user_in_a_url_becomes_a_header() {
+        for (url, expected) in [
+            ("https://a.example/", None),
+            ("https://@a.example/", None),
+            ("https://user:hunter2@a.example/", Some("user:hunter2")),
+            ("https://user@a.example/", Some("user:")),
+            ("https://:hunter2@a.example/", Some(":hunter2")),
+            ("https://us%20er:h%3Aü%zz%@a.example/", Some("us er:h:ü%zz%")),
+        ] {
+            let mut parsed = endpoint(url).unwrap();
+            let header = take_user(&mut parsed).unwrap();
+            let encoded = expected.map(|user| format!("Basic {}", BASE64_STANDARD.encode(user)));
+            assert_eq!(header.as_ref().map(|value| value.to_str().unwrap()), encoded.as_deref(), "{url}");
+            assert_eq!(parsed.as_str(), "https://a.example/");
+            assert!(header.is_none_or(|value| value.is_sensitive()));
+        }
+        let error = take_user(&mut endpoint("https://a%3Ab:hunter2@a.example/").unwrap()).unwrap_err();
+        assert!(error.to_string().contains("colon") && !format!("{error:?}{error}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_is_secret_in_a_header() {
+        for (name, value, expected) in [
+            ("authorization", "Bearer hunter2", &["hunter2"][..]),
+            ("authorization", "basic dXNlcjpodW50ZXIy", &["dXNlcjpodW50ZXIy", "hunter2"]),
+            ("authorization", "Basic ?", &["?"]),
+            ("x-api-key", "hunter2", &["hunter2"]),
+            ("x-api-key", "", &[]),
+            ("cookie", "a=hunter2; b=x=y;c;", &["hunter2", "x=y", "c"]),
+        ] {
+            let (name, value) = header(name, value).unwrap();
+            assert_eq!(secrets(&name, &value), expected, "{name}: {value:?}");
         }
     }
 

@@ -24,6 +24,10 @@ pub(crate) struct Exchange {
     body: Bytes,
 }
 
+/// What authorized a request: no text about the response may show it.
+#[derive(Clone, Default)]
+pub(crate) struct Authorization(pub(crate) HeaderMap);
+
 /// How often a request is repeated because its authorizer has something better.
 const MAX_REFUSALS: usize = 2;
 
@@ -74,15 +78,16 @@ impl Exchange {
                 value.set_sensitive(true);
                 authorized.headers.insert(name, value);
             }
-            let response = authorized.send_once(link, limit).await?;
+            let mut response = authorized.send_once(link, limit).await?;
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            if !is_refused || refusals == MAX_REFUSALS {
-                return Ok(response);
+            if is_refused && refusals < MAX_REFUSALS {
+                refusals += 1;
+                if self.ask(authorizer, &response, authorization.clone()).await? == Verdict::Retry {
+                    continue;
+                }
             }
-            refusals += 1;
-            if self.ask(authorizer, &response, authorization).await? == Verdict::GiveUp {
-                return Ok(response);
-            }
+            response.extensions_mut().insert(Authorization(authorization));
+            return Ok(response);
         }
     }
 
@@ -136,7 +141,7 @@ pub(crate) async fn body(response: &mut Response, limit: usize) -> Result<Bytes,
     }
     let mut whole = Vec::new();
     let mut first = Bytes::new();
-    while let Some(chunk) = response.chunk().await.map_err(Fault::Broken)? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| Fault::Broken(error.without_url()))? {
         if whole.len() + first.len() + chunk.len() > limit {
             return Err(Fault::TooLarge { limit });
         }

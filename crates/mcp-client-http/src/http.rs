@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use http::header;
 use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -36,10 +37,18 @@ impl Http {
     /// The endpoint at this URL, which speaks Streamable HTTP or, when it refuses `initialize` and answers a GET with an
     /// `endpoint` event, HTTP+SSE.
     ///
+    /// A user in the URL (`https://user:password@…`) is sent as `Authorization: Basic …` with every request to the endpoint, and
+    /// nowhere else; [`Http::bearer`] and whatever else sets that header takes its place.
+    ///
     /// # Errors
-    /// The text is no URL, or neither `http` nor `https`.
+    /// The text is no URL, or neither `http` nor `https`, or has a user that cannot be sent.
     pub fn new(url: impl AsRef<str>) -> Result<Self, ConfigError> {
-        Ok(Self { url: config::endpoint(url.as_ref())?, config: Config::new(), client: OnceLock::new() })
+        let mut url = config::endpoint(url.as_ref())?;
+        let mut config = Config::new();
+        if let Some(user) = config::take_user(&mut url)? {
+            config.headers.insert(header::AUTHORIZATION, user);
+        }
+        Ok(Self { url, config, client: OnceLock::new() })
     }
 
     /// The event stream at this URL, of a server that is known to speak HTTP+SSE (2024-11-05).
@@ -132,6 +141,9 @@ impl Http {
 
     /// How long the head of a response may take, of everything that is not a request of the protocol: notifications,
     /// answers, streams, the end of a session. Default 30 s. A request may take as long as its sender waits.
+    ///
+    /// A notification or an answer that the server has no time for is brought again when that says so (`Retry-After`), if it is
+    /// within this time; otherwise it is given up at once.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.config.response_timeout = timeout;
@@ -162,7 +174,7 @@ impl Http {
 
     async fn open(&self) -> Result<Box<dyn Transport>, Fault> {
         let is_clear = self.url.scheme() == "http" && !config::is_loopback(&self.url);
-        if is_clear && !self.config.cleartext && self.config.has_credentials(&self.url) {
+        if is_clear && !self.config.cleartext && self.config.has_credentials() {
             return Err(Fault::Cleartext { origin: config::origin(&self.url) });
         }
         let (link, inbound) = Link::new(self.ready_client()?, self.url.clone(), self.config.clone());

@@ -15,7 +15,7 @@ use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
-    config::Config,
+    config::{self, Config},
     exchange::Exchange,
     fault::Fault,
     headers::{self, SESSION, VERSION},
@@ -147,15 +147,12 @@ impl Link {
         is_there.then_some(headers)
     }
 
-    /// What no text may show.
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        let mut secrets: Vec<String> = Vec::new();
-        for value in self.config.headers.values().filter(|value| value.is_sensitive()).chain(&lock(&self.session).id) {
-            let text = String::from_utf8_lossy(value.as_bytes());
-            // Of `Bearer …` the token alone is as secret.
-            secrets.extend(text.rsplit(' ').next().filter(|secret| !secret.is_empty()).map(str::to_owned));
-        }
-        secrets
+    /// What no text may show about a request that was sent with this authorization.
+    pub(crate) fn secrets(&self, authorization: &HeaderMap) -> Vec<String> {
+        let session = lock(&self.session).id.clone().map(|id| (SESSION, id));
+        let configured = self.config.headers.iter().filter(|(_, value)| value.is_sensitive());
+        let sent = configured.chain(authorization).chain(session.iter().map(|(name, id)| (name, id)));
+        sent.flat_map(|(name, value)| config::secrets(name, value)).collect()
     }
 
     pub(crate) fn is_closing(&self) -> bool {

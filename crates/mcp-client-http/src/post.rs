@@ -38,7 +38,13 @@ pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mut headers: HeaderMap)
                 return false;
             }
         };
-        sleep(attempts.wait().max(wait.unwrap_or_default()).min(link.config.response_timeout)).await;
+        let (asked, longest) = (wait.unwrap_or_default(), link.config.response_timeout);
+        if asked > longest {
+            let method = frame.hints.method.as_deref();
+            tracing::warn!(?asked, ?longest, method, "the server takes no message for longer than it is waited for");
+            return false;
+        }
+        sleep(attempts.wait().min(longest).max(asked)).await;
     }
 }
 

@@ -10,7 +10,7 @@ use reqwest::Response;
 use tokio::time::timeout;
 
 use crate::{
-    exchange,
+    exchange::{self, Authorization},
     headers::{content_type, retry_after},
     link::Link,
 };
@@ -47,6 +47,7 @@ pub(crate) async fn refusal(link: &Link, mut response: Response, in_session: boo
     let status = response.status();
     let wait = retry_after(response.headers(), SystemTime::now());
     let kind = content_type(response.headers());
+    let Authorization(sent) = response.extensions_mut().remove().unwrap_or_default();
     let reading = exchange::body(&mut response, link.config.max_message);
     let body = match timeout(link.config.response_timeout, reading).await {
         Ok(Ok(body)) => body,
@@ -72,7 +73,7 @@ pub(crate) async fn refusal(link: &Link, mut response: Response, in_session: boo
     let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match message {
         Some((_, error)) if !is_about_status => Refused::Message { code: error.map(|error| error.code), bytes: body },
-        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &link.secrets()))),
+        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &link.secrets(&sent)))),
     }
 }
 

@@ -266,6 +266,20 @@ async fn notifications_are_tried_again_and_given_up() {
     peer.notify(LEGACY, "notifications/progress").await;
     site.saw(3).await;
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
+    // One that is to wait for long is given up: nothing else is to wait for it.
+    let busy = Site::serve(|_, seen| match seen.call().as_str() {
+        "tools/call" => Reply::result(seen),
+        _ => Reply::full(503, &[("retry-after", "31")], ""),
+    })
+    .await;
+    let mut other = Peer::connect(&busy.url()).await;
+    other.notify(LEGACY, "notifications/initialized").await;
+    other.request(LEGACY, 1, "tools/call").await;
+    let began = tokio::time::Instant::now();
+    other.next().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
+    let calls: Vec<_> = busy.seen().iter().map(|seen| seen.call()).collect();
+    assert_eq!(calls, ["notifications/initialized", "tools/call"]);
     // The server never answers: the wait for it ends, and nothing is told of it.
     peer.notify(LEGACY, "notifications/cancelled").await;
     site.gone(1).await;

@@ -69,6 +69,74 @@ async fn what_a_server_echoes_is_not_shown() {
     assert!(peer.fault(1).await.to_string().ends_with("500: bad header Bearer …"));
 }
 
+struct Token(&'static str);
+
+impl Authorizer for Token {
+    fn authorize<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        Box::pin(async { Ok(HeaderMap::from_iter([(http::header::AUTHORIZATION, self.0.parse()?)])) })
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(async { Ok(Verdict::GiveUp) })
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_echoes_of_cookies_users_and_authorizers_is_not_shown() {
+    for status in [401, 500] {
+        let site = Site::serve(move |_, seen| {
+            let sent = ["authorization", "cookie"].map(|name| seen.header(name).unwrap_or_default());
+            Reply::full(status, &[("content-type", "text/plain")], &format!("not {} nor hunter2", sent.join(" nor ")))
+        })
+        .await;
+        let http = || Http::new(site.url()).unwrap();
+        let with_user = Http::new(site.url().replace("//", "//user:hunter2@")).unwrap();
+        for (http, shown) in [
+            (http().authorizer(Token("Bearer hunter2")), "not Bearer … nor nor …"),
+            (http().header("cookie", "a=hunter2; b=c").unwrap(), "not nor a=…; b=… nor …"),
+            (with_user, "not Basic … nor nor …"),
+        ] {
+            let mut peer = Peer::open(&http).await;
+            peer.request(MODERN, 1, "tools/list").await;
+            let error = peer.fault(1).await;
+            let text = error.to_string();
+            assert_eq!(text, format!("the peer answered with HTTP status {status}: {shown}"));
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_user_in_the_url_is_sent_to_its_origin_alone() {
+    let other = Site::serve(|_, seen| Reply::result(seen)).await;
+    let to = other.url();
+    let site = Site::serve(move |number, seen| match number {
+        1 => Reply::result(seen),
+        2 => Reply::full(307, &[("location", "/there")], ""),
+        3 => Reply::result(seen),
+        _ => Reply::full(307, &[("location", &to)], ""),
+    })
+    .await;
+    let http = Http::new(site.url().replace("//", "//user:hunter2@")).unwrap();
+    assert!(!format!("{http:?} {}", http.describe()).contains("user:"));
+    let mut peer = Peer::open(&http).await;
+    for id in 1..3 {
+        peer.request(MODERN, id, "tools/list").await;
+        peer.next().await.unwrap();
+    }
+    peer.request(MODERN, 3, "tools/list").await;
+    assert!(peer.fault(3).await.to_string().contains("redirects"));
+    for seen in site.seen() {
+        assert_eq!(seen.header("authorization"), Some("Basic dXNlcjpodW50ZXIy"));
+    }
+    assert!(other.seen().is_empty());
+    // What is set on purpose takes its place.
+    let mut peer = Peer::open(&http.bearer("other").unwrap()).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    peer.fault(1).await;
+    assert_eq!(site.seen().pop().unwrap().header("authorization"), Some("Bearer other"));
+}
+
 #[tokio::test]
 async fn a_client_or_a_proxy_of_the_application_is_used() {
     let proxy = Site::serve(|_, seen| Reply::result(seen)).await;

@@ -104,8 +104,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks for a sign of life at this interval. Default: never.
+    /// Asks for a sign of life at this interval, which is longer than zero. Default: never. Whatever the server answers is one,
+    /// an error and an HTTP status too, but not what a gateway says for it (502, 504).
     pub fn ping_interval(mut self, interval: Duration) -> Self {
+        if interval.is_zero() {
+            self.problem.get_or_insert_with(|| Error::request("there is time between two signs of life"));
+        }
         self.config.ping = Some(interval);
         self
     }

@@ -196,8 +196,11 @@ impl Client {
         let params = object(&params)?;
         let message = jsonrpc::notification(method, &params).map_err(|error| Error::request(error.to_string()))?;
         let limit = self.shared().config.idle;
+        let link = match limit {
+            Some(limit) => self.shared().link_within(limit).await?,
+            None => self.shared().link().await?,
+        };
         let sending = async {
-            let link = self.shared().link().await?;
             let sent = link.sender.send(link.notice(method, message)).await;
             sent.map_err(|fault| match fault.is_lasting() {
                 true => Kind::Unsendable(fault).into(),
@@ -315,20 +318,17 @@ impl Client {
         }
     }
 
-    /// Closes the connection, for all clones, and waits until it is closed, within a bound. Calls that run fail with
-    /// [`Error::is_closed`].
+    /// Closes the connection, for all clones, and waits until it is closed. Calls that run fail with [`Error::is_closed`].
+    ///
+    /// This takes [`Limits::close`](crate::Limits::close) at most for what the server is told, and as long again for the transport.
+    /// A child process has its own time instead where that is longer: it is gone when this returns
+    /// ([`ChildProcess::end_within`](crate::ChildProcess::end_within)).
     pub async fn close(&self) {
         let mut states = self.states();
-        let link = self.shared().current();
         self.shared().closing.cancel();
-        let closed = async {
-            let _ = states.wait_for(|state| *state == State::Closed).await;
-            if let Some(link) = link {
-                link.ended().await;
-            }
-        };
-        // The transport has this long; the rest takes no time.
-        let _ = tokio::time::timeout(self.shared().config.limits.close * 2, closed).await;
+        // Both are bounded by whoever brings them about.
+        let _ = states.wait_for(|state| *state == State::Closed).await;
+        self.shared().connections.closed().await;
     }
 }
 

@@ -30,7 +30,8 @@ pub struct Limits {
     pub notification_bytes: usize,
     /// Deepest nesting of a message. Default 128.
     pub json_depth: usize,
-    /// How long closing may take. Default 5 seconds.
+    /// How long closing may take: to tell the server what is cancelled, and again for the transport. A child process has its own
+    /// time where that is longer. Default 5 seconds.
     pub close: Duration,
 }
 
@@ -62,7 +63,8 @@ pub struct Reconnect {
     pub attempts: u32,
     /// The wait before the second attempt. Default 250 milliseconds.
     pub first: Duration,
-    /// The longest wait. Default 30 seconds.
+    /// The longest wait. A server that asks for more (`Retry-After`) is not tried again by itself: who needs it meanwhile fails at
+    /// once, and is told the time. Default 30 seconds.
     pub longest: Duration,
 }
 

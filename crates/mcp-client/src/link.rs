@@ -135,8 +135,8 @@ impl Link {
         self.fault.get()
     }
 
-    /// Ends it in good order: everything that waits has failed, and the server is told so; then what is queued is handed over.
-    /// All within a bound.
+    /// Ends it in good order: everything that waits has failed, and the server is told so. All within a bound; then its reading
+    /// task shuts the transport down.
     pub(crate) async fn close(&self, limit: Duration) {
         let waiting = self.pending.end(None);
         let closing = async {
@@ -148,10 +148,9 @@ impl Link {
                 self.sender.close(&id.into());
             }
             self.say_what_waits().await;
-            self.sender.shutdown().await
         };
         if tokio::time::timeout(limit, closing).await.is_err() {
-            tracing::debug!("the transport did not close in time");
+            tracing::debug!("the server was not told in time of all that is cancelled");
         }
         self.end(None);
     }

@@ -1,13 +1,19 @@
 //! What all handles of a client, its calls and its tasks share.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use mcp_protocol::{LoggingLevel, jsonrpc::Request};
-use mcp_transport::Connect;
-use tokio::sync::{Notify, watch};
+use mcp_transport::{Connect, TransportError};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -37,6 +43,10 @@ pub(crate) struct Shared {
     standing: watch::Sender<Standing>,
     state: watch::Sender<State>,
     failures: AtomicU64,
+    /// Why the last attempt to open a connection failed, since there was one.
+    last_failure: Mutex<Option<Error>>,
+    /// Each connection that is not closed holds a receiver.
+    pub(crate) connections: watch::Sender<()>,
     log_level: Mutex<Option<LoggingLevel>>,
     negotiated: Mutex<Option<Arc<Negotiated>>>,
 }
@@ -73,6 +83,8 @@ impl Shared {
             standing: watch::Sender::new(Standing::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),
             failures: AtomicU64::new(0),
+            last_failure: Mutex::default(),
+            connections: watch::Sender::new(()),
         })
     }
 
@@ -113,6 +125,25 @@ impl Shared {
         }
     }
 
+    /// The connection, as soon as there is one within this time.
+    pub(crate) async fn link_within(&self, limit: Duration) -> Result<Arc<Link>, Error> {
+        let reached = timeout(limit, self.link()).await;
+        reached.unwrap_or_else(|_| Err(self.unreached(limit)))
+    }
+
+    /// Nobody was reached for so long, and why.
+    fn unreached(&self, after: Duration) -> Error {
+        let last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let source = match last {
+            None => TransportError::unreachable(format!("there was no connection for {after:?}")),
+            Some(error) => match error.transport() {
+                Some(source) => source.clone(),
+                None => TransportError::unreachable(error),
+            },
+        };
+        Kind::Unreachable { peer: self.connector.describe().into(), source }.into()
+    }
+
     /// Waits until there is a connection, whoever needs it, or never will be one.
     pub(crate) async fn ready(&self) {
         let mut standing = self.standing.subscribe();
@@ -141,6 +172,7 @@ impl Shared {
         });
         match &standing {
             Standing::Ready(link) => {
+                *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 // Another connection may be another server.
                 self.cache.clear();
                 self.catalog.clear();
@@ -164,7 +196,8 @@ impl Shared {
     }
 
     /// Counts one more attempt that failed.
-    pub(crate) fn count_failure(&self) -> u64 {
+    pub(crate) fn count_failure(&self, error: &Error) -> u64 {
+        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 

@@ -3,14 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{EmptyParams, Method, method};
-use mcp_transport::Hints;
-use tokio::time::{Instant, sleep, timeout};
+use mcp_transport::{Hints, TransportError};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::{
     Error,
     era::{self, Stop, back_off},
     error::Kind,
-    link::{self, Link, OnDrop},
+    link::{self, Failure, Link, OnDrop},
     negotiated::Negotiated,
     shared::{Shared, Standing},
     wire::{self, Extra, Request},
@@ -76,9 +79,7 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     let mut wait = if losses == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, losses) };
     if losses > policy.attempts {
         tracing::warn!(losses, "the server ends every connection: it is left until it is needed");
-        let failures = shared.count_failure();
-        shared.stand(Standing::Down { error: Shared::lost(lost), failures });
-        shared.wake.notified().await;
+        rest(shared, &Shared::lost(lost), Duration::ZERO).await;
         wait = Duration::ZERO;
     }
     loop {
@@ -92,19 +93,32 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
             Err(error) => error,
         };
         tracing::debug!(%error, attempt, "the connection could not be opened again");
-        let failures = shared.count_failure();
         let is_gone = error.is_unreachable() && error.is_closed();
-        let is_hopeless = error.is_version_mismatch() || error.is_unauthorized() || is_gone;
-        if attempt >= policy.attempts || is_hopeless {
-            shared.stand(Standing::Down { error, failures });
-            // Nobody is bothered until somebody needs the server.
-            shared.wake.notified().await;
+        let is_lasting = error.transport().is_some_and(TransportError::is_lasting);
+        let is_hopeless = error.is_version_mismatch() || error.is_unauthorized() || is_gone || is_lasting;
+        let asked = error.retry_after().unwrap_or_default();
+        if attempt >= policy.attempts || is_hopeless || asked > policy.longest {
+            rest(shared, &error, asked).await;
             attempt = attempt.max(policy.attempts);
             wait = Duration::ZERO;
         } else {
+            shared.count_failure(&error);
             attempt += 1;
-            wait = back_off(policy.first, policy.longest, attempt).max(error.retry_after().unwrap_or_default());
-            wait = wait.min(policy.longest);
+            wait = back_off(policy.first, policy.longest, attempt).min(policy.longest).max(asked);
+        }
+    }
+}
+
+/// Bothers nobody until somebody needs the server, and not before the time that it asked for is over: until then who needs it is
+/// told the same.
+async fn rest(shared: &Shared, error: &Error, asked: Duration) {
+    let since = Instant::now();
+    loop {
+        let failures = shared.count_failure(error);
+        shared.stand(Standing::Down { error: error.clone(), failures });
+        shared.wake.notified().await;
+        if since.elapsed() >= asked {
+            return;
         }
     }
 }
@@ -174,7 +188,12 @@ async fn dial(shared: &Arc<Shared>) -> Result<Dialed, Error> {
     let transport =
         connector.connect().await.map_err(|source| Kind::Unreachable { peer: connector.describe().into(), source })?;
     let link = Link::new(transport.sender(), shared.config.limits.pending);
-    tokio::spawn(link::read(Arc::clone(&link), Arc::clone(shared), transport));
+    let (reading, alive) =
+        (link::read(Arc::clone(&link), Arc::clone(shared), transport), shared.connections.subscribe());
+    tokio::spawn(async move {
+        let _alive: watch::Receiver<()> = alive;
+        reading.await;
+    });
     Ok(Dialed { link, is_kept: false })
 }
 
@@ -190,7 +209,7 @@ async fn keep_asking(shared: &Shared, link: &Arc<Link>) {
     }
 }
 
-/// Whether the server gives a sign of life: any answer is one.
+/// Whether the server gives a sign of life: any answer is one, also a refusal and what makes no sense.
 async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
     let Some(agreed) = link.agreed() else { return false };
     let version = agreed.negotiated.version;
@@ -202,7 +221,12 @@ async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
     hints.method = Some(name.into());
     let message = wire::request(id, &request, agreed.stamp(false), &Extra::default());
     match link.begin_beside(id, message, hints, OnDrop::Cancel).await {
-        Ok(mut ticket) => matches!(ticket.outcome().await, Ok(_) | Err(link::Failure::Rpc(_))),
+        Ok(mut ticket) => match ticket.outcome().await {
+            Ok(_) | Err(Failure::Rpc(_) | Failure::Invalid(_)) => true,
+            // A gateway says that nobody is behind it.
+            Err(Failure::Transport(fault)) => fault.http_status().is_some_and(|status| !matches!(status, 502 | 504)),
+            Err(_) => false,
+        },
         Err(_) => false,
     }
 }

@@ -28,6 +28,7 @@ async fn serves() {
     }
     let server = Server::builder("child", "1")
         .tool(tool("pid", async || std::process::id().to_string()))
+        .tool(tool("parent", async || std::os::unix::process::parent_id().to_string()))
         .tool(tool("die", async || -> String { std::process::abort() }))
         .tool(tool("sleep", async || -> String { std::future::pending().await }))
         .tool(tool("touch", async |server: Server| {
@@ -118,6 +119,28 @@ async fn one_whose_client_is_only_dropped_ends_too() {
         drop(client);
         gone(&first).await;
         no_tasks_above(tasks, "a dropped client").await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_does_not_want_to_end_is_gone_when_its_client_is_closed() {
+    // The server ends with its input; who started it does not, and does not listen to SIGTERM either.
+    let script = r#"trap '' TERM
+        "$SERVER" --ignored --exact faults_of_processes::serves --nocapture -q --test-threads=2
+        while :; do sleep 1; done"#;
+    for version in ERAS {
+        let tasks = alive();
+        let child = ChildProcess::new("sh").args(["-c", script]).env(SERVES, "1");
+        let child = child.env("SERVER", std::env::current_exe().unwrap()).end_within(Duration::from_millis(300));
+        let less = quick(&[version]).limits(|limits| limits.close = Duration::from_millis(10));
+        let client = timeout(PATIENCE, less.connect(child)).await.unwrap().unwrap();
+        let parent = client.call_tool("parent", ()).await.unwrap().text();
+        timeout(PATIENCE, client.close()).await.unwrap();
+        // Killed, whether or not anybody has reaped it.
+        let stat = std::fs::read_to_string(format!("/proc/{parent}/stat"));
+        assert!(stat.as_ref().is_err() || stat.as_ref().is_ok_and(|stat| stat.contains(") Z ")), "{version}: {stat:?}");
+        drop(client);
+        no_tasks_above(tasks, "a child that does not want to end").await;
     }
 }
 

@@ -14,6 +14,7 @@ mod mirroring;
 mod over_http;
 mod pages;
 mod questions;
+mod reaching;
 mod reconnecting;
 mod revisions;
 #[cfg(feature = "skills")]

@@ -215,3 +215,25 @@ async fn the_status_of_a_call_is_its_error_and_nobody_elses() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_a_sign_of_life_unless_it_is_that_of_a_gateway() {
+    for version in ERAS {
+        for (status, is_life) in [(404, true), (429, true), (500, true), (503, true), (502, false), (504, false)] {
+            // The first one opens the connection in the newest era.
+            let opened = usize::from(version.is_stateless());
+            let faulty = Faulty::new(move |method, times| match method {
+                "server/discover" if version.has_handshake() => Err(TransportError::http(400, None, "what?")),
+                "server/discover" if times < opened => Ok(discovery(&["2026-07-28"])),
+                "initialize" => Ok(initialized(version.as_str())),
+                _ => Err(TransportError::http(status, None, "")),
+            });
+            let pinging = builder().ping_interval(Duration::from_secs(10)).ping_threshold(2);
+            let client = pinging.connect(&faulty).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(45)).await;
+            let connections = faulty.connections.load(Ordering::SeqCst);
+            assert_eq!(connections == 1, is_life, "{status}, {version}: {connections}");
+            drop(client);
+        }
+    }
+}

@@ -120,6 +120,9 @@ impl ChildProcess {
     }
 
     /// How long the process has to end after its input was closed, and again after SIGTERM. Two seconds.
+    ///
+    /// Shutting the transport down takes until the process is gone, whatever of this that needs: four times as long and a little
+    /// more at worst, when it ignores both and has left others behind that do.
     #[must_use]
     pub fn end_within(mut self, time: Duration) -> Self {
         self.end_within = time;

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use mcp_protocol::RequestId;
@@ -73,6 +74,12 @@ pub trait FrameSender: Send + Sync + 'static {
     /// # Errors
     /// The fault that kept a queued frame from being written.
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>>;
+
+    /// How long [`FrameSender::shutdown`] takes at most, where the transport bounds that by itself: a child process has its time
+    /// to end, and is made to. `None`, the default, where only the caller does.
+    fn shutdown_within(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Opens transports to one peer, as often as asked: what reconnection needs.

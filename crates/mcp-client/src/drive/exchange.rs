@@ -9,7 +9,7 @@ use mcp_protocol::{
 use mcp_transport::TransportError;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{
     Options, Reply,
@@ -249,9 +249,9 @@ async fn reach(shared: &Shared, options: &mut Options) -> Result<Arc<Link>, Erro
         (None, None) => return shared.link().await,
     };
     let since = Instant::now();
-    let reached = timeout(limit, shared.link()).await;
+    let reached = shared.link_within(limit).await;
     spend(options, since.elapsed());
-    reached.unwrap_or_else(|_| Err(Error::timeout("waiting for the connection", limit)))
+    reached
 }
 
 /// Whether the server has what is asked for at all.

@@ -29,7 +29,10 @@ pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Bo
     }
     link.end(fault);
     // Whoever still holds the link keeps its sender: the transport is told to close, not left to notice.
-    let _ = tokio::time::timeout(shared.config.limits.close, link.sender.shutdown()).await;
+    let limit = link.sender.shutdown_within().unwrap_or_default().max(shared.config.limits.close);
+    if tokio::time::timeout(limit, link.sender.shutdown()).await.is_err() {
+        tracing::debug!("the transport did not close in time");
+    }
 }
 
 /// Returns when a link that takes no more requests has to stop, whatever still waits on it.

@@ -19,6 +19,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long the last lines are waited for: a grandchild may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// How long a process that was killed has to be gone, at least.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+
+/// How long the end of a process takes at most: by itself, by SIGTERM, by SIGKILL, and then of what it left behind.
+pub(super) fn longest(end_within: Duration) -> Duration {
+    let of_leader = end_within.saturating_mul(2).saturating_add(end_within.max(AFTER_KILL));
+    // A second for a machine that has much to do.
+    of_leader.saturating_add(LAST_WORDS).saturating_add(end_within).saturating_add(Duration::from_secs(1))
+}
+
 /// Owns the process until it has ended and nothing of its group is left.
 pub(super) struct Keeper {
     pub(super) group: Group,
@@ -67,7 +77,7 @@ impl Keeper {
         tracing::debug!("a server process is killed: it ended neither with its input nor by SIGTERM");
         self.group.kill();
         // A process that was killed ends, unless the system itself is stuck with it.
-        timeout(self.end_within.max(Duration::from_secs(1)), self.group.wait())
+        timeout(self.end_within.max(AFTER_KILL), self.group.wait())
             .await
             .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the killed process does not end")))
     }

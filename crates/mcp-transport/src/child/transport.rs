@@ -13,7 +13,7 @@ use tokio::{process::ChildStdout, sync::watch, time::timeout};
 
 use super::{
     group::Group,
-    keeper::Keeper,
+    keeper::{self, Keeper},
     stderr::{self, LastLines},
 };
 use crate::{
@@ -69,7 +69,13 @@ impl ChildTransport {
         let (wanted, is_wanted) = watch::channel(Wanted::Running);
         let (ended, has_ended) = watch::channel(None);
         tokio::spawn(Keeper { group, wanted: is_wanted, ended, stderr, last, end_within }.run());
-        let sender = ChildSender { lines: lines.sender(), wanted, ended: has_ended, program };
+        let sender = ChildSender {
+            lines: lines.sender(),
+            wanted,
+            ended: has_ended,
+            program,
+            longest: keeper::longest(end_within),
+        };
         Ok(Self { lines, sender: Arc::new(sender), end: End::Open })
     }
 }
@@ -111,6 +117,8 @@ struct ChildSender {
     wanted: watch::Sender<Wanted>,
     ended: watch::Receiver<Option<Exit>>,
     program: String,
+    /// How long its end takes at most.
+    longest: Duration,
 }
 
 impl ChildSender {
@@ -161,6 +169,10 @@ impl FrameSender for ChildSender {
             while ended.changed().await.is_ok() {}
             flushed
         })
+    }
+
+    fn shutdown_within(&self) -> Option<Duration> {
+        Some(self.longest)
     }
 }
 

@@ -1,0 +1,130 @@
+//! Servers that cannot be reached again: how often they are tried, how long that is waited for, and what calls are told.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{
+    error::Error as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_client::{
+    Client, Reconnect, State,
+    protocol::ProtocolVersion,
+    transport::{BoxFuture, Connect, Transport, TransportError},
+};
+use tokio::time::Instant;
+
+use crate::common::{Scripted, builder, scripted, site::predicates};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Is reached once, and then fails so; without a fault, attempts take for ever.
+struct ReachedOnce {
+    first: Scripted,
+    later: Option<TransportError>,
+    attempts: Arc<AtomicUsize>,
+}
+
+impl Connect for ReachedOnce {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        if self.attempts.fetch_add(1, Ordering::SeqCst) == 0 {
+            return self.first.connect();
+        }
+        match self.later.clone() {
+            Some(fault) => Box::pin(async { Err(fault) }),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn describe(&self) -> String {
+        "the server".into()
+    }
+}
+
+/// A client whose connection has just been lost, and what counts the attempts since.
+async fn lost(later: impl Into<Option<TransportError>>) -> (Client, Arc<AtomicUsize>) {
+    let (first, mut peers) = scripted();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let connector = ReachedOnce { first, later: later.into(), attempts: Arc::clone(&attempts) };
+    let connecting = tokio::spawn(builder().reconnect(Reconnect::default()).connect(connector));
+    let mut peer = peers.next().await;
+    peer.open_any(ProtocolVersion::V2026_07_28).await;
+    let client = connecting.await.unwrap().unwrap();
+    let mut states = client.states();
+    peer.close();
+    states.wait_for(|state| *state != State::Ready).await.unwrap();
+    attempts.store(1, Ordering::SeqCst);
+    (client, attempts)
+}
+
+async fn down(client: &Client) {
+    client.states().wait_for(|state| *state == State::Down).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_no_connection_in_its_time_is_told_why() {
+    for (later, cause) in
+        [(Some(TransportError::unreachable("refused")), "refused"), (None, "there was no connection for 1s")]
+    {
+        let (client, _attempts) = lost(later).await;
+        for error in [
+            client.call_tool("t", ()).timeout(SECOND).await.unwrap_err(),
+            client.call_tool("t", ()).total_timeout(SECOND).await.unwrap_err(),
+        ] {
+            assert_eq!(predicates(&error), "unreachable retryable", "{error:?}");
+            assert_eq!(error.to_string(), "the server cannot be reached");
+            assert_eq!(error.source().unwrap().to_string(), cause);
+        }
+    }
+    let (client, _attempts) = lost(None).await;
+    let error = client.notify("notifications/x", ()).await.unwrap_err();
+    assert_eq!(predicates(&error), "unreachable retryable", "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_lasts_is_met_once() {
+    let (client, attempts) = lost(TransportError::other("a redirect").lasting()).await;
+    let started = Instant::now();
+    down(&client).await;
+    // The first wait after a connection that was of no use is short.
+    assert!(attempts.load(Ordering::SeqCst) == 2 && started.elapsed() < SECOND, "{:?}", started.elapsed());
+    // Who needs the server has it tried once more.
+    let error = client.call_tool("t", ()).await.unwrap_err();
+    assert_eq!(predicates(&error), "unreachable", "{error:?}");
+    assert_eq!(attempts.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_to_wait_is_left_alone_for_so_long() {
+    let busy = |seconds| TransportError::http(503, Some(seconds * SECOND), "");
+    // As long as the longest wait, it is waited for.
+    let (client, attempts) = lost(busy(30)).await;
+    let started = Instant::now();
+    down(&client).await;
+    assert_eq!((attempts.load(Ordering::SeqCst), started.elapsed().as_secs()), (9, 210));
+    // Beyond it, nobody waits: calls fail at once until that is over.
+    let (client, attempts) = lost(busy(3600)).await;
+    let started = Instant::now();
+    down(&client).await;
+    for _ in 0..3 {
+        let error = client.call_tool("t", ()).await.unwrap_err();
+        assert_eq!(predicates(&error), "503 after 3600s unreachable retryable", "{error:?}");
+    }
+    assert!(attempts.load(Ordering::SeqCst) == 2 && started.elapsed() < SECOND, "{:?}", started.elapsed());
+    tokio::time::advance(3600 * SECOND).await;
+    client.call_tool("t", ()).await.unwrap_err();
+    assert_eq!(attempts.load(Ordering::SeqCst), 3);
+    // Not even a time that never ends is too long to count.
+    let (client, _attempts) = lost(busy(u32::MAX)).await;
+    client.call_tool("t", ()).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn there_is_time_between_two_signs_of_life() {
+    let (connector, _peers) = scripted();
+    let error = builder().ping_interval(Duration::ZERO).connect(connector).await.unwrap_err();
+    assert_eq!(predicates(&error), "request", "{error:?}");
+}
