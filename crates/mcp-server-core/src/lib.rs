@@ -23,6 +23,7 @@ mod local;
 mod log_layer;
 mod memory;
 mod notices;
+mod records;
 mod registry;
 mod server;
 mod session;

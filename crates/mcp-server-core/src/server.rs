@@ -9,7 +9,7 @@ use std::{
 use mcp_protocol::{
     CallToolResult, GetPromptResult, Implementation, JsonObject, ProtocolVersion, ReadResourceResult, RpcError,
 };
-use mcp_store::{MemoryStore, Store};
+use mcp_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -18,6 +18,7 @@ use crate::{
     inputs::StateKeys,
     limits::Limits,
     notices::{Fleet, Notice, Publisher},
+    records::Records,
     registry::{
         Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
         TemplateEntry, TemplateRoute, ToolEntry, ToolRoute,
@@ -43,7 +44,7 @@ pub(crate) struct Inner {
     pub(crate) publisher: Publisher,
     pub(crate) shutdown: CancellationToken,
     pub(crate) state_keys: StateKeys,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) records: Records,
     pub(crate) tasks: TaskTable,
     #[cfg(feature = "fs")]
     pub(crate) watchers: crate::content::Watchers,
@@ -85,11 +86,11 @@ impl Server {
             Ok(keys) => keys,
             Err(error) => panic!("the system has no random numbers: {error}"),
         };
-        let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let records = Records::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
         let inner = Inner {
             state_keys,
-            tasks: TaskTable::new(store.clone(), config.limits.tasks.clone()),
-            store,
+            tasks: TaskTable::new(records.clone(), config.limits.tasks.clone()),
+            records,
             gate: Gate::new(config.limits.handlers),
             #[cfg(feature = "fs")]
             watchers: crate::content::Watchers::new(config.watched.clone()),

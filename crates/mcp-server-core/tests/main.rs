@@ -16,6 +16,7 @@ mod disk;
 mod effects;
 #[cfg(feature = "fs")]
 mod from_dir;
+mod held;
 mod hostile;
 #[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `pipes`")]
 mod inputs;
@@ -41,6 +42,7 @@ mod runtime;
 #[cfg(feature = "skills")]
 mod skills;
 mod stateless;
+mod stores;
 mod subscriptions;
 mod tasks;
 mod tasks_extension;

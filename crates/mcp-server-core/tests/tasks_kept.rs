@@ -6,7 +6,7 @@ use std::{
     future::Future,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::Ordering,
     },
     task::Poll,
     time::Duration,
@@ -14,112 +14,16 @@ use std::{
 
 use mcp_protocol::{CallToolResult, ProtocolVersion};
 use mcp_server_core::{Context, Inputs, NewTask, Server, TaskPolicy, TaskSupport, ToolError, tool};
-use mcp_store::{KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreFuture, Subscription, Swap};
 use mcp_transport::Transport as _;
 use serde_json::json;
-use tokio::sync::{Notify, mpsc::unbounded_channel, watch};
+use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
+    held::Held,
     inputs::Name,
     kit::{Client, ask, code_and_text},
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},
 };
-
-/// A store that takes nothing about tasks while it is held.
-#[derive(Debug, Clone)]
-struct Held {
-    store: MemoryStore,
-    is_held: watch::Sender<bool>,
-    /// How many records of tasks were read.
-    gets: Arc<AtomicUsize>,
-}
-
-impl Held {
-    fn new() -> Self {
-        Self { store: MemoryStore::new(), is_held: watch::Sender::new(false), gets: Arc::default() }
-    }
-
-    /// How many records there are.
-    fn usage(&self) -> usize {
-        self.store.usage().entries
-    }
-
-    async fn pass(&self, key: &str) {
-        if key.starts_with("mcp/task/") {
-            self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
-        }
-    }
-}
-
-impl KeyValue for Held {
-    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
-        Box::pin(async move {
-            self.pass(key).await;
-            if key.starts_with("mcp/task/") {
-                self.gets.fetch_add(1, Ordering::SeqCst);
-            }
-            self.store.get(key).await
-        })
-    }
-
-    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            // It is there before anybody hears that it is.
-            self.store.put(key, value, ttl).await?;
-            self.pass(key).await;
-            Ok(())
-        })
-    }
-
-    fn compare_and_swap<'a>(
-        &'a self,
-        key: &'a str,
-        expected: Option<&'a [u8]>,
-        new: Option<Arc<[u8]>>,
-        ttl: Option<Duration>,
-    ) -> StoreFuture<'a, Swap> {
-        Box::pin(async move {
-            self.pass(key).await;
-            self.store.compare_and_swap(key, expected, new, ttl).await
-        })
-    }
-
-    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
-        self.store.delete(key)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
-        self.store.list(prefix, after, limit)
-    }
-}
-
-impl Log for Held {
-    fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
-        self.store.append(log, data, ttl)
-    }
-
-    fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
-        self.store.read_after(log, after, limit)
-    }
-
-    fn trim<'a>(&'a self, log: &'a str, retain: Retain) -> StoreFuture<'a, u64> {
-        self.store.trim(log, retain)
-    }
-
-    fn delete_log<'a>(&'a self, log: &'a str) -> StoreFuture<'a, bool> {
-        self.store.delete_log(log)
-    }
-}
-
-impl PubSub for Held {
-    fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
-        self.store.publish(topic, message)
-    }
-
-    fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription> {
-        self.store.subscribe(topic, capacity)
-    }
-}
 
 /// Polls a future once, and gives it up.
 fn drop_halfway(future: impl Future) {
@@ -137,7 +41,7 @@ async fn client(server: &Server) -> Client {
 
 #[tokio::test]
 async fn the_end_of_a_task_is_kept_whatever_becomes_of_who_ends_it() {
-    let store = Held::new();
+    let store = Held::of("mcp/task/");
     let (here, there) = (node(&store), node(&store));
     let mut client = client(&there).await;
     for (end, status) in [("dropped", "failed"), ("finished halfway", "completed"), ("failed halfway", "failed")] {
@@ -157,7 +61,7 @@ async fn the_end_of_a_task_is_kept_whatever_becomes_of_who_ends_it() {
 
 #[tokio::test]
 async fn a_cancellation_is_kept_whatever_becomes_of_its_request() {
-    let store = Held::new();
+    let store = Held::of("mcp/task/");
     let jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
     let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
     let id = made(&mut here, "hold").await;
@@ -172,7 +76,7 @@ async fn a_cancellation_is_kept_whatever_becomes_of_its_request() {
 
 #[tokio::test]
 async fn a_task_whose_creator_gave_up_leaves_nothing_behind() {
-    let store = Held::new();
+    let store = Held::of("mcp/task/");
     let shared = Arc::new(store.clone());
     let server = Server::builder("node", "1")
         .store(shared)
@@ -209,7 +113,7 @@ async fn ended(store: &Held, count: usize) -> (Server, serde_json::Value) {
 
 #[tokio::test]
 async fn a_stream_ends_while_the_store_is_asked() {
-    let store = Held::new();
+    let store = Held::of("mcp/task/");
     let (server, filter) = ended(&store, 1).await;
     let mut client = client(&server).await;
     store.is_held.send_replace(true);
@@ -221,7 +125,7 @@ async fn a_stream_ends_while_the_store_is_asked() {
 
 #[tokio::test]
 async fn what_a_task_came_to_is_fetched_when_it_is_its_turn() {
-    let store = Held::new();
+    let store = Held::of("mcp/task/");
     let (server, mut filter) = ended(&store, 3).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
@@ -317,7 +221,7 @@ async fn who_wants_a_task_of_a_call_that_is_over_is_refused() {
 
 #[tokio::test]
 async fn what_is_asked_while_a_call_becomes_a_task_is_asked_in_the_task() {
-    let store = Held::new();
+    let store = Held::of("mcp/task/");
     let asks = Arc::new(Notify::new());
     let wait = asks.clone();
     let server = Server::builder("helped", "1")

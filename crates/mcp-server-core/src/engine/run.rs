@@ -205,7 +205,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
     if let Some(asking) = context.asking() {
-        asking.resume().await?;
+        unless_cancelled(scope, asking.resume()).await??;
     }
     let layers = match (&server.inner.config.layers, &work) {
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
@@ -218,15 +218,9 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
             Some(layers) => Box::pin(layers::run(&layers, server, scope.version, context, work)).await,
         }
     };
-    let performed = tokio::select! {
-        biased;
-        performed = served => performed,
-        () = scope.cancel.cancelled() => {
-            context.finish();
-            return Err(Stop::Cancelled);
-        }
-    };
+    let performed = unless_cancelled(scope, served).await;
     context.finish();
+    let performed = performed?;
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
@@ -236,8 +230,18 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     }
     match (performed?, context.asking()) {
         (Performed::Output(output), _) => Ok(output),
-        (Performed::Asked(requests), Some(asking)) => Ok(Output::Asked(asking.result(requests).await?)),
+        (Performed::Asked(requests), Some(asking)) => {
+            Ok(Output::Asked(unless_cancelled(scope, asking.result(requests)).await??))
+        }
         (Performed::Asked(_), None) => Err(RpcError::internal("nothing can be asked").into()),
+    }
+}
+
+async fn unless_cancelled<T>(scope: &Scope, work: impl Future<Output = T>) -> Result<T, Stop> {
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        () = scope.cancel.cancelled() => Err(Stop::Cancelled),
     }
 }
 

@@ -136,7 +136,7 @@ impl Asking {
     /// `-32602` when it is not there any more.
     pub(crate) async fn resume(&self) -> Result<(), RpcError> {
         let Some(name) = self.state().kept.take() else { return Ok(()) };
-        let kept = self.server.inner.store.get(&name).await.map_err(|error| {
+        let kept = self.server.inner.records.get(&name).await.map_err(|error| {
             tracing::error!(%error, "the state of a call cannot be fetched");
             RpcError::internal("the state of the call cannot be fetched")
         })?;
@@ -191,7 +191,7 @@ impl Asking {
             // The same round kept twice takes the room of one.
             let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
             let name = format!("mcp/state/{}/{round}", flow.id);
-            self.server.inner.store.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
+            self.server.inner.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
                 tracing::error!(%error, "the state of a call cannot be kept");
                 RpcError::internal("the state of the call cannot be kept")
             })?;

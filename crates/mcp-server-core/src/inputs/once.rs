@@ -70,10 +70,10 @@ async fn guarded<T: Serialize + DeserializeOwned>(
     name: String,
     effect: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
-    let store = &asking.server().inner.store;
+    let records = &asking.server().inner.records;
     // Until it is known what came of it, this run of the handler goes on.
     let running = asking.effect();
-    match store.compare_and_swap(&name, None, Some(written(&Guard::Running)?), ttl(asking.server())).await? {
+    match records.compare_and_swap(&name, None, Some(written(&Guard::Running)?), ttl(asking.server())).await? {
         Swap::Done => {}
         Swap::Lost { current } => {
             drop(running);
@@ -88,7 +88,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
     };
-    store.put(&name, written(&guard)?, ttl(asking.server())).await?;
+    records.put(&name, written(&guard)?, ttl(asking.server())).await?;
     given_up.name = None;
     outcome
 }
@@ -107,7 +107,7 @@ async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -
             Some(Ok(Guard::Failed) | Err(_)) | None => return Err(unfinished()),
         }
         tokio::time::sleep(LOOK).await;
-        current = asking.server().inner.store.get(name).await?;
+        current = asking.server().inner.records.get(name).await?;
     }
 }
 
@@ -122,7 +122,7 @@ impl Drop for GiveUp<'_> {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let (server, Ok(failed)) = (self.asking.server().clone(), written(&Guard::Failed)) else { return };
         runtime.spawn(async move {
-            if let Err(error) = server.inner.store.put(&name, failed, ttl(&server)).await {
+            if let Err(error) = server.inner.records.put(&name, failed, ttl(&server)).await {
                 tracing::error!(%error, "an effect that did not finish cannot be marked");
             }
         });

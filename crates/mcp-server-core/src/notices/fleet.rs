@@ -11,15 +11,13 @@ use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
 
 use super::{Notice, Pending};
-use crate::server::Inner;
+use crate::{records::PATIENCE, server::Inner};
 
 /// Notices that wait for the store, and notices of others that wait for this node. Beyond them, everything counts as
 /// changed.
 const QUEUE: usize = 256;
 /// The longest URI that travels between nodes; a change of a resource with a longer one is told as a change of everything.
 const URI_BYTES: usize = 8 << 10;
-/// How long the store may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two tries of a store that fails, the first and the longest pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_protocol::{InputRequests, RpcError};
-use mcp_store::{Store, Swap};
+use mcp_store::Swap;
 use tokio::time::Instant;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     owner::Owner,
     record::{Outcome, Record},
 };
-use crate::session::Session;
+use crate::{records::Records, session::Session};
 
 /// How often the table is searched for what has expired while it is not full.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const SMALL: usize = 512;
 
 /// All tasks of a server.
 pub(crate) struct TaskTable {
-    store: Arc<dyn Store>,
+    records: Records,
     limits: TaskLimits,
     entries: Mutex<Entries>,
 }
@@ -76,9 +76,9 @@ pub(super) struct Wanted<'a> {
 }
 
 impl TaskTable {
-    pub(crate) fn new(store: Arc<dyn Store>, limits: TaskLimits) -> Self {
+    pub(crate) fn new(records: Records, limits: TaskLimits) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
-        Self { store, limits, entries: Mutex::new(entries) }
+        Self { records, limits, entries: Mutex::new(entries) }
     }
 
     pub(super) fn limits(&self) -> &TaskLimits {
@@ -120,7 +120,7 @@ impl TaskTable {
             return Err(RpcError::internal("too many tasks: try again when some have expired"));
         }
         let mut entering = Entering { table: self, id: &id, key: Some(key.clone()) };
-        if let Err(error) = self.store.put(&key, written, Some(wanted.ttl)).await {
+        if let Err(error) = self.records.put(&key, written, Some(wanted.ttl)).await {
             tracing::error!(%error, "a task cannot be kept");
             return Err(RpcError::internal("no task can be created"));
         }
@@ -189,7 +189,7 @@ impl TaskTable {
                 }
             }
         }
-        let bytes = self.store.get(&owner.key(id)).await.map_err(|error| cannot_read(&error))?;
+        let bytes = self.records.get(&owner.key(id)).await.map_err(|error| cannot_read(&error))?;
         let found = bytes.and_then(|bytes| Some((Record::read(&bytes)?, bytes)));
         match found {
             Some((record, bytes)) if record.owner == owner.as_str() => Ok(Found::Stored(Box::new(record), bytes)),
@@ -205,7 +205,7 @@ impl TaskTable {
         count: usize,
     ) -> Result<(Vec<Record>, Option<String>), RpcError> {
         let after = after.map(|id| owner.key(id));
-        let page = self.store.list(&owner.prefix(), after.as_deref(), count).await;
+        let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
         let page = page.map_err(|error| cannot_read(&error))?;
         let next = page.next.as_deref().and_then(|key| key.rsplit('/').next()).map(str::to_owned);
         let records = page.entries.iter().filter_map(|(_, bytes)| Record::read(bytes));
@@ -260,7 +260,7 @@ impl TaskTable {
         let record = live.record();
         let key = format!("{}{}", Owner::named(&record.owner).prefix(), live.id());
         let Ok(bytes) = bytes_of(&record) else { return };
-        match self.store.compare_and_swap(&key, Some(&live.written()), Some(bytes), Some(left)).await {
+        match self.records.compare_and_swap(&key, Some(&live.written()), Some(bytes), Some(left)).await {
             // Another node cancelled it in the meantime: its word stands.
             Ok(Swap::Done | Swap::Lost { .. }) => {
                 if let Some(entry) = self.entries().tasks.get_mut(live.id()) {
@@ -284,7 +284,7 @@ impl TaskTable {
         // How much time is left is known to the store only; the record may live a little longer than it should.
         let ttl = Duration::from_millis(record.ttl.max(1));
         let swapped =
-            self.store.compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl)).await;
+            self.records.compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl)).await;
         Ok(swapped.map_err(|error| cannot_read(&error))?.is_done())
     }
 
@@ -334,11 +334,11 @@ impl Drop for Entering<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key.take() else { return };
         self.table.entries().remove(self.id);
-        let store = self.table.store.clone();
+        let records = self.table.records.clone();
         // Outside of a runtime nothing can be under way.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            if let Err(error) = store.delete(&key).await {
+            if let Err(error) = records.delete(&key).await {
                 tracing::error!(%error, "a task that was not created cannot be forgotten");
             }
         });

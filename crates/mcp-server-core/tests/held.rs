@@ -1,0 +1,111 @@
+//! A store that can be held.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_store::{KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreFuture, Subscription, Swap};
+use tokio::sync::watch;
+
+/// A store that answers nothing about some records while it is held.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    store: MemoryStore,
+    pub(crate) is_held: watch::Sender<bool>,
+    /// What the names of these records begin with.
+    prefix: &'static str,
+    /// How many of them were read.
+    pub(crate) gets: Arc<AtomicUsize>,
+}
+
+impl Held {
+    pub(crate) fn of(prefix: &'static str) -> Self {
+        Self { store: MemoryStore::new(), prefix, is_held: watch::Sender::new(false), gets: Arc::default() }
+    }
+
+    /// How many records there are.
+    pub(crate) fn usage(&self) -> usize {
+        self.store.usage().entries
+    }
+
+    async fn pass(&self, key: &str) {
+        if key.starts_with(self.prefix) {
+            self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
+        }
+    }
+}
+
+impl KeyValue for Held {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        Box::pin(async move {
+            self.pass(key).await;
+            if key.starts_with(self.prefix) {
+                self.gets.fetch_add(1, Ordering::SeqCst);
+            }
+            self.store.get(key).await
+        })
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            // It is there before anybody hears that it is.
+            self.store.put(key, value, ttl).await?;
+            self.pass(key).await;
+            Ok(())
+        })
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        Box::pin(async move {
+            self.pass(key).await;
+            self.store.compare_and_swap(key, expected, new, ttl).await
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        self.store.delete(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        self.store.list(prefix, after, limit)
+    }
+}
+
+impl Log for Held {
+    fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        self.store.append(log, data, ttl)
+    }
+
+    fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
+        self.store.read_after(log, after, limit)
+    }
+
+    fn trim<'a>(&'a self, log: &'a str, retain: Retain) -> StoreFuture<'a, u64> {
+        self.store.trim(log, retain)
+    }
+
+    fn delete_log<'a>(&'a self, log: &'a str) -> StoreFuture<'a, bool> {
+        self.store.delete_log(log)
+    }
+}
+
+impl PubSub for Held {
+    fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
+        self.store.publish(topic, message)
+    }
+
+    fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription> {
+        self.store.subscribe(topic, capacity)
+    }
+}

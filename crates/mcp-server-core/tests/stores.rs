@@ -1,0 +1,70 @@
+//! A store that does not answer: what needs it fails in time, and ends at once when its client gives up.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::CallToolResult;
+use mcp_server_core::{Inputs, NewTask, Server, ToolError, tool};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    common::{Wire, cancel, code, modern},
+    held::Held,
+    inputs::Name,
+};
+
+fn server(store: &Held) -> Server {
+    Server::builder("held", "1")
+        .store(Arc::new(store.clone()))
+        .limits(|limits| limits.inputs.state_bytes = 0)
+        .other_tasks()
+        .tool(tool("greet", async |inputs: Inputs| -> Result<String, ToolError> {
+            let Name { name } = inputs.elicit("name", "Name?").await?;
+            Ok(format!("Hello, {name}!"))
+        }))
+        .tool(tool("buy", async |inputs: Inputs| inputs.once("buy", async || Ok::<_, ToolError>("bought".to_owned())).await))
+        .build()
+}
+
+fn request(id: i64, method: &str, mut params: Value) -> Value {
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    modern(id, method, params)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_store_for_longer_than_five_seconds() {
+    let store = Held::of("mcp/");
+    let server = server(&store);
+    let task = server.tasks().create(NewTask::for_local()).await.unwrap();
+    let id = task.id().to_owned();
+    task.finish(CallToolResult::text("done")).await;
+    let mut wire = Wire::connect(&server);
+    let asked = wire.ask(request(1, "tools/call", json!({ "name": "greet" }))).await;
+    let state = asked["result"]["requestState"].clone();
+    assert!(state.is_string(), "{asked}");
+    let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    let resumed = json!({ "name": "greet", "requestState": state, "inputResponses": answers });
+    let cases = [
+        ("tools/call", resumed),
+        ("tools/call", json!({ "name": "greet" })),
+        ("tools/call", json!({ "name": "buy" })),
+        ("tasks/get", json!({ "taskId": id })),
+    ];
+    store.is_held.send_replace(true);
+    for (id, (method, params)) in (10..).zip(cases) {
+        let start = Instant::now();
+        let answer = wire.ask(request(id, method, params.clone())).await;
+        let seconds = start.elapsed().as_secs_f64().round();
+        let is_failed = code(&answer) == Some(-32603) || answer["result"]["isError"] == true;
+        assert_eq!((is_failed, seconds), (true, 5.0), "{method} {params}: {answer}");
+        // One that is cancelled is not answered, and its id is free.
+        wire.send(request(7, method, params.clone())).await;
+        wire.send(cancel(7)).await;
+        wire.quiet().await;
+        let start = Instant::now();
+        let ping = wire.ask(request(7, "server/discover", json!({}))).await;
+        assert!(ping["result"].is_object() && start.elapsed() < Duration::from_secs(1), "{method} {params}: {ping}");
+    }
+}
