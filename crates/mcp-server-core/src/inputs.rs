@@ -124,7 +124,8 @@ impl Inputs {
 
     /// Sends the user to a URL, for what must not pass through the client: secrets, payments, sign-ins elsewhere
     /// (2025-11-25 and later). `Ok` means that the user agreed to go there, not that anything happened there: check that
-    /// yourself, and that the visitor is the user who was asked.
+    /// yourself, and that the visitor is the user who was asked. [`Inputs::elicit_page`] lets you tell the client when the
+    /// user is done there.
     ///
     /// # Errors
     /// As for [`Inputs::elicit`].
@@ -134,21 +135,53 @@ impl Inputs {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Result<(), InputError> {
+        self.send_to(key, UrlElicitParams::new(message, url)).await
+    }
+
+    /// Like [`Inputs::elicit_url`], under an id of yours for the page, which no other page has and nobody can guess. Who
+    /// serves the page tells the client by [`Notices::elicitation_complete`](crate::Notices::elicitation_complete) that the
+    /// user is done there. 2025-11-25 alone has such ids and tells of them.
+    ///
+    /// # Errors
+    /// As for [`Inputs::elicit`].
+    pub async fn elicit_page(
+        &self,
+        key: &str,
+        page: impl Into<String>,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<(), InputError> {
+        self.send_to(key, UrlElicitParams::new(message, url).with_elicitation_id(page)).await
+    }
+
+    async fn send_to(&self, key: &str, mut params: UrlElicitParams) -> Result<(), InputError> {
         let mut needed = ElicitationCapability::default();
         needed.url = Some(JsonObject::new());
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = Some(needed);
         self.require(&capabilities)?;
-        let mut params = UrlElicitParams::new(message, url);
+        let mut page = None;
         if self.context.version().has_elicitation_complete() {
-            params.elicitation_id = Some(random_name().ok_or_else(|| InputError::misuse("no random numbers"))?);
+            page.clone_from(&params.elicitation_id);
+            if page.is_none() {
+                params.elicitation_id = Some(random_name().ok_or_else(|| InputError::misuse("no random numbers"))?);
+            }
         }
         let request = self.elicitation(ElicitParams::Url(params))?;
-        self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
+        let page = self.context.session().zip(page);
+        // The user may be done there before the client says that they agreed.
+        if let Some((session, page)) = &page {
+            session.sends_to(page);
+        }
+        let asked = self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
             accepted(answer)?;
             Ok(((), json!({ "action": "accept" })))
-        })
-        .await
+        });
+        let agreed = asked.await;
+        if let (Err(_), Some((session, page))) = (&agreed, &page) {
+            session.forget_page(page);
+        }
+        agreed
     }
 
     /// Asks the client's model. Where the conversation has uses of tools, the next message has their results and nothing

@@ -12,7 +12,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use mcp_protocol::{LoggingLevel, LoggingMessageParams, NotificationMethod as _, Principal, jsonrpc, notification};
+use mcp_protocol::{
+    ElicitationCompleteParams, LoggingLevel, LoggingMessageParams, NotificationMethod as _, Principal, jsonrpc, notification,
+};
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -55,6 +57,19 @@ impl Notices<'_> {
     /// both, the part and the whole, if subscribers of the whole are meant to know.
     pub fn resource_updated(&self, uri: &str) {
         self.server.publish(Notice::Updated(uri.into()));
+    }
+
+    /// The user is done on the page that [`Inputs::elicit_page`](crate::Inputs::elicit_page), or an error `-32042`, sent
+    /// them to under this id. The client that was asked is told, once, in a session of 2025-11-25 on this node; nothing
+    /// happens otherwise. A session that does not read misses it: clients do not rely on it.
+    pub fn elicitation_complete(&self, page: &str) {
+        let params = ElicitationCompleteParams::new(page);
+        let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) else { return };
+        for session in self.server.inner.publisher.sessions() {
+            if session.forget_page(page) && session.version().has_elicitation_complete() {
+                session.send(message.clone());
+            }
+        }
     }
 
     /// Sends a log record that belongs to no request to every session whose level lets it through. A session that leaves

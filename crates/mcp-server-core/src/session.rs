@@ -1,6 +1,7 @@
 //! What a legacy client said at `initialize`, and what of it changes while the session lasts.
 
 mod asked;
+mod pages;
 mod told;
 
 use std::{
@@ -20,7 +21,7 @@ use mcp_transport::FrameSender;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use self::{asked::Asked, told::Told};
+use self::{asked::Asked, pages::Pages, told::Told};
 use crate::{heard::Heard, inputs::InputError};
 
 /// A legacy session: one stdio process after `initialize`, or one HTTP session.
@@ -35,6 +36,7 @@ pub struct Session {
     in_flight: Arc<InFlight>,
     asked: Asked,
     told: Told,
+    pages: Pages,
 }
 
 impl Session {
@@ -58,6 +60,7 @@ impl Session {
             in_flight: peer.in_flight.clone(),
             asked: Asked::default(),
             told: Told::new(promised),
+            pages: Pages::default(),
         }
     }
 
@@ -125,6 +128,16 @@ impl Session {
         about: &RequestId,
     ) -> Result<Value, InputError> {
         self.asked.ask(request, sink, &*self.outbox, about).await
+    }
+
+    /// The user is sent to a page under this id.
+    pub(crate) fn sends_to(&self, page: &str) {
+        self.pages.add(page);
+    }
+
+    /// Whether the user was sent to the page under this id. It is forgotten.
+    pub(crate) fn forget_page(&self, page: &str) -> bool {
+        self.pages.remove(page)
     }
 
     /// Sends something that the client did not ask for now. It is lost when the client does not read.

@@ -108,7 +108,7 @@ pub(crate) struct Client {
     capabilities: Value,
     next: i64,
     /// The questions that came, in order.
-    asked: Vec<Value>,
+    pub(crate) asked: Vec<Value>,
 }
 
 pub(crate) const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];

@@ -28,6 +28,7 @@ mod links;
 mod log_layer;
 mod logs;
 mod memory;
+mod pages;
 mod pagination;
 mod pipes;
 mod progress;

@@ -100,7 +100,15 @@ impl Prepared {
             Ok(Output::TaskOfClient(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::TaskOfServer(result)) => Reply::result(&server, &id, version, result, 512),
             Err(Stop::Cancelled) => return None,
-            Err(Stop::Error(error)) => Reply::error(Some(&id), &error),
+            Err(Stop::Error(error)) => {
+                if let Some(session) = scope.client.session() {
+                    // Pages that an error sends the user to.
+                    error.url_elicitations().iter().filter_map(|page| page.elicitation_id.as_deref()).for_each(|page| {
+                        session.sends_to(page);
+                    });
+                }
+                Reply::error(Some(&id), &error)
+            }
         })
     }
 

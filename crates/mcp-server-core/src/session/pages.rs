@@ -1,0 +1,53 @@
+//! The pages that the user of a session was sent to, and may not be done with.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// So many are kept, the latest.
+const PAGES: usize = 64;
+
+/// The ids of pages.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    ids: Mutex<VecDeque<Box<str>>>,
+}
+
+impl Pages {
+    fn ids(&self) -> MutexGuard<'_, VecDeque<Box<str>>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, id: &str) {
+        let mut ids = self.ids();
+        ids.retain(|known| **known != *id);
+        if ids.len() >= PAGES {
+            ids.pop_front();
+        }
+        ids.push_back(id.into());
+    }
+
+    /// Forgets one; false when it is not there.
+    pub(super) fn remove(&self, id: &str) -> bool {
+        let mut ids = self.ids();
+        let found = ids.iter().position(|known| **known == *id);
+        found.and_then(|at| ids.remove(at)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_are_kept() {
+        let pages = Pages::default();
+        for n in 0..=PAGES {
+            pages.add(&n.to_string());
+            pages.add("0");
+        }
+        assert_eq!(pages.ids().len(), PAGES);
+        assert!(pages.remove("0") && !pages.remove("0") && !pages.remove("1") && pages.remove("64"));
+    }
+}

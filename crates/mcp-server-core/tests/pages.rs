@@ -1,0 +1,67 @@
+//! Pages that the user is sent to, and the notice that they are done there.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use mcp_protocol::{RpcError, UrlElicitParams};
+use mcp_server_core::{Inputs, Server, ToolError, tool};
+use serde_json::{Value, json};
+
+use crate::inputs::{ALL, Client, text};
+
+fn server() -> Server {
+    Server::builder("pages", "1")
+        .tool(tool("sign_in", async |inputs: Inputs| -> Result<&str, ToolError> {
+            inputs.elicit_page("sign_in", "page-7", "Sign in.", "https://a.example/7").await?;
+            Ok("gone there")
+        }))
+        .tool(tool("refuse", async || -> Result<&str, ToolError> {
+            let page = UrlElicitParams::new("Pay.", "https://a.example/8").with_elicitation_id("page-8");
+            Err(ToolError::protocol(RpcError::url_elicitation_required([page])))
+        }))
+        .build()
+}
+
+fn answer(action: &str) -> (&'static str, Value) {
+    ("elicitation/create", json!({ "action": action }))
+}
+
+/// What comes before the answer to a ping.
+async fn told(client: &mut Client) -> Vec<Value> {
+    let method = if client.is_legacy() { "ping" } else { "server/discover" };
+    let id = client.send(method, json!({})).await;
+    let mut told = Vec::new();
+    loop {
+        let message = client.receive().await;
+        if message["id"] == id {
+            return told;
+        }
+        told.push(message);
+    }
+}
+
+#[tokio::test]
+async fn the_client_that_was_asked_is_told_once_that_the_user_is_done() {
+    let server = server();
+    let capabilities = json!({ "elicitation": { "url": {} } });
+    for version in ALL.into_iter().filter(|version| *version >= "2025-11-25") {
+        let mut client = Client::connect(&server, version, capabilities.clone()).await;
+        let mut other = Client::connect(&server, version, capabilities.clone()).await;
+        let is_told = client.is_legacy();
+        assert_eq!(text(&client.tool("sign_in", vec![answer("accept")]).await), "gone there");
+        let page = &client.asked[0]["params"]["elicitationId"];
+        assert_eq!(page == "page-7", is_told, "{version}: {page}");
+        assert!(other.tool("sign_in", vec![answer("decline")]).await["result"]["isError"].as_bool().unwrap());
+        client.tool("refuse", vec![]).await;
+        for page in ["page-7", "page-8"] {
+            server.notify().elicitation_complete(page);
+            server.notify().elicitation_complete(page);
+            let notice = json!({
+                "jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": { "elicitationId": page },
+            });
+            let expected = if is_told { vec![notice] } else { vec![] };
+            assert_eq!(told(&mut client).await, expected, "{version} {page}");
+            assert!(told(&mut other).await.is_empty(), "{version} {page}");
+        }
+        server.notify().elicitation_complete("page-9");
+        assert!(told(&mut client).await.is_empty());
+    }
+}
