@@ -76,7 +76,7 @@ impl Session {
         self.version
     }
 
-    /// What the client is called.
+    /// What the client is called. Icons that come as `data:` are left out where they are large.
     #[must_use]
     pub fn client_info(&self) -> &Implementation {
         &self.client_info

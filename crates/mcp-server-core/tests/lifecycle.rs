@@ -347,3 +347,33 @@ async fn a_server_may_speak_less() {
     }
     assert!(wire.ask(modern(2, "tools/list", json!({}))).await.get("result").is_some());
 }
+
+/// What a session keeps of its client is bounded, and images that come inline are not for keeping.
+#[tokio::test]
+async fn a_client_may_come_with_large_icons_and_not_with_much_else() {
+    let server = Server::builder("test", "1")
+        .tool(tool("icons", async |context: Context| {
+            let icons = context.client_info().map(|info| info.icons.len());
+            format!("{icons:?}")
+        }))
+        .build();
+    let large = "x".repeat(20 << 10);
+    for (inline, other, expected) in [
+        ("data:image/png;base64,AAAA".to_owned(), "", Some("Some(2)")),
+        (format!("data:image/png;base64,{large}"), "", Some("Some(1)")),
+        (format!("DATA:image/png;base64,{large}"), "", Some("Some(1)")),
+        ("data:,".to_owned(), &*large, None),
+    ] {
+        let mut wire = Wire::connect(&server);
+        let mut opening = initialize("2025-11-25");
+        opening["params"]["clientInfo"]["icons"] = json!([{ "src": inline }, { "src": "https://a.example/icon.png" }]);
+        opening["params"]["clientInfo"]["description"] = other.into();
+        let opened = wire.ask(opening).await;
+        let Some(expected) = expected else {
+            assert_eq!(code(&opened), Some(-32602), "{opened}");
+            continue;
+        };
+        assert!(opened["result"].is_object(), "{opened}");
+        assert_eq!(text_of(&wire.ask(legacy(2, "tools/call", call("icons"))).await), expected);
+    }
+}

@@ -13,8 +13,8 @@ use serde_json::value::RawValue;
 use super::Reply;
 use crate::{Caller, Peer, Server, Session, context::RequestClient, trace};
 
-/// The most bytes of parameters that open a session.
-const INITIALIZE_BYTES: usize = 16 << 10;
+/// The most bytes that a session keeps of what a client says of itself.
+const KEPT_BYTES: usize = 16 << 10;
 
 /// The era of a request.
 #[derive(Debug)]
@@ -111,7 +111,8 @@ impl Server {
     /// Answers `initialize`: negotiates the revision and makes the session.
     ///
     /// # Errors
-    /// `-32602` when the parameters do not fit; `-32022` with the revisions when none has a handshake.
+    /// `-32602` when the parameters do not fit, or a session cannot keep as much as they say of the client (16 KiB, icons that
+    /// come as `data:` aside); `-32022` with the revisions when none has a handshake.
     pub fn initialize(
         &self,
         request: &Request<'_>,
@@ -140,12 +141,8 @@ impl Server {
         caller: &Caller,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
-        // A session keeps what is said here, and whoever opens sessions may be nobody.
-        if request.params.is_some_and(|params| params.get().len() > INITIALIZE_BYTES) {
-            let text = format!("the parameters of `initialize` are larger than {INITIALIZE_BYTES} bytes");
-            return Err(RpcError::invalid_params(text));
-        }
-        let (params, version) = self.negotiate(request)?;
+        let (mut params, version) = self.negotiate(request)?;
+        bound_what_is_kept(&mut params, request)?;
         let capabilities = self.capabilities(version, caller.is_one());
         let InitializeParams { client_info, capabilities: of_client, .. } = params;
         // What a client declares for other revisions means nothing in this one.
@@ -218,6 +215,22 @@ impl Server {
             _ => self.heard(session, peer, message),
         }
     }
+}
+
+/// A session keeps what is said here, and whoever opens sessions may be nobody. Images in the text are left out where they
+/// would make it too much.
+fn bound_what_is_kept(params: &mut InitializeParams, request: &Request<'_>) -> Result<(), RpcError> {
+    if request.params.is_none_or(|params| params.get().len() <= KEPT_BYTES) {
+        return Ok(());
+    }
+    let is_inline = |uri: &str| uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
+    params.client_info.icons.retain(|icon| !is_inline(&icon.src));
+    let kept = serde_json::to_vec(&(&params.client_info, &params.capabilities));
+    if kept.is_ok_and(|kept| kept.len() <= KEPT_BYTES) {
+        return Ok(());
+    }
+    let text = format!("what `initialize` says of the client is larger than {KEPT_BYTES} bytes");
+    Err(RpcError::invalid_params(text))
 }
 
 fn shaped<T: mcp_protocol::Shape>(mut value: T, version: ProtocolVersion) -> T {
