@@ -17,6 +17,8 @@ use tokio::sync::watch;
 pub(crate) struct Held {
     store: MemoryStore,
     pub(crate) is_held: watch::Sender<bool>,
+    /// Whether what is written is there although nobody hears that it is.
+    takes: bool,
     /// What the names of these records begin with.
     prefix: &'static str,
     /// How many of them were read.
@@ -25,7 +27,13 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn of(prefix: &'static str) -> Self {
-        Self { store: MemoryStore::new(), prefix, is_held: watch::Sender::new(false), gets: Arc::default() }
+        Self { store: MemoryStore::new(), takes: false, prefix, is_held: watch::Sender::new(false), gets: Arc::default() }
+    }
+
+    /// The same, where swaps happen before they are held.
+    pub(crate) fn taking(mut self) -> Self {
+        self.takes = true;
+        self
     }
 
     /// How many records there are.
@@ -68,8 +76,14 @@ impl KeyValue for Held {
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
         Box::pin(async move {
-            self.pass(key).await;
-            self.store.compare_and_swap(key, expected, new, ttl).await
+            if !self.takes {
+                self.pass(key).await;
+            }
+            let swapped = self.store.compare_and_swap(key, expected, new, ttl).await;
+            if self.takes {
+                self.pass(key).await;
+            }
+            swapped
         })
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    common::{Wire, cancel, code, modern},
+    common::{Wire, cancel, code, modern, text_of},
     held::Held,
     inputs::Name,
 };
@@ -67,4 +67,41 @@ async fn nobody_waits_for_the_store_for_longer_than_five_seconds() {
         let ping = wire.ask(request(7, "server/discover", json!({}))).await;
         assert!(ping["result"].is_object() && start.elapsed() < Duration::from_secs(1), "{method} {params}: {ping}");
     }
+}
+
+/// A tool that asks, then has its effect, and a request that brings the answer.
+async fn buying(store: &Held, effect: Duration) -> (Wire, Value) {
+    let server = Server::builder("buying", "1")
+        .store(Arc::new(store.clone()))
+        .tool(tool("buy", async move |inputs: Inputs| -> Result<String, ToolError> {
+            let Name { name } = inputs.elicit("name", "For whom?").await?;
+            let buy = async || {
+                tokio::time::sleep(effect).await;
+                Ok::<_, ToolError>(format!("bought for {name}"))
+            };
+            inputs.once("buy", buy).await
+        }))
+        .build();
+    let mut wire = Wire::connect(&server);
+    let asked = wire.ask(request(1, "tools/call", json!({ "name": "buy" }))).await;
+    let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    let state = &asked["result"]["requestState"];
+    (wire, json!({ "name": "buy", "requestState": state, "inputResponses": answers }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_was_marked_and_given_up_is_known_to_have_failed() {
+    let store = Held::of("mcp/once/").taking();
+    let (mut wire, again) = buying(&store, Duration::ZERO).await;
+    store.is_held.send_replace(true);
+    wire.send(request(2, "tools/call", again.clone())).await;
+    wire.quiet().await;
+    wire.send(cancel(2)).await;
+    wire.quiet().await;
+    store.is_held.send_replace(false);
+    wire.quiet().await;
+    let start = Instant::now();
+    let answer = wire.ask(request(3, "tools/call", again)).await;
+    assert_eq!(text_of(&answer), "an earlier attempt at this call did not finish; it is not repeated");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }

@@ -547,7 +547,7 @@ fn seal_limit(server: &Server) -> usize {
     server.limits().inputs.state_bytes.saturating_add(4096).saturating_mul(2)
 }
 
-fn no_random_numbers() -> RpcError {
+pub(super) fn no_random_numbers() -> RpcError {
     tracing::error!("the system has no random numbers");
     RpcError::internal("the call cannot be continued")
 }

@@ -7,22 +7,22 @@ use mcp_store::Swap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Asking, asking::Claim};
+use super::{Asking, asking::{Claim, no_random_numbers}};
 use crate::{Server, handler::ToolError};
 
 /// What stands under the guard's name.
 #[derive(Debug, Serialize, Deserialize)]
 enum Guard {
-    /// Somebody is at it.
-    Running,
+    /// Somebody is at it, who is told from others by this.
+    Running(String),
     /// It is done, and this came of it.
     Done(Value),
     /// It failed; nobody knows how far it came.
     Failed,
 }
 
-/// How often a round looks whether another one is done.
-const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks of a round whether another one is done: the first and the longest pause.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 tokio::task_local! {
     /// Whose effect is polled, by its address.
@@ -71,18 +71,22 @@ async fn guarded<T: Serialize + DeserializeOwned>(
     effect: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
     let records = &asking.server().inner.records;
+    let me = super::random_name().ok_or_else(|| ToolError::protocol(no_random_numbers()))?;
+    let mark = written(&Guard::Running(me))?;
     // Until it is known what came of it, this run of the handler goes on.
     let running = asking.effect();
-    match records.compare_and_swap(&name, None, Some(written(&Guard::Running)?), ttl(asking.server())).await? {
+    // Whatever ends this future early, later rounds learn it instead of waiting; also when nobody heard that the store took
+    // the mark.
+    let mut given_up = GiveUp { asking, name: Some(name.clone()), mark: mark.clone() };
+    match records.compare_and_swap(&name, None, Some(mark), ttl(asking.server())).await? {
         Swap::Done => {}
         Swap::Lost { current } => {
+            given_up.name = None;
             drop(running);
             return Ok(serde_json::from_value(wait_for(asking, &name, current).await?)?);
         }
         _ => return Err(unfinished()),
     }
-    // Whatever ends this future early, later rounds learn it instead of waiting.
-    let mut given_up = GiveUp { asking, name: Some(name.clone()) };
     let outcome = effect.await;
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
@@ -100,13 +104,15 @@ fn ttl(server: &Server) -> Option<Duration> {
 
 /// Waits until another round is done. The handler's own time limit bounds it, and the guard's life.
 async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Value, ToolError> {
+    let mut pause = PAUSES.0;
     loop {
         match current.as_deref().map(serde_json::from_slice::<Guard>) {
             Some(Ok(Guard::Done(value))) => return Ok(value),
-            Some(Ok(Guard::Running)) => {}
+            Some(Ok(Guard::Running(_))) => {}
             Some(Ok(Guard::Failed) | Err(_)) | None => return Err(unfinished()),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
         current = asking.server().inner.records.get(name).await?;
     }
 }
@@ -115,14 +121,18 @@ async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -
 struct GiveUp<'a> {
     asking: &'a Asking,
     name: Option<String>,
+    /// What the store has when it is ours.
+    mark: Arc<[u8]>,
 }
 
 impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let (server, Ok(failed)) = (self.asking.server().clone(), written(&Guard::Failed)) else { return };
+        let mark = self.mark.clone();
         runtime.spawn(async move {
-            if let Err(error) = server.inner.records.put(&name, failed, ttl(&server)).await {
+            let records = &server.inner.records;
+            if let Err(error) = records.compare_and_swap(&name, Some(&mark), Some(failed), ttl(&server)).await {
                 tracing::error!(%error, "an effect that did not finish cannot be marked");
             }
         });
