@@ -1,7 +1,10 @@
 //! A store that does not answer: what needs it fails in time, and ends at once when its client gives up.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use mcp_protocol::CallToolResult;
 use mcp_server_core::{Inputs, NewTask, Server, ToolError, tool};
@@ -104,4 +107,18 @@ async fn an_effect_that_was_marked_and_given_up_is_known_to_have_failed() {
     let answer = wire.ask(request(3, "tools/call", again)).await;
     assert_eq!(text_of(&answer), "an earlier attempt at this call did not finish; it is not repeated");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_effect_looks_less_and_less_often() {
+    let store = Held::of("mcp/once/");
+    let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
+    for id in [2, 3] {
+        wire.send(request(id, "tools/call", again.clone())).await;
+    }
+    for _ in [2, 3] {
+        assert_eq!(text_of(&wire.recv().await), "bought for Ada");
+    }
+    let looks = store.gets.load(Ordering::SeqCst);
+    assert!((30..50).contains(&looks), "{looks}");
 }
