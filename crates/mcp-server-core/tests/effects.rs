@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_server_core::{Inputs, Server, ToolError, tool};
+use mcp_server_core::{Inputs, Json, Server, ToolError, tool};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc::unbounded_channel};
 
@@ -157,4 +157,24 @@ async fn who_asks_after_the_request_was_dropped_is_told_that_nobody_is_there() {
     asks.notify_one();
     let answer = tokio::time::timeout(Duration::from_secs(10), answers.recv()).await.expect("an end").unwrap();
     assert_eq!(answer.unwrap_err().to_string(), "the client is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_inside_of_itself_is_refused_and_one_inside_of_another_is_not() {
+    let server = Server::builder("nested", "1")
+        .tool(tool("itself", async |inputs: Inputs| {
+            inputs.once("a", || inputs.once("b", || inputs.once("a", async || Ok::<_, ToolError>(1)))).await.map(Json)
+        }))
+        .tool(tool("another", async |inputs: Inputs| {
+            inputs.once("a", || inputs.once("b", async || Ok::<_, ToolError>("done".to_owned()))).await
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let start = tokio::time::Instant::now();
+        let refused = client.tool("itself", vec![]).await;
+        assert!(text(&refused).contains("reference"), "{version}: {refused}");
+        assert!(start.elapsed() < Duration::from_secs(1), "{version}");
+        assert_eq!(text(&client.tool("another", vec![]).await), "done", "{version}");
+    }
 }

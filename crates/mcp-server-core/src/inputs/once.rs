@@ -7,7 +7,7 @@ use mcp_store::Swap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Asking, asking::{Claim, no_random_numbers}};
+use super::{Asking, InputError, asking::{Claim, no_random_numbers}};
 use crate::{Server, handler::ToolError};
 
 /// What stands under the guard's name.
@@ -24,14 +24,27 @@ enum Guard {
 /// Between two looks of a round whether another one is done: the first and the longest pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
+/// What is polled: an effect, and those that it is inside of.
+#[derive(Clone)]
+struct Inside {
+    /// Whose effects they are, by its address.
+    asking: usize,
+    keys: Vec<String>,
+}
+
 tokio::task_local! {
-    /// Whose effect is polled, by its address.
-    static INSIDE: usize;
+    static INSIDE: Inside;
 }
 
 /// Whether this is polled by an effect that happens once.
 pub(super) fn is_inside(asking: &Asking) -> bool {
-    INSIDE.try_with(|inside| *inside == address(asking)).unwrap_or(false)
+    !keys_around(asking).is_empty()
+}
+
+/// The keys of the effects that poll this, the outermost first.
+fn keys_around(asking: &Asking) -> Vec<String> {
+    let inside = INSIDE.try_with(Inside::clone).ok();
+    inside.filter(|inside| inside.asking == address(asking)).map(|inside| inside.keys).unwrap_or_default()
 }
 
 fn address(asking: &Asking) -> usize {
@@ -45,13 +58,18 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
+    let mut keys = keys_around(asking);
+    if keys.iter().any(|around| around == key) {
+        return Err(InputError::misuse(format!("the side effect `{key}` runs once, and so not inside of itself")).into());
+    }
+    keys.push(key.to_owned());
     // What was done in this round, or in an earlier one whose state says so, needs no guard any more.
     let attempt = match asking.claim(key).await {
         Claim::Done(value) => return Ok(serde_json::from_value(value)?),
         Claim::Failed => return Err(unfinished()),
         Claim::Mine(attempt) => attempt,
     };
-    let effect = INSIDE.scope(address(asking), async { effect().await.map_err(Into::into) });
+    let effect = INSIDE.scope(Inside { asking: address(asking), keys }, async { effect().await.map_err(Into::into) });
     let value = match asking.flow_id() {
         // A call that has one round only: its handler runs once, and so does the effect.
         None => {
