@@ -11,7 +11,7 @@ use super::{
     encode_path,
     listing::{self, Listing, Stamp},
     mime,
-    watch::Watched,
+    watch::{Known, Watched},
 };
 use crate::{
     Args, Completing, RegistrationError, ResourceRoute, ServerBuilder, TemplateRoute, ToolError, resource,
@@ -142,13 +142,16 @@ impl ResourceDir {
         route
     }
 
-    fn template_route<S>(self: &Arc<Self>) -> TemplateRoute<S>
+    fn template_route<S>(self: &Arc<Self>, known: &Known) -> TemplateRoute<S>
     where
         S: Clone + Send + Sync + 'static,
     {
-        let (reading, completing) = (self.clone(), self.clone());
+        let (reading, known) = (self.clone(), known.clone());
         let read = move |Args(Captured { path }): Args<Captured>| async move { reading.read(path).await };
-        let complete = move |typed: Completing| async move { completing.complete(typed.value).await };
+        let complete = move |typed: Completing| {
+            let found = known.beginning_with(&typed.value);
+            async move { found }
+        };
         let route = template(format!("{}{{+path}}", self.prefix), read).name(&self.name).complete("path", complete);
         match &self.description {
             Some(text) => route.description(text),
@@ -169,11 +172,6 @@ impl ResourceDir {
                 Err(ToolError::not_found())
             }
         }
-    }
-
-    async fn complete(self: Arc<Self>, typed: String) -> Result<Vec<String>, ToolError> {
-        let listing = tokio::task::spawn_blocking(move || self.list()).await??;
-        Ok(listing.into_keys().filter(|path| path.starts_with(&typed)).collect())
     }
 }
 
@@ -213,8 +211,9 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
             .list()
             .map_err(|error| RegistrationError::new(format!("the resource directory `{}`: {error}", root.display())))?;
         let dir = Arc::new(dir);
+        let known = Known::default();
         let mut refused = Vec::new();
-        if let Err(error) = self.add_resource_template(dir.template_route()) {
+        if let Err(error) = self.add_resource_template(dir.template_route(&known)) {
             refused.push((root.clone(), error));
         }
         // What is not listed is somebody else's, and must not go when the file does.
@@ -225,7 +224,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 false
             }
         });
-        self.config.watched.push(Watched::new(dir, listing));
+        known.replace(listing);
+        self.config.watched.push(Watched::new(dir, known));
         Ok(refused)
     }
 }

@@ -3,7 +3,8 @@
 use std::{
     collections::HashSet,
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use tokio::{
@@ -23,12 +24,33 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     dir: Arc<ResourceDir>,
-    known: Arc<Mutex<Listing>>,
+    known: Known,
+}
+
+/// What of a directory is listed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known(Arc<Mutex<Listing>>);
+
+impl Known {
+    fn listing(&self) -> MutexGuard<'_, Listing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists something else; gives back what was listed.
+    pub(super) fn replace(&self, listing: Listing) -> Listing {
+        std::mem::replace(&mut *self.listing(), listing)
+    }
+
+    pub(super) fn beginning_with(&self, text: &str) -> Vec<String> {
+        let listing = self.listing();
+        let begin = listing.range::<str, _>((Bound::Included(text), Bound::Unbounded)).map(|(path, _)| path);
+        begin.take_while(|path| path.starts_with(text)).cloned().collect()
+    }
 }
 
 impl Watched {
-    pub(super) fn new(dir: Arc<ResourceDir>, listing: Listing) -> Self {
-        Self { dir, known: Arc::new(Mutex::new(listing)) }
+    pub(super) fn new(dir: Arc<ResourceDir>, known: Known) -> Self {
+        Self { dir, known }
     }
 
     /// Looks at the directory until the server is gone or ends.
@@ -57,7 +79,7 @@ impl Watched {
 
     /// Makes the list what the directory is, and tells of the difference.
     fn compare(&self, server: &Server, now: &Listing) {
-        let before = std::mem::replace(&mut *self.known.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+        let before = self.known.replace(now.clone());
         if before == *now {
             return;
         }
@@ -78,8 +100,7 @@ impl Watched {
         if !taken.is_empty() {
             // They are new at every look, and listed as soon as their URIs are free.
             tracing::debug!(?taken, "files are not listed: their URIs are other resources'");
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|path, _| !taken.contains(&self.dir.uri(path)));
+            self.known.listing().retain(|path, _| !taken.contains(&self.dir.uri(path)));
         }
         if differs {
             server.publish(Notice::Resources);
