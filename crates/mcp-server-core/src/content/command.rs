@@ -84,7 +84,8 @@ impl CommandTool {
         };
         let (status, ()) = tokio::try_join!(ended, pipes)?;
         if !told.is_empty() {
-            tracing::info!(tool = self.name, stderr = %String::from_utf8_lossy(&told), "a command wrote to stderr");
+            // As a text, which subscribers quote: its line breaks begin no lines of the log.
+            tracing::info!(tool = self.name, stderr = &*String::from_utf8_lossy(&told), "a command wrote to stderr");
         }
         let Ok(text) = String::from_utf8(output) else {
             return Err(ToolError::new("the command wrote something that is not UTF-8"));
