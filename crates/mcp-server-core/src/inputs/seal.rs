@@ -77,7 +77,7 @@ impl StateKeys {
 
     /// Seals a state. `binding` is what it is bound to: it opens with the same bytes only.
     pub(crate) fn seal(&self, state: &Kept, ttl: Duration, binding: &[u8]) -> Option<String> {
-        let expires = seconds_now().saturating_add(ttl.as_secs());
+        let expires = millis_now().saturating_add(millis(ttl));
         let plain = serde_json::to_vec(&(expires, state)).ok()?;
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).ok()?;
@@ -104,7 +104,7 @@ impl StateKeys {
         let plain =
             self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
         let (expires, state): (u64, Kept) = serde_json::from_slice(&plain).ok()?;
-        (expires > seconds_now()).then_some(state)
+        (expires > millis_now()).then_some(state)
     }
 }
 
@@ -117,8 +117,12 @@ impl std::fmt::Debug for StateKeys {
 const FORM: u8 = 1;
 const NONCE: usize = 24;
 
-fn seconds_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+fn millis_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What a state is bound to: who asks, which method, and the parameters without what changes from round to round.
@@ -200,5 +204,14 @@ mod tests {
         assert_ne!(bind(&first), bind(&other));
         assert_ne!(bind(&first), binding(None, "tools/call", first.clone()).unwrap());
         assert_ne!(bind(&first), binding(Some("me"), "prompts/get", first.clone()).unwrap());
+    }
+
+    #[test]
+    fn a_time_below_a_second_is_some_time() {
+        let keys = StateKeys::new([[7; 32]]);
+        let state = Kept::Handle("h".into());
+        let sealed = |millis| keys.seal(&state, Duration::from_millis(millis), b"b").unwrap();
+        assert_eq!(keys.open(&sealed(999), b"b", 1000), Some(state.clone()));
+        assert_eq!(keys.open(&sealed(0), b"b", 1000), None);
     }
 }
