@@ -13,7 +13,8 @@ use std::{
 };
 
 use mcp_protocol::{
-    ElicitationCompleteParams, LoggingLevel, LoggingMessageParams, NotificationMethod as _, Principal, jsonrpc, notification,
+    ElicitationCompleteParams, LoggingLevel, LoggingMessageParams, NotificationMethod as _, Principal, jsonrpc,
+    notification,
 };
 use serde::Serialize;
 

@@ -27,7 +27,13 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn of(prefix: &'static str) -> Self {
-        Self { store: MemoryStore::new(), takes: false, prefix, is_held: watch::Sender::new(false), gets: Arc::default() }
+        Self {
+            store: MemoryStore::new(),
+            takes: false,
+            prefix,
+            is_held: watch::Sender::new(false),
+            gets: Arc::default(),
+        }
     }
 
     /// The same, where swaps happen before they are held.

@@ -26,7 +26,9 @@ fn server(store: &Held) -> Server {
             let Name { name } = inputs.elicit("name", "Name?").await?;
             Ok(format!("Hello, {name}!"))
         }))
-        .tool(tool("buy", async |inputs: Inputs| inputs.once("buy", async || Ok::<_, ToolError>("bought".to_owned())).await))
+        .tool(tool("buy", async |inputs: Inputs| {
+            inputs.once("buy", async || Ok::<_, ToolError>("bought".to_owned())).await
+        }))
         .build()
 }
 

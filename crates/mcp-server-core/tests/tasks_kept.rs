@@ -4,10 +4,7 @@
 
 use std::{
     future::Future,
-    sync::{
-        Arc,
-        atomic::Ordering,
-    },
+    sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };

@@ -103,9 +103,11 @@ impl Prepared {
             Err(Stop::Error(error)) => {
                 if let Some(session) = scope.client.session() {
                     // Pages that an error sends the user to.
-                    error.url_elicitations().iter().filter_map(|page| page.elicitation_id.as_deref()).for_each(|page| {
-                        session.sends_to(page);
-                    });
+                    error.url_elicitations().iter().filter_map(|page| page.elicitation_id.as_deref()).for_each(
+                        |page| {
+                            session.sends_to(page);
+                        },
+                    );
                 }
                 Reply::error(Some(&id), &error)
             }

@@ -7,7 +7,10 @@ use mcp_store::Swap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Asking, InputError, asking::{Claim, no_random_numbers}};
+use super::{
+    Asking, InputError,
+    asking::{Claim, no_random_numbers},
+};
 use crate::{Server, handler::ToolError};
 
 /// What stands under the guard's name.
@@ -60,7 +63,9 @@ where
 {
     let mut keys = keys_around(asking);
     if keys.iter().any(|around| around == key) {
-        return Err(InputError::misuse(format!("the side effect `{key}` runs once, and so not inside of itself")).into());
+        return Err(
+            InputError::misuse(format!("the side effect `{key}` runs once, and so not inside of itself")).into()
+        );
     }
     keys.push(key.to_owned());
     // What was done in this round, or in an earlier one whose state says so, needs no guard any more.

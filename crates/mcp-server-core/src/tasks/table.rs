@@ -283,8 +283,10 @@ impl TaskTable {
         record.updated = clock::now();
         // How much time is left is known to the store only; the record may live a little longer than it should.
         let ttl = Duration::from_millis(record.ttl.max(1));
-        let swapped =
-            self.records.compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl)).await;
+        let swapped = self
+            .records
+            .compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl))
+            .await;
         Ok(swapped.map_err(|error| cannot_read(&error))?.is_done())
     }
 
