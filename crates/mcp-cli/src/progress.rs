@@ -52,6 +52,15 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// The call is over, and so is what was asked for it: what comes next begins on a line of its own.
+    pub(crate) async fn over(self) {
+        drop(self);
+        screen::end_questions();
+        drop(screen::typing().await);
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.shows.abort();

@@ -35,6 +35,9 @@ struct Name {
     name: String,
 }
 
+/// Ends the tool `hurry`.
+static RELEASED: tokio::sync::Notify = tokio::sync::Notify::const_new();
+
 /// A server with one of everything.
 pub(crate) fn server() -> Server {
     Server::builder("fixture", "1.0")
@@ -60,6 +63,16 @@ pub(crate) fn server() -> Server {
         .tool(tool("logs", async |context: Context| {
             context.log(LoggingLevel::Info, "once\nor twice").await;
             "logged"
+        }))
+        .tool(tool("hurry", async |inputs: Inputs| {
+            tokio::select! {
+                _ = inputs.elicit::<Name>("name", "Who is it?") => "asked",
+                () = RELEASED.notified() => "hurried",
+            }
+        }))
+        .tool(tool("release", async || {
+            RELEASED.notify_one();
+            "released"
         }))
         .tool(tool("roots", async |inputs: Inputs| {
             let roots = inputs.roots("roots").await?;

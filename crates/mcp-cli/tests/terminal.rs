@@ -116,6 +116,19 @@ fn a_question_ends_with_whoever_wants_to_know() {
 }
 
 #[test]
+fn a_question_that_is_taken_back_ends_before_the_result_is_shown() {
+    let http = Http::start();
+    let mut terminal = Terminal::run(&http.url, "call URL hurry --revision 2025-11-25");
+    terminal.sees("name: ");
+    terminal.types("half an ans");
+    super::check(&http.url, "call URL release", 0, "released", "");
+    let before = terminal.sees("(the question is over)");
+    assert!(!before.contains("hurried"), "{before}");
+    terminal.sees("hurried");
+    assert_eq!(terminal.ended().code(), Some(0));
+}
+
+#[test]
 fn an_interrupt_in_a_shell_ends_the_question_and_not_the_shell() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {

@@ -25,7 +25,7 @@ pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Pa
     })?;
     let progress = Progress::new(name);
     let called = session.client.call_tool(name, arguments).on_progress(progress.teller()).await;
-    drop(progress);
+    progress.over().await;
     let result = called?;
     if session.out.json {
         session.out.value(&*result)?;

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Result<(), Failure> {
     let progress = Progress::new(uri);
     let read = session.client.read_resource(uri).await;
-    drop(progress);
+    progress.over().await;
     let result = read?;
     if let Some(file) = to {
         let mut all = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
     let arguments = values::texts(words, &session.input).await?;
     let progress = Progress::new(name);
     let filled = session.client.get_prompt(name, arguments).await;
-    drop(progress);
+    progress.over().await;
     let result = filled?;
     if session.out.json {
         return session.out.value(&result);
