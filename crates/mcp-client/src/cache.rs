@@ -208,6 +208,9 @@ mod tests {
             tokio::time::advance(Duration::from_millis(millis)).await;
             assert!(cache.find(&request(1)).is_err(), "{ttl}");
         }
+        let note = asked(&cache, &request(1));
+        cache.keep(&request(1), &Reply { bytes: r#"{"tools":[]}"#.into(), ..reply("0", 0) }, note);
+        assert!(cache.find(&request(1)).is_err(), "a time that is missing");
     }
 
     #[tokio::test(start_paused = true)]

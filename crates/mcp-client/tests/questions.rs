@@ -170,6 +170,8 @@ async fn a_handler_tells_how_its_answer_comes_along() {
 async fn a_server_of_the_newest_revision_asks_nothing_by_itself() {
     let (client, mut peer, _peers) = connected_as(forms(), MODERN).await;
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
+    // Until there is nothing more to do.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let call = start(client.call_tool("t", ()));
     // No answer comes before this.
     let id = peer.expect("tools/call").await;
