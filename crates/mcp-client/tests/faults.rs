@@ -33,6 +33,25 @@ async fn a_silent_server_costs_the_time_of_the_call_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_without_limits_waits_and_a_page_of_a_list_has_its_own() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let call = start(client.call_tool("t", ()).no_timeout());
+        let id = peer.expect("tools/call").await;
+        tokio::time::sleep(Duration::from_secs(48 * 3600)).await;
+        peer.answer(id, said("at last")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "at last", "{version}");
+        let list = start(client.list_tools().timeout(Duration::from_secs(2)));
+        let id = peer.expect("tools/list").await;
+        peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": "2" })).await;
+        peer.expect("tools/list").await;
+        let started = Instant::now();
+        assert!(list.await.unwrap().unwrap_err().is_timeout(), "{version}");
+        assert_eq!(started.elapsed(), Duration::from_secs(2), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_keeps_a_call_alive_up_to_its_end() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
@@ -244,15 +263,15 @@ async fn what_a_tool_promised_on_another_connection_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn structured_content_that_breaks_its_promise_is_told() {
-    for version in ERAS {
-        let (client, mut peer, _peers) = connected(version).await;
+    for (version, is_checked) in ERAS.into_iter().flat_map(|version| [(version, true), (version, false)]) {
+        let (client, mut peer, _peers) = connected_as(builder().check_results(is_checked), version).await;
         let listing = start(client.list_tools());
         let id = peer.expect("tools/list").await;
         let schema = json!({ "type": "object", "required": ["sum"] });
         let tools = json!([{ "name": "t", "inputSchema": { "type": "object" }, "outputSchema": schema }]);
         peer.answer(id, json!({ "resultType": "complete", "tools": tools })).await;
         listing.await.unwrap().unwrap();
-        for (content, is_invalid) in [(json!({ "sum": 1 }), false), (json!({}), true)] {
+        for (content, is_invalid) in [(json!({ "sum": 1 }), false), (json!({}), is_checked)] {
             let call = start(client.call_tool("t", ()));
             let id = peer.expect("tools/call").await;
             peer.answer(id, json!({ "resultType": "complete", "content": [], "structuredContent": content })).await;
