@@ -44,6 +44,11 @@ pub(crate) trait Entry: Send + Sync + 'static {
 
     /// Its definition as JSON, in the form of a revision.
     fn definition(&self, version: ProtocolVersion) -> Vec<u8>;
+
+    /// Whether it brings along more than its list: a tool tasks, a prompt or a template completions.
+    fn brings_more(&self) -> bool {
+        false
+    }
 }
 
 /// The lists.
@@ -146,12 +151,14 @@ pub(crate) struct Snapshot<E> {
     /// In the order of registration; the number never repeats, so a cursor keeps its place when the list changes.
     ordered: Vec<(u64, Arc<E>)>,
     next: u64,
+    /// Whether any entry brings more along, or did.
+    has_more: bool,
     pages: Pages,
 }
 
 impl<E> Default for Snapshot<E> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), ordered: Vec::new(), next: FIRST, pages: Pages::default() }
+        Self { by_key: HashMap::new(), ordered: Vec::new(), next: FIRST, has_more: false, pages: Pages::default() }
     }
 }
 
@@ -190,7 +197,7 @@ impl<E: Entry> Registry<E> {
         }
         let added = ordered.len() - current.ordered.len();
         if added > 0 {
-            self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, pages: Pages::default() }));
+            self.store(&current, by_key, ordered, next);
         }
         Ok(added)
     }
@@ -233,7 +240,7 @@ impl<E: Entry> Registry<E> {
             ordered.push((next, entry));
             next += 1;
         }
-        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, pages: Pages::default() }));
+        self.store(&current, by_key, ordered, next);
         Change { taken, differs }
     }
 
@@ -247,8 +254,14 @@ impl<E: Entry> Registry<E> {
         let mut by_key = current.by_key.clone();
         by_key.remove(key);
         let ordered = current.ordered.iter().filter(|(_, entry)| entry.key() != key).cloned().collect();
-        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next: current.next, pages: Pages::default() }));
+        self.store(&current, by_key, ordered, current.next);
         true
+    }
+
+    /// Puts the next snapshot in the place of the current one.
+    fn store(&self, current: &Snapshot<E>, by_key: HashMap<Box<str>, Arc<E>>, ordered: Vec<(u64, Arc<E>)>, next: u64) {
+        let has_more = current.has_more || ordered.iter().any(|(_, entry)| entry.brings_more());
+        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, has_more, pages: Pages::default() }));
     }
 }
 
@@ -261,6 +274,12 @@ impl<E: Entry> Snapshot<E> {
     /// a client was told keeps holding.
     pub(crate) fn is_in_use(&self) -> bool {
         self.next > FIRST
+    }
+
+    /// Whether an entry brings along more than the list, or ever did: what was made with it is asked for later, and a client
+    /// was told of it.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<E>> {

@@ -279,14 +279,11 @@ impl Server {
     }
 
     pub(crate) fn has_completions(&self) -> bool {
-        self.inner.prompts.load().iter().any(|prompt| !prompt.completions.is_empty())
-            || self.inner.templates.load().iter().any(|template| !template.completions.is_empty())
+        self.inner.prompts.load().has_more() || self.inner.templates.load().has_more()
     }
 
     pub(crate) fn has_tasks(&self) -> bool {
-        let tools = self.inner.tools.load();
-        self.inner.config.other_tasks
-            || tools.iter().any(|tool| tool.spec.tasks.support != mcp_protocol::TaskSupport::Forbidden)
+        self.inner.config.other_tasks || self.inner.tools.load().has_more()
     }
 }
 

@@ -180,7 +180,10 @@ async fn a_server_that_completes_nothing_says_so() {
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     assert_eq!(client.opening["capabilities"]["completions"], json!({}));
     let params = of(json!({ "type": "ref/prompt", "name": "q" }), "a", "");
-    assert_eq!(client.result("completion/complete", params).await["completion"]["values"], json!(["b"]));
+    assert_eq!(client.result("completion/complete", params.clone()).await["completion"]["values"], json!(["b"]));
+    // What was offered once stays offered.
+    assert!(server.prompts().remove("q"));
+    assert_eq!(client.error("completion/complete", params).await["code"], -32602);
 }
 
 #[tokio::test]

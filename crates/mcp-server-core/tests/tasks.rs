@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::ProtocolVersion;
-use mcp_server_core::{Server, tool};
+use mcp_server_core::{Server, TaskPolicy, TaskSupport, tool};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::{
     common::event,
     kit::{Client, code_and_text, names},
-    tasks_fixture::{Jobs, as_task, call, make, of, wait_for, without},
+    tasks_fixture::{Jobs, as_task, call, declared, made, make, of, wait_for, without},
 };
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -47,6 +48,37 @@ async fn a_server_without_tasks_takes_no_notice_of_them() {
     assert_eq!(result["content"][0]["text"], "plain");
     for method in ["tasks/get", "tasks/result", "tasks/list", "tasks/cancel"] {
         assert_eq!(client.error(method, json!({ "taskId": "t" })).await["code"], -32601, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_reached_when_its_tool_is_gone() {
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::LATEST] {
+        let gate = Arc::new(Semaphore::new(0));
+        let permits = gate.clone();
+        let slow = move || {
+            let permits = permits.clone();
+            async move {
+                permits.acquire().await.unwrap().forget();
+                "through"
+            }
+        };
+        let server = Server::builder("one", "1")
+            .task_policy(TaskPolicy::Immediately)
+            .tool(tool("slow", slow).task(TaskSupport::Optional))
+            .build();
+        let mut client = Client::connect_with(&server, version, declared()).await;
+        let id = match version.has_core_tasks() {
+            true => make(&mut client, "slow").await,
+            false => made(&mut client, "slow").await,
+        };
+        // No tool is left that runs as a task.
+        assert!(server.tools().remove("slow"));
+        assert_eq!(client.result("tasks/get", of(&id)).await["status"], "working", "{version}");
+        gate.add_permits(1);
+        wait_for(&mut client, &id, "completed").await;
+        client.request("tasks/cancel", of(&id)).await;
+        assert_eq!(client.result("tasks/get", of(&id)).await["status"], "completed", "{version}");
     }
 }
 

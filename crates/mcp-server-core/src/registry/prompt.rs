@@ -161,4 +161,8 @@ impl Entry for PromptEntry {
     fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
         super::definition(&self.prompt, version)
     }
+
+    fn brings_more(&self) -> bool {
+        !self.completions.is_empty()
+    }
 }

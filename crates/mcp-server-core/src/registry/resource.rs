@@ -277,4 +277,8 @@ impl Entry for TemplateEntry {
     fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
         super::definition(&self.spec.template, version)
     }
+
+    fn brings_more(&self) -> bool {
+        !self.completions.is_empty()
+    }
 }

@@ -353,4 +353,8 @@ impl Entry for ToolEntry {
     fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
         super::definition(&self.spec.tool, version)
     }
+
+    fn brings_more(&self) -> bool {
+        self.spec.tasks.support != TaskSupport::Forbidden
+    }
 }
