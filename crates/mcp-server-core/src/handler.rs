@@ -14,7 +14,10 @@ use serde_json::Value;
 
 use crate::context::Context;
 
-pub(crate) use self::error::{Chain, next_reference};
+pub(crate) use self::{
+    args::schema_of,
+    error::{Chain, next_reference},
+};
 pub use self::{
     args::{Args, RawArgs},
     error::{ToolError, Visible},

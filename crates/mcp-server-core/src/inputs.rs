@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use crate::{
     context::Context,
-    handler::{CallParts, Description, FromCallParts, ToolError},
+    handler::{CallParts, Description, FromCallParts, ToolError, schema_of},
     trace::{self, Bridge},
 };
 
@@ -82,10 +82,10 @@ impl Inputs {
         key: &str,
         message: impl Into<String>,
     ) -> Result<T, InputError> {
-        let schema = schemars::schema_for!(T).to_value();
+        let (schema, _) = schema_of::<T>();
         let form = Form::from_schema(&schema).map_err(|e| InputError::misuse(format!("the form `{key}`: {e}")))?;
-        let content = self.elicit_form(key, message, &form).await?;
-        decode_value(&Value::Object(content.into_inner())).map_err(InputError::invalid)
+        // The type may refuse what fits the form: that is an answer that does not fit, as any other.
+        self.fill_in(key, message, &form, |content| decode_value(content).map_err(InputError::invalid)).await
     }
 
     /// Asks the user to fill in a form that is known at run time only.
@@ -98,6 +98,17 @@ impl Inputs {
         message: impl Into<String>,
         form: &Form,
     ) -> Result<JsonObject, InputError> {
+        self.fill_in(key, message, form, |content| Ok(JsonObject::from_value(content.clone()).unwrap_or_default()))
+            .await
+    }
+
+    async fn fill_in<T>(
+        &self,
+        key: &str,
+        message: impl Into<String>,
+        form: &Form,
+        read: impl Fn(&Value) -> Result<T, InputError>,
+    ) -> Result<T, InputError> {
         let mut needed = ElicitationCapability::default();
         needed.form = Some(JsonObject::new());
         let mut capabilities = ClientCapabilities::default();
@@ -115,9 +126,9 @@ impl Inputs {
             let content = form
                 .accept(&Value::Object(content.into_inner()))
                 .map_err(|errors| InputError::invalid(errors.to_string()))?;
+            let read = read(&content)?;
             // What the form did not ask for is not kept.
-            let kept = json!({ "action": "accept", "content": content });
-            Ok((JsonObject::from_value(content).unwrap_or_default(), kept))
+            Ok((read, json!({ "action": "accept", "content": content })))
         })
         .await
     }

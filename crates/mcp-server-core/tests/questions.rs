@@ -1,12 +1,14 @@
-//! What may be asked in which revision.
+//! What may be asked in which revision, and answers that only the type refuses.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
 use mcp_server_core::{Inputs, Server, ToolError, tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::inputs::{Client, Name, accept, text};
+use crate::inputs::{ALL, Client, Name, accept, everything, text};
 
 /// A server with a tool for each kind of question.
 fn server() -> Server {
@@ -67,5 +69,46 @@ async fn what_a_client_declares_counts_as_far_as_the_revision_knows_it() {
                 assert_eq!(response["error"]["code"], -32021, "{version} {tool}: {response}");
             }
         }
+    }
+}
+
+/// A form cannot say what its type is about.
+#[derive(Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+struct Even(u32);
+
+impl TryFrom<u32> for Even {
+    type Error = &'static str;
+
+    fn try_from(number: u32) -> Result<Self, Self::Error> {
+        if number.is_multiple_of(2) { Ok(Self(number)) } else { Err("it is odd") }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Seats {
+    count: Even,
+}
+
+#[tokio::test]
+async fn what_only_the_type_refuses_is_asked_again_too() {
+    let server = Server::builder("asks", "1")
+        .tool(tool("book", async |inputs: Inputs| -> Result<String, ToolError> {
+            Ok(inputs.elicit::<Seats>("seats", "How many?").await?.count.0.to_string())
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, everything()).await;
+        let of = |count: u64| accept(json!({ "count": count }));
+        assert_eq!(text(&client.tool("book", vec![of(3), of(1 << 32), of(4)]).await), "4", "{version}");
+        let told: Vec<_> = client.asked.iter().map(|asked| asked["params"]["message"].to_string()).collect();
+        assert!(told[1].contains("it is odd") && told[2].contains("4294967295"), "{version}: {told:?}");
+        // Who is asked sees the bounds.
+        let field = &client.asked[0]["params"]["requestedSchema"]["properties"]["count"];
+        assert_eq!((&field["minimum"], &field["maximum"]), (&json!(0), &json!(u32::MAX)), "{version}: {field}");
+
+        let response = client.tool("book", vec![of(1), of(3), of(5)]).await;
+        assert_eq!(response["result"]["isError"], true, "{version}: {response}");
+        assert!(text(&response).contains("it is odd"), "{version}: {response}");
     }
 }
