@@ -5,15 +5,17 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{CallToolResult, Principal, ProtocolVersion};
-use mcp_server_core::{NewTask, Server, TaskHandle};
+use mcp_server_core::{Inputs, NewTask, Server, TaskHandle, ToolError, tool};
 use mcp_transport::{
     Transport as _,
     memory::{MemoryTransport, duplex},
     recv,
 };
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::{
+    inputs::Name,
     kit::{Client, ask, code_and_text},
     tasks_fixture::{Jobs, declared, made, of, wait_for},
 };
@@ -117,6 +119,38 @@ async fn questions_of_a_task_are_told_with_it() {
 }
 
 #[tokio::test]
+async fn a_second_question_is_told_while_the_first_waits() {
+    let gate = Arc::new(Semaphore::new(0));
+    let permits = gate.clone();
+    let asks = move |inputs: Inputs| {
+        let permits = permits.clone();
+        async move {
+            let later = async {
+                permits.acquire().await.unwrap().forget();
+                inputs.elicit::<Name>("b", "B?").await
+            };
+            let (first, second) = tokio::join!(inputs.elicit::<Name>("a", "A?"), later);
+            Ok::<_, ToolError>(format!("{} {}", first?.name, second?.name))
+        }
+    };
+    let jobs = Jobs::with(|builder| builder.tool(tool("later", asks).long_running()));
+    let mut client = jobs.modern().await;
+    let id = made(&mut client, "later").await;
+    wait_for(&mut client, &id, "input_required").await;
+    client.start("subscriptions/listen", tasks(&[&id])).await;
+    let keys = async |client: &mut Client| {
+        let told = client.notification("notifications/tasks").await;
+        told["params"]["inputRequests"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&mut client).await, ["a"]);
+    gate.add_permits(1);
+    assert_eq!(keys(&mut client).await, ["a", "b"]);
+    let answer = json!({ "a": { "action": "accept", "content": { "name": "Ada" } } });
+    client.result("tasks/update", json!({ "taskId": id, "inputResponses": answer })).await;
+    assert_eq!(keys(&mut client).await, ["b"]);
+}
+
+#[tokio::test]
 async fn a_caller_hears_of_its_own_tasks_alone() {
     let jobs = Jobs::new();
     let (ada, bob) = (Principal::new("ada"), Principal::new("bob"));
@@ -170,7 +204,7 @@ async fn tasks_are_heard_of_by_clients_that_declare_them_and_have_a_bound() {
     let error = client.error("subscriptions/listen", json!({ "notifications": { "taskIds": ids } })).await;
     assert_eq!(code_and_text(&error), (-32602, "too many subscriptions: 2 tasks are the most"));
     // A server without tasks honours none.
-    let server = Server::builder("none", "1").tool(mcp_server_core::tool("t", async || "t")).build();
+    let server = Server::builder("none", "1").tool(tool("t", async || "t")).build();
     let mut client = Client::connect_with(&server, ProtocolVersion::LATEST, declared()).await;
     client.start("subscriptions/listen", tasks(&[&json!("x")])).await;
     let opened = client.notification("notifications/subscriptions/acknowledged").await;

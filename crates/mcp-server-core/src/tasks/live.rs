@@ -196,22 +196,29 @@ impl Live {
         Waits { live: self }
     }
 
-    /// Changes what is asked; who waits is told when the status becomes another.
+    /// Changes what is asked; who waits is told when the status becomes another, and listeners of each other question.
     fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
-        let (value, is_other) = {
+        let (value, is_other, differs) = {
             let mut state = self.state();
+            // One change adds a question, or takes one away.
+            let questions = state.record.questions.len();
             let value = change(&mut state);
             let asks = (state.waiting > 0 || !state.open.is_empty()) && state.record.outcome.is_none();
             let is_other = state.record.asks != asks;
+            let differs = is_other || (asks && state.record.questions.len() != questions);
+            if differs {
+                state.record.updated = clock::now();
+            }
             if is_other {
                 state.record.asks = asks;
-                state.record.updated = clock::now();
                 self.tell_session(&state);
             }
-            (value, is_other)
+            (value, is_other, differs)
         };
         if is_other {
             self.wake();
+        }
+        if differs {
             self.tell_listeners();
         }
         value
