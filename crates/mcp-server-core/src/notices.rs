@@ -118,10 +118,16 @@ impl Server {
     pub(crate) fn publish(&self, notice: Notice) {
         let publisher = &self.inner.publisher;
         publisher.deliver(&notice);
-        if let Some(fleet) = &publisher.fleet {
-            fleet.start(&self.inner);
+        if let Some(fleet) = self.fleet() {
             fleet.tell(notice);
         }
+    }
+
+    /// This node's end of the bus, where nodes share a store. From now on it hears the others.
+    pub(crate) fn fleet(&self) -> Option<&Fleet> {
+        let fleet = self.inner.publisher.fleet.as_ref()?;
+        fleet.start(&self.inner);
+        Some(fleet)
     }
 
     /// Makes a session one of the readers.
@@ -129,9 +135,7 @@ impl Server {
         #[cfg(feature = "fs")]
         self.start_watching();
         self.inner.publisher.join(session);
-        if let Some(fleet) = &self.inner.publisher.fleet {
-            fleet.start(&self.inner);
-        }
+        self.fleet();
     }
 
     /// Opens a stream of notices; `None` when this caller, or everybody together, has as many as there may be.
@@ -139,9 +143,7 @@ impl Server {
         #[cfg(feature = "fs")]
         self.start_watching();
         let listener = self.inner.publisher.listen(filter, principal, self.limits())?;
-        if let Some(fleet) = &self.inner.publisher.fleet {
-            fleet.start(&self.inner);
-        }
+        self.fleet();
         Some(Listening::new(self.clone(), listener))
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     common::event,
     kit::{Client, ask, code_and_text, refused},
-    tasks_fixture::{Jobs, QUICK, call, declared, made, of, wait_for},
+    tasks_fixture::{Jobs, QUICK, call, declared, made, make, of, wait_for},
 };
 
 /// The kind of a result, and nothing else that says something.
@@ -289,4 +289,28 @@ async fn records_outlive_the_node_that_made_them() {
     assert_eq!((&result["isError"], result.get("resultType")), (&json!(true), None));
     assert_eq!(legacy.result("tasks/get", of(&done)).await["status"], "failed");
     assert_eq!(legacy.result("tasks/list", json!({})).await["tasks"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_cancellation_on_another_node_reaches_the_work() {
+    let store = Arc::new(MemoryStore::new());
+    let mut first = Jobs::with(|builder| builder.store(store.clone()));
+    let second = Jobs::with(|builder| builder.store(store.clone()));
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::LATEST] {
+        let mut here = Client::connect_with(&first.server, version, declared()).await;
+        let mut there = Client::connect_with(&second.server, version, declared()).await;
+        let id = match version.has_core_tasks() {
+            true => make(&mut here, "hold").await,
+            false => made(&mut here, "hold").await,
+        };
+        assert_eq!(event(&mut first.seen).await, "entered");
+        there.result("tasks/cancel", of(&id)).await;
+        let ended = async { [event(&mut first.seen).await, event(&mut first.seen).await] };
+        let mut events = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it goes on");
+        events.sort_unstable();
+        assert_eq!(events, ["dropped", "fired"], "{version}");
+        for client in [&mut here, &mut there] {
+            wait_for(client, &id, "cancelled").await;
+        }
+    }
 }

@@ -1,6 +1,8 @@
-//! The notices of several nodes: what one publishes reaches the readers of all, through the store that they share.
+//! The notices of several nodes: what one publishes reaches the readers of all, through the store that they share. So does
+//! the cancellation of a task that runs on another node.
 
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -40,6 +42,8 @@ struct Shared {
 struct Outgoing {
     notices: Pending,
     all: bool,
+    /// Ids of tasks that run elsewhere. Beyond the cap the oldest is dropped: the record of the task is marked.
+    cancelled: VecDeque<String>,
 }
 
 /// A notice between nodes.
@@ -57,6 +61,8 @@ enum Changed {
     Prompts,
     Resources,
     Resource(String),
+    /// A task was cancelled, which may run on another node.
+    Cancelled(String),
 }
 
 impl Fleet {
@@ -101,6 +107,18 @@ impl Fleet {
         }
         self.shared.more.notify_one();
     }
+
+    /// Tells the other nodes that a task was cancelled. Never waits.
+    pub(crate) fn tell_cancelled(&self, id: &str) {
+        {
+            let cancelled = &mut self.shared.outgoing().cancelled;
+            if cancelled.len() >= QUEUE && cancelled.pop_front().is_some() {
+                tracing::warn!("the node of a task is not told that it was cancelled: the store takes too long");
+            }
+            cancelled.push_back(id.to_owned());
+        }
+        self.shared.more.notify_one();
+    }
 }
 
 impl Drop for Fleet {
@@ -118,6 +136,9 @@ impl Shared {
 
     fn next_outgoing(&self) -> Option<Changed> {
         let mut outgoing = self.outgoing();
+        if let Some(id) = outgoing.cancelled.pop_front() {
+            return Some(Changed::Cancelled(id));
+        }
         if std::mem::take(&mut outgoing.all) {
             return Some(Changed::All);
         }
@@ -187,6 +208,12 @@ impl Shared {
                         Changed::Prompts => Some(Notice::Prompts),
                         Changed::Resources => Some(Notice::Resources),
                         Changed::Resource(uri) => Some(Notice::Updated(uri.into())),
+                        Changed::Cancelled(id) => {
+                            if let Some(server) = server.upgrade() {
+                                server.tasks.cancelled_elsewhere(&id);
+                            }
+                            continue;
+                        }
                     },
                 ),
                 // A newer version of this library may know more kinds of change.

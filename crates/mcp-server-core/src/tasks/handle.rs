@@ -67,6 +67,8 @@ impl Tasks<'_> {
         let tasks = &self.server.inner.tasks;
         let ttl = tasks.limits().clamped(task.ttl);
         let wanted = Wanted { owner: task.owner, tool: None, ttl, message: task.message, session: None };
+        // Another node may cancel it.
+        self.server.fleet();
         let live = tasks.create(wanted).await?;
         tokio::spawn(run::watch_over(self.server.clone(), live.clone()));
         Ok(TaskHandle { server: self.server.clone(), live })

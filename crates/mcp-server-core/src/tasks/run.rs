@@ -178,6 +178,8 @@ impl Candidate<'_> {
         let owner = Owner::of(self.scope.principal.as_deref(), self.scope.is_local);
         let message = self.context.tasking().and_then(|tasking| tasking.words.lock().ok()?.clone());
         let wanted = Wanted { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
+        // Another node may cancel it.
+        self.server.fleet();
         self.server.inner.tasks.create(wanted).await
     }
 

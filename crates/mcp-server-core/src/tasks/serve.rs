@@ -150,7 +150,13 @@ impl Asker<'_> {
         let tasks = &self.server.inner.tasks;
         match found {
             Found::Here(live) => Ok(tasks.settle(live, Outcome::Cancelled).await),
-            Found::Stored(record, bytes) => tasks.cancel_stored(&self.owner, record, bytes).await,
+            Found::Stored(record, bytes) => {
+                let is_first = tasks.cancel_stored(&self.owner, record, bytes).await?;
+                if is_first && let Some(fleet) = self.server.fleet() {
+                    fleet.tell_cancelled(&record.id);
+                }
+                Ok(is_first)
+            }
         }
     }
 }

@@ -250,6 +250,14 @@ impl TaskTable {
         true
     }
 
+    /// Another node cancelled a task, which may run here: ends it here too.
+    pub(crate) fn cancelled_elsewhere(&self, id: &str) {
+        let live = self.entries().tasks.get(id).and_then(|entry| entry.live.clone());
+        if let Some(live) = live {
+            self.mark(&live, Outcome::Cancelled);
+        }
+    }
+
     /// Writes down the end of a task, where nobody has.
     pub(super) async fn persist(&self, live: &Arc<Live>) {
         let is_kept = self.entries().tasks.get(live.id()).is_none_or(|entry| entry.live.is_none());
