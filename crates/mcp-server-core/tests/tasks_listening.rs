@@ -50,6 +50,10 @@ async fn settle() {
     }
 }
 
+async fn server_task(server: &Server, who: &Principal, ttl: Duration) -> TaskHandle {
+    server.tasks().create(NewTask::for_principal(who).ttl(ttl)).await.unwrap()
+}
+
 async fn task_of(server: &Server, who: &Principal) -> TaskHandle {
     server.tasks().create(NewTask::for_principal(who).message("queued")).await.unwrap()
 }
@@ -148,6 +152,34 @@ async fn a_second_question_is_told_while_the_first_waits() {
     let answer = json!({ "a": { "action": "accept", "content": { "name": "Ada" } } });
     client.result("tasks/update", json!({ "taskId": id, "inputResponses": answer })).await;
     assert_eq!(keys(&mut client).await, ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_keeps_no_result_beyond_its_task() {
+    let jobs = Jobs::new();
+    let ada = Principal::new("ada");
+    let kept = task_of(&jobs.server, &ada).await;
+    let expired = server_task(&jobs.server, &ada, Duration::from_secs(10)).await;
+    let filter = tasks(&[&json!(kept.id()), &json!(expired.id())]);
+    let mut stream = listen(&jobs.server, filter, Some(ada), 1);
+    // The acknowledgement lies unread, and the first task waits behind it.
+    settle().await;
+    let id = json!(kept.id());
+    for task in [kept, expired] {
+        assert!(task.finish(CallToolResult::text("done")).await);
+    }
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(read(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let task = read(&mut stream).await["params"].take();
+        assert_eq!(task["taskId"], id, "{task}");
+        told.push(task["status"].clone());
+    }
+    assert_eq!(told, ["working", "completed"]);
+    settle().await;
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(stream.poll_recv(&mut cx).is_pending(), "a result is told of a task that is no more");
 }
 
 #[tokio::test]

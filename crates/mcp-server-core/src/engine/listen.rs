@@ -65,6 +65,12 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let (mut honoured, listening, sink) = (work.honoured, work.listening?, scope.sink.as_deref()?);
     let stream = Stream { id: &id, sink };
     let ending = scope.ending.as_ref().unwrap_or(&server.inner.shutdown);
+    let fetch = async |task: Box<str>| {
+        Some(match tasks::found_for(&server, &scope, &id, &task).await? {
+            ToTell::Running(live) => live.detailed(),
+            ToTell::Ended(task) => *task,
+        })
+    };
     let telling = async {
         let told = async {
             let mut ended = Vec::new();
@@ -80,11 +86,11 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
             }
             stream.acknowledge(honoured).await?;
             for task in ended {
-                if let Some(ToTell::Ended(task)) = tasks::found_for(&server, &scope, &id, &task).await {
-                    stream.tell_task(*task).await?;
+                if let Some(task) = fetch(task.into()).await {
+                    stream.tell_task(task).await?;
                 }
             }
-            listening.tell(&stream).await
+            listening.tell(&stream, fetch).await
         };
         tokio::select! {
             biased;

@@ -30,14 +30,23 @@ pub(crate) struct Listener {
 struct Waiting {
     changes: Pending,
     /// Each task once, however often it changed: what is told is how it stands then.
-    tasks: VecDeque<Arc<Live>>,
+    tasks: VecDeque<Told>,
     /// Whether a task is next where both wait: neither keeps the other from being told.
     is_turn_of_tasks: bool,
 }
 
 enum Next {
     Change(Notice),
-    Task(Arc<Live>),
+    Task(Told),
+}
+
+/// A task that waits to be told of.
+#[derive(Debug)]
+struct Told {
+    id: Box<str>,
+    /// Not there once it came to something large: that is fetched when it is its turn, so that a slow reader keeps nothing
+    /// which the table of tasks has counted and forgotten.
+    live: Option<Arc<Live>>,
 }
 
 impl Listener {
@@ -52,11 +61,13 @@ impl Listener {
     /// A task that the stream asked for changed.
     pub(crate) fn tell_task(&self, task: &Arc<Live>) {
         {
+            let live = task.is_small().then(|| task.clone());
             let tasks = &mut self.waiting().tasks;
-            if tasks.iter().any(|waiting| Arc::ptr_eq(waiting, task)) {
+            if let Some(waiting) = tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
+                waiting.live = live;
                 return;
             }
-            tasks.push_back(task.clone());
+            tasks.push_back(Told { id: task.id().into(), live });
         }
         self.more.notify_one();
     }
@@ -114,12 +125,23 @@ impl Listening {
         task.listen(&self.listener);
     }
 
-    /// Sends notices, until the stream breaks.
-    pub(crate) async fn tell(&self, stream: &Stream<'_>) -> Result<Infallible, TransportError> {
+    /// Sends notices, until the stream breaks. `fetch` knows how a task stands, unless it is no more.
+    pub(crate) async fn tell<F: Future<Output = Option<DetailedTask>>>(
+        &self,
+        stream: &Stream<'_>,
+        fetch: impl Fn(Box<str>) -> F,
+    ) -> Result<Infallible, TransportError> {
         loop {
-            match self.listener.next().await {
-                Next::Change(notice) => stream.send(notice.message(Some(stream.id))).await?,
-                Next::Task(task) => stream.tell_task(task.detailed()).await?,
+            let task = match self.listener.next().await {
+                Next::Change(notice) => {
+                    stream.send(notice.message(Some(stream.id))).await?;
+                    continue;
+                }
+                Next::Task(Told { live: Some(live), .. }) => Some(live.detailed()),
+                Next::Task(Told { id, .. }) => fetch(id).await,
+            };
+            if let Some(task) = task {
+                stream.tell_task(task).await?;
             }
         }
     }

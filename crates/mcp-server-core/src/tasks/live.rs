@@ -21,6 +21,7 @@ use super::{
     clock,
     lent::Streams,
     record::{Outcome, Record},
+    table::SMALL,
 };
 use crate::{inputs::InputError, notices::Listener, session::Session};
 
@@ -96,6 +97,15 @@ impl Live {
     /// The task as the extension shows it now.
     pub(crate) fn detailed(&self) -> DetailedTask {
         self.record().detailed()
+    }
+
+    /// Whether it holds nothing that is large: a result, or an error with much to it.
+    pub(crate) fn is_small(&self) -> bool {
+        match &self.state().record.outcome {
+            Some(Outcome::Result(_)) => false,
+            Some(Outcome::Error(error)) => error.data.is_none() && error.message.len() <= SMALL,
+            Some(Outcome::Cancelled) | None => true,
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::{records::Records, session::Session};
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// What a task comes to in so few bytes, such as a cancellation, is kept always: its record is not smaller.
-const SMALL: usize = 512;
+pub(super) const SMALL: usize = 512;
 
 /// All tasks of a server.
 pub(crate) struct TaskTable {
