@@ -131,13 +131,13 @@ impl TaskTable {
     fn enter(&self, id: String, entry: Entry) -> bool {
         let cap = if entry.owner.is_one() { self.limits.per_principal } else { self.limits.unauthenticated };
         let mut entries = self.entries();
-        let is_full = entries.counts.get(&entry.owner).is_some_and(|count| *count >= cap);
+        let count = |entries: &Entries| entries.counts.get(&entry.owner).copied().unwrap_or_default();
+        let is_full = count(&entries) >= cap;
         entries.sweep(is_full);
-        let count = entries.counts.entry(entry.owner.clone()).or_default();
-        if *count >= cap {
+        if count(&entries) >= cap {
             return false;
         }
-        *count += 1;
+        *entries.counts.entry(entry.owner.clone()).or_default() += 1;
         entries.tasks.insert(id, entry);
         true
     }
@@ -179,7 +179,9 @@ impl TaskTable {
             return Err(unknown());
         }
         {
-            let entries = self.entries();
+            let mut entries = self.entries();
+            // Where no tasks are made any more, whoever looks at one cleans up.
+            entries.sweep(false);
             if let Some(entry) = entries.tasks.get(id) {
                 if entry.owner != *owner || entry.expires <= Instant::now() {
                     return Err(unknown());
@@ -211,7 +213,8 @@ impl TaskTable {
         let records = page.entries.iter().filter_map(|(_, bytes)| Record::read(bytes));
         let mut records: Vec<_> = records.filter(|record| record.owner == owner.as_str()).collect();
         // What runs here is further than its record.
-        let entries = self.entries();
+        let mut entries = self.entries();
+        entries.sweep(false);
         for record in &mut records {
             if let Some(live) = entries.tasks.get(&record.id).and_then(|entry| entry.live.as_ref()) {
                 *record = live.record();
@@ -384,4 +387,45 @@ pub(super) fn unknown() -> RpcError {
 fn cannot_read(error: &mcp_store::StoreError) -> RpcError {
     tracing::error!(%error, "tasks cannot be read from the store");
     RpcError::internal("the tasks cannot be read")
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_store::MemoryStore;
+
+    use super::*;
+
+    fn table(change: impl FnOnce(&mut TaskLimits)) -> TaskTable {
+        let mut limits = TaskLimits::default();
+        change(&mut limits);
+        TaskTable::new(Records::new(Arc::new(MemoryStore::new())), limits)
+    }
+
+    async fn create(table: &TaskTable) -> Result<Arc<Live>, RpcError> {
+        let (owner, ttl) = (Owner::of(None, true), Duration::from_secs(60));
+        table.create(Wanted { owner, tool: None, ttl, message: None, session: None }).await
+    }
+
+    #[tokio::test]
+    async fn who_may_have_no_tasks_is_not_counted() {
+        let table = table(|limits| limits.per_principal = 0);
+        create(&table).await.unwrap_err();
+        assert!(table.entries().counts.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_for_tasks_cleans_up_what_has_expired() {
+        let table = table(|_| {});
+        let owner = Owner::of(None, true);
+        for lists in [false, true] {
+            create(&table).await.unwrap();
+            tokio::time::advance(Duration::from_secs(61)).await;
+            if lists {
+                table.list(&owner, None, 1).await.unwrap();
+            } else {
+                assert!(table.find(&owner, &clock::new_id().unwrap()).await.is_err());
+            }
+            assert!(table.entries().tasks.is_empty() && table.entries().counts.is_empty(), "lists: {lists}");
+        }
+    }
 }
