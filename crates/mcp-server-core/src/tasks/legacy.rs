@@ -61,9 +61,9 @@ fn payload(id: &str, mut members: JsonObject) -> TaskPayload {
 
 /// The answer to a cancellation.
 pub(super) async fn cancelled(asker: &Asker<'_>, id: &str, was_running: bool) -> Result<Reply, RpcError> {
-    let record = asker.find(id).await?.record();
+    let found = asker.find(id).await?;
     if was_running {
-        return Ok(asker.reply(state(&record)));
+        return Ok(asker.reply(found.look(state)));
     }
     Err(RpcError::invalid_params("the task has ended, and cannot be cancelled any more"))
 }

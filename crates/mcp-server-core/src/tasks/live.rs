@@ -94,9 +94,14 @@ impl Live {
         self.state().record.clone()
     }
 
+    /// Looks at the task as it is now.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
+        look(&self.state().record)
+    }
+
     /// The task as the extension shows it now.
     pub(crate) fn detailed(&self) -> DetailedTask {
-        self.record().detailed()
+        self.record().into_detailed()
     }
 
     /// Whether it holds nothing that is large: a result, or an error with much to it.

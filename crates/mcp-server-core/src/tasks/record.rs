@@ -133,17 +133,16 @@ impl Record {
     }
 
     /// As the extension shows it later, with what its status brings along.
-    pub(crate) fn detailed(&self) -> ext::DetailedTask {
+    pub(crate) fn into_detailed(self) -> ext::DetailedTask {
         let task = self.extension();
-        match &self.outcome {
-            Some(Outcome::Result(result)) => {
-                let mut result = result.clone();
+        match self.outcome {
+            Some(Outcome::Result(mut result)) => {
                 // What the call would have returned in this revision says of which kind it is.
                 result.entry("resultType").or_insert_with(|| "complete".into());
                 ext::DetailedTask::completed(task, result)
             }
-            Some(Outcome::Error(error)) => ext::DetailedTask::failed(task, error.clone()),
-            None if self.asks => ext::DetailedTask::input_required(task, self.questions.clone()),
+            Some(Outcome::Error(error)) => ext::DetailedTask::failed(task, error),
+            None if self.asks => ext::DetailedTask::input_required(task, self.questions),
             _ => ext::DetailedTask::new(task),
         }
     }
@@ -176,7 +175,7 @@ mod tests {
             (Some(Outcome::of(&CallToolResult::error("x"))), TaskStatus::Failed, TaskStatus::Completed),
         ] {
             let record = Record { outcome, ..record.clone() };
-            assert_eq!((record.legacy().status, record.detailed().task.status), (legacy, extension));
+            assert_eq!((record.legacy().status, record.clone().into_detailed().task.status), (legacy, extension));
             let kept = serde_json::to_vec(&record).unwrap();
             assert_eq!(Record::read(&kept), Some(record));
         }

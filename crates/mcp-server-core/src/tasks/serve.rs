@@ -50,7 +50,7 @@ pub(crate) async fn found_for(server: &Server, scope: &Scope, request: &RequestI
     let asker = Asker { server, scope, request, owner: owner_of(scope) };
     match asker.find(id).await.ok()? {
         Found::Here(live) => Some(ToTell::Running(live)),
-        Found::Stored(record, _) => record.outcome.is_some().then(|| ToTell::Ended(Box::new(record.detailed()))),
+        Found::Stored(record, _) => record.outcome.is_some().then(|| ToTell::Ended(Box::new(record.into_detailed()))),
     }
 }
 
@@ -100,8 +100,12 @@ impl TaskWork {
         let is_extension = scope.version.has_extensions();
         match self {
             Self::Get { id } => {
-                let record = asker.find(&id).await?.record();
-                Ok(if is_extension { asker.reply(record.detailed()) } else { asker.reply(legacy::state(&record)) })
+                let found = asker.find(&id).await?;
+                Ok(if is_extension {
+                    asker.reply(found.into_detailed())
+                } else {
+                    asker.reply(found.look(legacy::state))
+                })
             }
             Self::Result { id } => legacy::result(&asker, &id).await,
             Self::List { after } => legacy::list(&asker, after.as_deref()).await,
@@ -133,7 +137,7 @@ impl Asker<'_> {
     /// The task of that id, if it is the asker's and the asker may still use the tool behind it.
     pub(super) async fn find(&self, id: &str) -> Result<Found, RpcError> {
         let found = self.server.inner.tasks.find(&self.owner, id).await?;
-        self.may_use(&found.record()).map_err(Refusal::into_error)?;
+        found.look(|record| self.may_use(record)).map_err(Refusal::into_error)?;
         Ok(found)
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{InputRequests, RpcError};
+use mcp_protocol::{InputRequests, RpcError, tasks::ext::DetailedTask};
 use mcp_store::Swap;
 use tokio::time::Instant;
 
@@ -58,10 +58,19 @@ pub(super) enum Found {
 }
 
 impl Found {
-    pub(super) fn record(&self) -> Record {
+    /// Looks at it as it is now. What it came to may be large, so it is not copied for that.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
         match self {
-            Self::Here(live) => live.record(),
-            Self::Stored(record, _) => (**record).clone(),
+            Self::Here(live) => live.look(look),
+            Self::Stored(record, _) => look(record),
+        }
+    }
+
+    /// The task as the extension shows it.
+    pub(super) fn into_detailed(self) -> DetailedTask {
+        match self {
+            Self::Here(live) => live.detailed(),
+            Self::Stored(record, _) => record.into_detailed(),
         }
     }
 }
