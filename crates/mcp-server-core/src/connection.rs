@@ -1,6 +1,6 @@
 //! Serves one connection that carries everything in one stream: stdio, pipes, memory. Both eras may speak on it at once.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{fmt, io, ops::ControlFlow, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     Message, Method, RpcError,
@@ -224,20 +224,21 @@ impl Connection<'_> {
         match Message::parse_with(&frame.message, &limits) {
             Ok(Message::Request(request)) => {
                 let id = request.id.clone();
-                match self.request(&request) {
-                    Ok(Some(prepared)) if prepared.is_done() => match prepared.run().await {
-                        Some(reply) => self.send(reply, Route::Request(id)).await,
-                        None => Ok(()),
-                    },
-                    Ok(Some(mut prepared)) => match prepared.enter() {
+                let reply = match self.request(&request) {
+                    Ok(ControlFlow::Break(reply)) => Some(reply),
+                    Ok(ControlFlow::Continue(prepared)) if prepared.is_done() => prepared.run().await,
+                    Ok(ControlFlow::Continue(mut prepared)) => match prepared.enter() {
                         Ok(()) => {
-                            self.spawn(prepared, id);
-                            Ok(())
+                            self.spawn(prepared, id.clone());
+                            None
                         }
-                        Err(reply) => self.send(reply, Route::Request(id)).await,
+                        Err(reply) => Some(reply),
                     },
-                    Ok(None) => Ok(()),
-                    Err(error) => self.send(Reply::error(Some(&id), &error), Route::Request(id)).await,
+                    Err(error) => Some(Reply::error(Some(&id), &error)),
+                };
+                match reply {
+                    Some(reply) => self.send(reply, Route::Request(id)).await,
+                    None => Ok(()),
                 }
             }
             Ok(Message::Notification(notification)) => {
@@ -278,7 +279,8 @@ impl Connection<'_> {
         }
     }
 
-    fn request(&mut self, request: &Request<'_>) -> Result<Option<Prepared>, RpcError> {
+    /// What is to run, or the answer already.
+    fn request(&mut self, request: &Request<'_>) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
         let scope = match Era::of(&request.method, request.params)? {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
             Era::Initialize => {
@@ -286,13 +288,13 @@ impl Connection<'_> {
                 if let Some(former) = self.session.replace(session.clone()) {
                     former.retire();
                 }
-                return Ok(Some(Prepared::done(self.server, request, Scope::session(session), reply)));
+                return Ok(ControlFlow::Break(reply));
             }
             Era::Session(meta) => match &self.session {
                 Some(session) => Scope::session(session.clone()).saying(meta.as_ref()),
                 None if request.method == method::Ping::NAME && self.server.has_legacy_versions() => {
                     let scope = Scope::unopened(self.server);
-                    return self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error);
+                    return self.prepare(request, scope);
                 }
                 None => return Err(self.refuse_unopened()),
             },
@@ -301,7 +303,12 @@ impl Connection<'_> {
         if request.method == method::Listen::NAME {
             scope = scope.ending(self.ending.clone());
         }
-        self.server.prepare(request, scope).map(Some).map_err(Refusal::into_error)
+        self.prepare(request, scope)
+    }
+
+    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
+        let prepared = self.server.prepare(request, scope).map_err(Refusal::into_error)?;
+        Ok(ControlFlow::Continue(prepared))
     }
 
     /// The same request, on this connection.

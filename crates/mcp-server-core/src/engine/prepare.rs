@@ -134,12 +134,6 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Prepared {
-    /// A request that was answered on the way.
-    pub(crate) fn done(server: &Server, request: &Request<'_>, scope: Scope, reply: Reply) -> Self {
-        let context = context(server, request, &scope, Said::default(), None, None, &Span::none());
-        Self { server: server.clone(), id: request.id.clone(), scope, context, work: Work::Done(reply), place: None }
-    }
-
     /// The revision that the answer speaks.
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
