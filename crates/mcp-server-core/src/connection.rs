@@ -219,8 +219,7 @@ impl Connection<'_> {
 
     /// Takes one message. An error means that the other side is gone.
     async fn take(&mut self, frame: &Frame) -> Result<(), TransportError> {
-        let mut limits = jsonrpc::Limits::default();
-        limits.depth = self.server.limits().json_depth;
+        let limits = self.server.limits().of_messages();
         match Message::parse_with(&frame.message, &limits) {
             Ok(Message::Request(request)) => {
                 let id = request.id.clone();

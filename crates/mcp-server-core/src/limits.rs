@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mcp_protocol::jsonrpc;
+
 use crate::{inputs::InputLimits, tasks::TaskLimits};
 
 /// The bounds of a server. Every one is meant to be changed where the defaults do not fit. None may be zero but those that
@@ -39,6 +41,16 @@ pub struct Limits {
     pub inputs: InputLimits,
     /// What bounds tasks.
     pub tasks: TaskLimits,
+}
+
+impl Limits {
+    /// What bounds a message that is read.
+    #[must_use]
+    pub fn of_messages(&self) -> jsonrpc::Limits {
+        let mut limits = jsonrpc::Limits::default();
+        limits.depth = self.json_depth;
+        limits
+    }
 }
 
 impl Default for Limits {

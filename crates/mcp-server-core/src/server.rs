@@ -80,8 +80,10 @@ impl Server {
             cache: config.list_cache,
             stateless_opening: format!("\"resultType\":\"complete\",\"_meta\":{server_info},").into(),
         };
-        let fleet = config.store.clone().map(|store| Fleet::new(store, &config.info.name)).transpose();
-        let fleet = fleet.unwrap_or_else(|error| panic!("the system has no random numbers: {error}"));
+        let fleet = config.store.clone().map(|store| match Fleet::new(store, &config.info.name) {
+            Some(fleet) => fleet,
+            None => panic!("the system has no random numbers"),
+        });
         let state_keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
             Ok(keys) => keys,
             Err(error) => panic!("the system has no random numbers: {error}"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, request::Parts};
 use mcp_protocol::{
     ErrorCode, Principal, ProtocolVersion, RequestId, RequestMeta, RpcError,
     jsonrpc::{self, Notification, Request},
@@ -41,7 +41,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, parts: &Parts) ->
         };
     }
     if !inner.sessions.has_room(inner.streams.len()) {
-        return full(request);
+        return respond::too_many_sessions(Some(&request.id));
     }
     let Ok(id) = sessions::new_id() else {
         tracing::error!("the system has no random numbers for a session id");
@@ -61,7 +61,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, parts: &Parts) ->
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
     if !inner.sessions.insert(id, session, peer, log, owner) {
-        return full(request);
+        return respond::too_many_sessions(Some(&request.id));
     }
     let response = respond::with_version(respond::legacy(reply), version);
     respond::with_header(response, headers::SESSION_ID, value)
@@ -289,10 +289,4 @@ fn find(inner: &Inner, parts: &Parts, request: Option<&RequestId>) -> Result<Arc
 /// The same text under the code that a legacy revision has for it.
 fn as_invalid(error: RpcError) -> RpcError {
     RpcError::invalid_request(error.message)
-}
-
-fn full(request: &Request<'_>) -> Response<Body> {
-    let error = RpcError::internal("too many sessions are open, try again later");
-    let response = respond::error_with_id(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), &error);
-    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
 }

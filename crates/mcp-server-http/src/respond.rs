@@ -22,6 +22,13 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
     message(status, Reply::error(id, error))
 }
 
+/// The answer to who would open one session more than there may be.
+pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
+    let error = RpcError::internal("too many sessions are open, try again later");
+    let response = error_with_id(StatusCode::SERVICE_UNAVAILABLE, id, &error);
+    with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
+}
+
 /// The answer to a method that a path does not have.
 pub(crate) fn wrong_method(methods: &'static str) -> Response<Body> {
     let error = RpcError::invalid_request(format!("this endpoint answers {methods}"));

@@ -12,7 +12,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
-use mcp_protocol::{Message, Principal, ProtocolVersion, RpcError, jsonrpc};
+use mcp_protocol::{Message, Principal, ProtocolVersion, RpcError};
 use mcp_server_core::{Extensions, Server, engine::Era};
 
 use crate::{
@@ -261,8 +261,7 @@ impl Inner {
     }
 
     async fn dispatch(&self, parts: Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
-        let mut limits = jsonrpc::Limits::default();
-        limits.depth = self.server.limits().json_depth;
+        let limits = self.server.limits().of_messages();
         let message = match Message::parse_with(bytes, &limits) {
             Ok(message) => message,
             Err(error) if error.is_batch && self.has_sessions() => {

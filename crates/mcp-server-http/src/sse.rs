@@ -14,7 +14,7 @@ use std::{
 
 use axum::extract::OriginalUri;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http::{Method, Response, StatusCode, request::Parts};
 use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Server};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
@@ -152,7 +152,7 @@ pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body>
     {
         let mut table = inner.streams.table();
         if table.len() + sessions >= config.sessions {
-            return full();
+            return respond::too_many_sessions(None);
         }
         table.insert(id.clone(), inbox.clone());
     }
@@ -216,12 +216,6 @@ fn session_id(query: &str) -> Option<&str> {
 fn prefix(paths: &Paths, parts: &Parts) -> String {
     let original = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path());
     original.and_then(|path| path.strip_suffix(&*paths.stream)).unwrap_or_default().to_owned()
-}
-
-fn full() -> Response<Body> {
-    let error = RpcError::internal("too many sessions are open, try again later");
-    let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
-    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
 }
 
 /// The two lanes as a transport.

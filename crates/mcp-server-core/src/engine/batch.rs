@@ -35,8 +35,7 @@ impl Server {
         peer: &Peer,
         scope: impl Fn() -> Scope,
     ) -> Result<Batch, RpcError> {
-        let mut limits = jsonrpc::Limits::default();
-        limits.depth = self.limits().json_depth;
+        let limits = self.limits().of_messages();
         let members = jsonrpc::split_batch(bytes, &limits).map_err(|error| error.error)?;
         if members.len() > MEMBERS {
             return Err(RpcError::invalid_request(format!("a batch has at most {MEMBERS} messages")));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
 
 use super::{Notice, Pending};
-use crate::{records::PATIENCE, server::Inner};
+use crate::{inputs::random_name, records::PATIENCE, server::Inner};
 
 /// Notices that wait for the store, and notices of others that wait for this node. Beyond them, everything counts as
 /// changed.
@@ -68,16 +68,13 @@ enum Changed {
 impl Fleet {
     /// Nodes whose servers have the same name hear each other.
     ///
-    /// # Errors
-    /// When the system has no random numbers.
-    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)?;
-        let node = format!("{:032x}", u128::from_be_bytes(bytes));
+    /// `None` when the system has no random numbers.
+    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Option<Self> {
+        let node = random_name()?;
         let name: String = server.chars().take(100).collect();
         let topic = format!("mcp/notices/{name}");
         let shared = Shared { store, topic, node, outgoing: Mutex::default(), more: Notify::new() };
-        Ok(Self { shared: Arc::new(shared), task: Mutex::default() })
+        Some(Self { shared: Arc::new(shared), task: Mutex::default() })
     }
 
     /// Takes part from now on, where there is a runtime to do it.

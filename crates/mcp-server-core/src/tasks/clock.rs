@@ -5,6 +5,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use crate::inputs::random_name;
+
 /// The present as an ISO 8601 date and time in UTC, in milliseconds.
 pub(super) fn now() -> String {
     timestamp(millis())
@@ -47,10 +49,9 @@ pub(super) fn new_id() -> Option<String> {
     let now = millis();
     let later = |last: u64| Some(now.max(last + 1));
     let last = LAST.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).unwrap_or_default();
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).ok()?;
+    let random = random_name()?;
     let time = now.max(last + 1) & 0xffff_ffff_ffff;
-    Some(format!("{PREFIX}{time:012x}{:032x}", u128::from_be_bytes(random)))
+    Some(format!("{PREFIX}{time:012x}{random}"))
 }
 
 /// Whether a text has the form of an id. Everything else is unknown without a look into the store.
