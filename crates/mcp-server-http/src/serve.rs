@@ -6,7 +6,7 @@ use mcp_server_core::Server;
 use mcp_transport::signal;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, ToSocketAddrs, lookup_host},
+    net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host},
     sync::Semaphore,
     task::JoinSet,
     time::MissedTickBehavior,
@@ -234,6 +234,13 @@ impl HttpServer for Server {
     }
 }
 
+async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    // Small answers must not wait for the acknowledgement of earlier ones.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
 /// Listens on the first of the addresses that can be listened on.
 async fn listen(addr: impl ToSocketAddrs + fmt::Debug + Send) -> Result<TcpListener, HttpError> {
     let given = format!("{addr:?}");
@@ -317,7 +324,7 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
         let next = async {
             // The semaphore is never closed.
             let place = places.clone().acquire_owned().await.ok();
-            (place, listener.accept().await)
+            (place, next_stream(&listener).await)
         };
         let (place, accepted) = tokio::select! {
             next = next => next,
@@ -329,7 +336,7 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
             () = &mut shutdown => break,
         };
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 // Out of files, most likely: others have to close before the next try makes sense.
@@ -337,8 +344,6 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
                 continue;
             }
         };
-        // Small answers must not wait for the acknowledgement of earlier ones.
-        let _ = stream.set_nodelay(true);
         let connection = converse(service.clone(), stream, security.clone());
         connections.spawn(async move {
             connection.await;
@@ -434,5 +439,13 @@ mod tests {
             let took = leave_unread(client, async { serving.await.unwrap() }).await;
             assert_eq!(took.as_secs(), 20);
         }
+    }
+
+    #[tokio::test]
+    async fn small_answers_are_not_held_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connected, accepted) = tokio::join!(TcpStream::connect(address), next_stream(&listener));
+        assert!(connected.is_ok() && accepted.unwrap().nodelay().unwrap());
     }
 }
