@@ -10,10 +10,10 @@ use std::{
 };
 
 use mcp_protocol::{
-    CallToolResult, ErrorCode, InputRequest, ProtocolVersion, RequestId, RequestMeta, RpcError, TraceContext,
+    CallToolResult, ErrorCode, InputRequest, Meta, ProtocolVersion, RequestId, RequestMeta, RpcError, TraceContext,
     jsonrpc::Request, method,
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 use tracing::{Span, field::Empty};
 
 use crate::{
@@ -118,13 +118,17 @@ pub(crate) fn belongs(span: &Span, version: ProtocolVersion, session: Option<&Se
     }
 }
 
+/// The metadata of a request that nobody has read.
+pub(crate) fn meta_of(request: &Request<'_>) -> Option<Meta> {
+    RequestMeta::from_params(request.params).ok().flatten().map(|meta| meta.to_meta())
+}
+
 /// Says where the client stands, and ties the span to it.
-pub(crate) fn follow(span: &Span, params: Option<&RawValue>, bridge: Option<&Bridge>) {
+pub(crate) fn follow(span: &Span, meta: impl FnOnce() -> Option<Meta>, bridge: Option<&Bridge>) {
     if span.is_disabled() {
         return;
     }
-    let meta = RequestMeta::from_params(params).ok().flatten();
-    let Some(parent) = meta.and_then(|meta| meta.to_meta().trace_context()) else { return };
+    let Some(parent) = meta().and_then(|meta| meta.trace_context()) else { return };
     if let Some(text) = parent.traceparent() {
         span.record("traceparent", text);
     }
@@ -243,7 +247,7 @@ pub(crate) fn answered<T>(span: &Span, outcome: &Result<T, InputError>) {
 /// The same request, which says where the server stands.
 pub(crate) fn traced(mut request: InputRequest, context: &TraceContext) -> InputRequest {
     let params = request.params.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let mut meta: mcp_protocol::Meta =
+    let mut meta: Meta =
         params.get("_meta").and_then(|meta| serde_json::from_value(meta.clone()).ok()).unwrap_or_default();
     context.write_to(&mut meta);
     params["_meta"] = meta.into();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    InitializeParams, InitializeResult, LoggingLevel, Method, ProgressToken, ProtocolVersion, RequestMeta,
+    InitializeParams, InitializeResult, LoggingLevel, Meta, Method, ProgressToken, ProtocolVersion, RequestMeta,
     RequestMetaError, RpcError, ServerCapabilities,
     jsonrpc::{Notification, Request, decode_params},
     method, notification,
@@ -60,6 +60,11 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// The metadata as values.
+    pub(super) fn meta(&self) -> Option<Meta> {
+        self.raw_meta.as_deref().and_then(|raw| serde_json::from_str(raw).ok())
+    }
+
     pub(super) fn of(meta: &RequestMeta<'_>) -> Self {
         Self { raw_meta: Some(meta.raw.get().into()), progress_token: meta.progress_token.clone() }
     }
@@ -123,7 +128,7 @@ impl Server {
         // No handler runs that could say something.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
-        trace::follow(&span, request.params, self.inner.config.bridge.as_ref());
+        trace::follow(&span, || trace::meta_of(request), self.inner.config.bridge.as_ref());
         let opened = span.in_scope(|| self.open_session(request, caller, peer));
         match &opened {
             Ok((session, _)) => {

@@ -185,7 +185,11 @@ impl Server {
         #[cfg(feature = "log-layer")]
         let slot = crate::log_layer::opened();
         trace::belongs(&span, scope.version, scope.client.session());
-        trace::follow(&span, request.params, self.inner.config.bridge.as_ref());
+        let meta = || match &scope.said {
+            Some(said) => said.meta(),
+            None => trace::meta_of(request),
+        };
+        trace::follow(&span, meta, self.inner.config.bridge.as_ref());
         let prepared = span.in_scope(|| self.prepare_in(request, scope, &span));
         #[cfg(feature = "log-layer")]
         if let (Some(slot), Ok(prepared)) = (slot, &prepared) {
