@@ -73,8 +73,8 @@ impl ResourceDir {
         self
     }
 
-    /// The most files that are listed: the first ones in the order of their paths. 1,000 by default. Others can be read
-    /// all the same.
+    /// The most files that are listed: the first ones of a walk that takes each directory's names in order and goes into a
+    /// directory where its name comes, so that `a/b` is before `a.txt`. 1,000 by default. Others can be read all the same.
     pub fn max_listed(mut self, files: usize) -> Self {
         self.max_listed = files;
         self
