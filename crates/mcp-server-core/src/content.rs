@@ -3,6 +3,7 @@
 mod beneath;
 #[cfg(feature = "fs")]
 mod command;
+mod directory;
 mod listing;
 #[cfg(feature = "fs")]
 mod load;

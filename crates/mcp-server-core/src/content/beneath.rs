@@ -5,12 +5,15 @@
 //! puts a link in the way between the two steps gets an error, and never a file from elsewhere.
 
 use std::{
+    ffi::OsStr,
     fmt, fs, io,
     io::Read as _,
     path::{Path, PathBuf},
 };
 
 use mcp_schema::safe_relative_path;
+
+use super::directory::{Directory, Entry, enter};
 
 /// A directory whose files may be read.
 #[derive(Debug, Clone)]
@@ -76,7 +79,8 @@ impl Beneath {
     /// Opens a plain file.
     fn open(&self, relative: &str) -> io::Result<fs::File> {
         let (root, inner) = self.resolve(relative)?;
-        let file = open_beneath(&root, &inner)?;
+        let (directory, name) = parent(&root, &inner)?;
+        let file = directory.open(name)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
         }
@@ -84,9 +88,15 @@ impl Beneath {
     }
 
     /// What is at a path beneath the root, links followed.
-    pub(crate) fn metadata(&self, relative: &str) -> io::Result<fs::Metadata> {
+    pub(super) fn look(&self, relative: &str) -> io::Result<Entry> {
         let (root, inner) = self.resolve(relative)?;
-        fs::symlink_metadata(root.join(inner))
+        let (directory, name) = parent(&root, &inner)?;
+        directory.look(name)
+    }
+
+    /// Opens the root, to look what lies in it.
+    pub(super) fn directory(&self) -> io::Result<Directory> {
+        Directory::root(&self.root.canonicalize()?)
     }
 
     /// The root, and a path beneath it, without any links.
@@ -111,35 +121,11 @@ fn is_hidden(path: &Path) -> bool {
     path.components().any(|component| component.as_os_str().as_encoded_bytes().starts_with(b"."))
 }
 
-#[cfg(unix)]
-fn open_beneath(root: &Path, inner: &Path) -> io::Result<fs::File> {
-    use rustix::fs::{Mode, OFlags, open, openat};
-
-    let directory = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECTORY;
-    // A pipe that nobody writes into must not hold the thread.
-    let last = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut at = open(root, directory, Mode::empty())?;
-    let mut components = inner.components().peekable();
-    while let Some(component) = components.next() {
-        let flags = if components.peek().is_some() { directory } else { last };
-        at = openat(&at, component.as_os_str(), flags, Mode::empty())?;
-    }
-    Ok(at.into())
-}
-
-/// Where files cannot be opened from a directory down, the path is resolved again once the file is open: whatever was put
-/// in the way before has to be taken away again in between to be missed.
-#[cfg(not(unix))]
-fn open_beneath(root: &Path, inner: &Path) -> io::Result<fs::File> {
-    let path = root.join(inner);
-    if !fs::symlink_metadata(&path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
-    }
-    let file = fs::File::open(&path)?;
-    if path.canonicalize()? != path {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it lies outside of the directory"));
-    }
-    Ok(file)
+/// The directory that the last component of a path lies in, and that component.
+fn parent<'a>(root: &Path, inner: &'a Path) -> io::Result<(Directory, &'a OsStr)> {
+    let nameless = || io::Error::new(io::ErrorKind::InvalidInput, "it has no name");
+    let (parent, name) = inner.parent().zip(inner.file_name()).ok_or_else(nameless)?;
+    Ok((enter(root, parent)?, name))
 }
 
 #[cfg(all(test, unix))]
@@ -156,7 +142,8 @@ mod tests {
         std::os::unix::fs::symlink("inner/file", root.join("link")).unwrap();
         std::os::unix::fs::symlink("inner", root.join("directory")).unwrap();
         for (path, opens) in [("inner/file", true), ("link", false), ("directory/file", false), ("none", false)] {
-            assert_eq!(open_beneath(&root, Path::new(path)).is_ok(), opens, "{path}");
+            let opened = parent(&root, Path::new(path)).and_then(|(directory, name)| directory.open(name));
+            assert_eq!(opened.is_ok(), opens, "{path}");
         }
         fs::remove_dir_all(&root).unwrap();
     }

@@ -1,10 +1,13 @@
 //! What a directory holds: its files by path, in order, as many as may be listed.
 
-use std::{collections::BTreeMap, fs, io, path::Path, time::SystemTime};
+use std::{collections::BTreeMap, io};
 
 use mcp_schema::safe_relative_path;
 
-use super::beneath::Beneath;
+use super::{
+    beneath::Beneath,
+    directory::{Directory, Kind, Stamp},
+};
 
 /// Directories nest this deep at most; what lies deeper is not listed.
 const DEPTH: usize = 32;
@@ -14,36 +17,10 @@ const ENTRIES: usize = 100_000;
 /// Files by their path, which has slashes whatever the system has.
 pub(crate) type Listing = BTreeMap<String, Stamp>;
 
-/// What tells that a file changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) size: u64,
-    modified: Option<SystemTime>,
-    /// The number that the file system gave it, so that a file that takes the place of another is seen.
-    inode: u64,
-}
-
-impl Stamp {
-    fn of(metadata: &fs::Metadata) -> Self {
-        #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(metadata);
-        #[cfg(not(unix))]
-        let inode = 0;
-        Self { size: metadata.len(), modified: metadata.modified().ok(), inode }
-    }
-
-    /// When it was changed last, in milliseconds since 1970.
-    #[cfg(feature = "fs")]
-    pub(crate) fn modified_millis(&self) -> Option<u64> {
-        let since = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        u64::try_from(since.as_millis()).ok()
-    }
-}
-
 /// Lists the first `limit` files that have `max_size` bytes at most, in the order of their paths.
 pub(crate) fn list(beneath: &Beneath, limit: usize, max_size: u64) -> io::Result<Listing> {
     let mut walk = Walk { beneath, limit, max_size, left: ENTRIES, files: Listing::new() };
-    walk.directory(beneath.root(), "", 0)?;
+    walk.directory(&beneath.directory()?, "", 0)?;
     Ok(walk.files)
 }
 
@@ -56,20 +33,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn directory(&mut self, path: &Path, prefix: &str, depth: usize) -> io::Result<()> {
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(path)? {
-            if self.left == 0 {
-                break;
-            }
-            self.left -= 1;
-            let Ok(entry) = entry else { continue };
-            // A name that is not UTF-8 has no URI that leads back to it.
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            entries.push((name, entry));
-        }
-        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (name, entry) in entries {
+    fn directory(&mut self, directory: &Directory, prefix: &str, depth: usize) -> io::Result<()> {
+        let names = directory.names(self.left)?;
+        self.left -= names.len();
+        // A name that is not UTF-8 has no URI that leads back to it.
+        let mut names: Vec<String> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
+        names.sort_unstable();
+        for name in names {
             if self.files.len() >= self.limit {
                 break;
             }
@@ -78,23 +48,69 @@ impl Walk<'_> {
             if !is_plain || !self.beneath.shows(&name) {
                 continue;
             }
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() {
-                // One that cannot be read has no files as far as anybody here can tell.
-                if depth < DEPTH {
-                    let _ = self.directory(&entry.path(), &format!("{relative}/"), depth + 1);
+            // What cannot be read is not there as far as anybody here can tell.
+            let Ok(mut entry) = directory.look(name.as_ref()) else { continue };
+            if entry.kind == Kind::Directory {
+                if depth < DEPTH
+                    && let Ok(inner) = directory.enter(name.as_ref())
+                {
+                    let _ = self.directory(&inner, &format!("{relative}/"), depth + 1);
                 }
                 continue;
             }
             // A link is listed where it leads to a file beneath the root; directories behind links are not looked into.
-            let metadata = if kind.is_file() { entry.metadata() } else { self.beneath.metadata(&relative) };
-            if let Ok(metadata) = metadata
-                && metadata.is_file()
-                && metadata.len() <= self.max_size
-            {
-                self.files.insert(relative, Stamp::of(&metadata));
+            if entry.kind == Kind::Link {
+                match self.beneath.look(&relative) {
+                    Ok(target) => entry = target,
+                    Err(_) => continue,
+                }
+            }
+            if entry.kind == Kind::File && entry.stamp.size <= self.max_size {
+                self.files.insert(relative, entry.stamp);
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::symlink,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_turns_into_a_link_shows_nothing_from_elsewhere() {
+        let disk = std::env::temp_dir().join(format!("mcp-listing-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&disk);
+        fs::create_dir_all(disk.join("root/directory")).unwrap();
+        fs::create_dir_all(disk.join("elsewhere")).unwrap();
+        fs::write(disk.join("root/directory/both"), "x").unwrap();
+        fs::write(disk.join("elsewhere/both"), "secret").unwrap();
+        fs::write(disk.join("elsewhere/secret"), "secret").unwrap();
+        symlink("../elsewhere", disk.join("root/link")).unwrap();
+        let (directory, link) = (disk.join("root/directory"), disk.join("root/link"));
+        let (beneath, done) = (Beneath::new(disk.join("root")), AtomicBool::new(false));
+        let mut seen = Listing::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            for _ in 0..2_000 {
+                seen.extend(list(&beneath, 10, 100).unwrap().into_iter().filter(|(_, stamp)| stamp.size != 1));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(seen.keys().collect::<Vec<_>>(), Vec::<&String>::new());
+        fs::remove_dir_all(&disk).unwrap();
     }
 }

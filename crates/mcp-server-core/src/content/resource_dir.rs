@@ -8,8 +8,9 @@ use serde::Deserialize;
 
 use super::{
     beneath::{Beneath, ReadError},
+    directory::Stamp,
     encode_path,
-    listing::{self, Listing, Stamp},
+    listing::{self, Listing},
     mime,
     watch::{Known, Watched},
 };
