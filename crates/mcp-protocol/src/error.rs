@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ClientCapabilities, ElicitParams, ProtocolVersion, UrlElicitParams};
+use crate::{ClientCapabilities, ElicitParams, ProtocolVersion, UrlElicitParams, method};
 
 /// A JSON-RPC error code: an open set of integers with the names that MCP gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,6 +85,16 @@ impl RpcError {
         // The name comes from the peer: it is echoed, but not at any length.
         let shown: String = method.chars().take(128).collect();
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
+    }
+
+    /// `-32601` for a method that a revision does not have, with what takes its place there.
+    #[must_use]
+    pub fn method_not_in(method: &str, version: ProtocolVersion) -> Self {
+        let mut error = Self::method_not_found(method);
+        if let Some(instead) = method::instead_of(method, version) {
+            error.message.push_str(&format!(". It does not exist in {version}: {instead}"));
+        }
+        error
     }
 
     /// `-32602`: the parameters do not fit.

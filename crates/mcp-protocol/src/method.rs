@@ -43,6 +43,26 @@ pub fn exists_in(name: &str, version: ProtocolVersion) -> bool {
     REQUESTS.iter().any(|(known, exists)| *known == name && exists(version))
 }
 
+/// What takes the place of a request that a revision does not have any more, in a few words; `None` where nothing does.
+pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'static str> {
+    if exists_in(name, version) || !version.is_stateless() {
+        return None;
+    }
+    Some(match name {
+        Initialize::NAME => {
+            "each request says in `_meta` what its client is; `server/discover` tells what the server is"
+        }
+        Ping::NAME => "any other request shows that the server is there",
+        SetLevel::NAME => "each request that wants log records names their level in `_meta`",
+        Subscribe::NAME => "`subscriptions/listen` names the resources in `resourceSubscriptions`",
+        Unsubscribe::NAME => "subscriptions end with their `subscriptions/listen` request",
+        GetTaskPayload::NAME => "`tasks/get` tells the result of a task that has ended",
+        ListTasks::NAME => "clients keep the ids of their tasks",
+        CreateMessage::NAME | ListRoots::NAME | Elicit::NAME => "servers ask by `input_required` results",
+        _ => return None,
+    })
+}
+
 /// The parameter that `Mcp-Name` mirrors over HTTP (2026-07-28, and the tasks extension); `None` when the method has
 /// none.
 #[must_use]
@@ -136,6 +156,16 @@ requests! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_gone_is_told_with_what_takes_its_place() {
+        for (name, exists) in REQUESTS {
+            let gone = exists(ProtocolVersion::LATEST_LEGACY) && !exists(ProtocolVersion::LATEST);
+            let is_in_another_form = exists_in(name, ProtocolVersion::LATEST);
+            assert_eq!(instead_of(name, ProtocolVersion::LATEST).is_some(), gone && !is_in_another_form, "{name}");
+            assert_eq!(instead_of(name, ProtocolVersion::LATEST_LEGACY), None, "{name}");
+        }
+    }
 
     #[test]
     fn who_has_which() {

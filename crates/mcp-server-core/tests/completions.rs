@@ -127,13 +127,7 @@ async fn what_is_known_without_a_source_is_empty_and_what_is_unknown_is_an_error
     let uri = |uri: &str| of(json!({ "type": "ref/resource", "uri": uri }), "a", "");
     for version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
-        for params in [
-            of_prompt("none", ""),
-            of_prompt("not an argument", ""),
-            prompt("bare"),
-            of_template("street", ""),
-            uri("a:r"),
-        ] {
+        for params in [of_prompt("none", ""), prompt("bare"), of_template("street", ""), uri("a:r")] {
             let result = client.result("completion/complete", params.clone()).await;
             let expected = json!({ "values": [], "total": 0, "hasMore": false });
             assert_eq!(result["completion"], expected, "{version} {params}");
@@ -150,6 +144,15 @@ async fn what_is_known_without_a_source_is_empty_and_what_is_unknown_is_an_error
         ] {
             let error = client.error("completion/complete", params.clone()).await;
             assert_eq!(error["code"], -32602, "{version} {params}");
+        }
+        for (params, said) in [
+            (of_prompt("not an argument", ""), "the prompt `p` has no argument `not an argument` to complete"),
+            (of_template("planet", ""), "the template `a://{city}/{street}` has no argument `planet` to complete"),
+            (prompt("nope"), "Unknown prompt: nope"),
+            (uri("a://{x}"), "Unknown resource template"),
+        ] {
+            let error = client.error("completion/complete", params.clone()).await;
+            assert_eq!(code_and_text(&error), (-32602, said), "{version} {params}");
         }
     }
 }

@@ -185,6 +185,9 @@ async fn methods_of_sessions_do_not_exist() {
         params["uri"] = json!("x://a");
         let response = wire.ask(modern(1, method, params)).await;
         assert_eq!(code(&response), Some(-32601), "{method}: {response}");
+        let told = response["error"]["message"].as_str().unwrap();
+        let start = format!("Method not found: {method}. It does not exist in 2026-07-28: ");
+        assert!(told.len() > start.len() && told.starts_with(&start), "{told}");
     }
 }
 

@@ -205,7 +205,10 @@ impl Server {
     fn prepare_in(&self, request: &Request<'_>, scope: Scope, span: &Span) -> Result<Prepared, Refusal> {
         let version = scope.version;
         let name = &*request.method;
-        if !method::exists_in(name, version) || !self.serves(name) || (scope.lacks_session() && needs_session(name)) {
+        if !method::exists_in(name, version) {
+            return Err(RpcError::method_not_in(name, version).into());
+        }
+        if !self.serves(name) || (scope.lacks_session() && needs_session(name)) {
             return Err(RpcError::method_not_found(name).into());
         }
         self.check_scopes(&scope, &self.inner.config.required_scopes)?;
@@ -399,16 +402,24 @@ impl Server {
         completing: &mut Option<Completing>,
     ) -> Result<HandlerWork, Refusal> {
         let params: CompleteParams = decode_params(name, params)?;
+        let argument = &*params.argument.name;
         let source = match &params.reference {
             CompletionReference::Prompt { name, .. } => {
                 let prompts = self.inner.prompts.load();
                 let entry = prompts.find(name).ok_or_else(|| unknown_prompt(name))?;
-                source_of(&entry.completions, &params.argument.name)
+                let mut arguments = entry.prompt.arguments.iter();
+                if !arguments.any(|known| known.name == argument) {
+                    return Err(unknown_argument(&format!("the prompt `{name}`"), argument).into());
+                }
+                source_of(&entry.completions, argument)
             }
             CompletionReference::ResourceTemplate { uri } => {
                 let templates = self.inner.templates.load();
                 match templates.find(uri) {
-                    Some(entry) => source_of(&entry.completions, &params.argument.name),
+                    Some(entry) if entry.spec.matcher.variables().any(|known| known == argument) => {
+                        source_of(&entry.completions, argument)
+                    }
+                    Some(_) => return Err(unknown_argument(&format!("the template `{uri}`"), argument).into()),
                     // A URI of a plain resource has nothing to complete, but it is not unknown.
                     None if self.inner.resources.load().find(uri).is_some() => None,
                     None => {
@@ -462,6 +473,11 @@ fn captured(value: &VarValue) -> StringArgument {
 fn unknown_prompt(name: &str) -> RpcError {
     let shown: String = name.chars().take(128).collect();
     RpcError::invalid_params(format!("Unknown prompt: {shown}"))
+}
+
+fn unknown_argument(of: &str, argument: &str) -> RpcError {
+    let shown: String = argument.chars().take(128).collect();
+    RpcError::invalid_params(format!("{of} has no argument `{shown}` to complete"))
 }
 
 fn source_of(sources: &[(String, Ready<CompletionKind>)], argument: &str) -> Option<Ready<CompletionKind>> {
