@@ -95,6 +95,27 @@ async fn values_that_only_the_type_can_refuse_are_told_to_the_model_too() {
 }
 
 #[tokio::test]
+async fn a_number_that_its_type_cannot_hold_is_refused_and_does_not_become_infinity() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Scale {
+        by: f32,
+        more: Option<Vec<f32>>,
+    }
+    let handler = async |Args(Scale { by, more }): Args<Scale>| format!("{by} {more:?}");
+    let server = server(tool("scale", handler), ());
+    for (arguments, said) in [
+        (json!({ "by": 1e300 }), "`/by`: must be at most 3"),
+        (json!({ "by": -1e39 }), "`/by`: must be at least -3"),
+        (json!({ "by": 1, "more": [0.5, 1e39] }), "`/more/1`: must be at most 3"),
+    ] {
+        let result = server.call_tool("scale", arguments.clone()).await.unwrap();
+        assert!(complaint(&result).unwrap().contains(said), "{arguments}: {result:?}");
+    }
+    let most = server.call_tool("scale", json!({ "by": f32::MAX, "more": [f32::MIN] })).await.unwrap();
+    assert_eq!(most.content[0].as_text(), Some(&*format!("{} {:?}", f32::MAX, Some([f32::MIN]))));
+}
+
+#[tokio::test]
 async fn arguments_are_an_object_or_absent() {
     let server = server(tool("bare", async || "ran"), ());
     for none in [json!({}), Value::Null] {

@@ -59,8 +59,8 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Puts in place of a `format` that names a Rust type of numbers what that means: the bounds of integers, so that a value
-/// which is too large is refused by the schema, in its words, and clients see them. JSON Schema knows no such formats, and
+/// Puts in place of a `format` that names a Rust type of numbers what that means: its bounds, so that a value which is too
+/// large is refused by the schema, in its words, and clients see them. (serde makes infinity of what no `f32` can hold.) JSON Schema knows no such formats, and
 /// some validators complain of them. The bounds of 64 bits are left out: many clients have no such numbers, and would read
 /// others. What does not fit is refused there as well, by the type.
 fn explain_numbers(schema: &mut Value) {
@@ -118,6 +118,7 @@ fn bounds_of(format: &str) -> Option<(Value, Value)> {
         "uint8" => (u8::MIN.into(), u8::MAX.into()),
         "uint16" => (u16::MIN.into(), u16::MAX.into()),
         "uint32" => (u32::MIN.into(), u32::MAX.into()),
+        "float" => (f32::MIN.into(), f32::MAX.into()),
         _ => return None,
     })
 }

@@ -49,7 +49,13 @@ impl IntoDeserializer<'_, Error> for Value {
 impl Value {
     fn parse<T: std::str::FromStr>(self, what: &str) -> Result<T, Error> {
         let text = self.one()?;
-        text.parse().map_err(|_| Error(format!("{:?} is not {what}", text.chars().take(60).collect::<String>())))
+        text.parse().map_err(|_| not(&text, what))
+    }
+
+    /// Infinity, and what is no number, can be written in Rust and not in JSON.
+    fn finite<T: std::str::FromStr + Into<f64> + Copy>(self, what: &str) -> Result<T, Error> {
+        let text = self.one()?;
+        text.parse().ok().filter(|number: &T| (*number).into().is_finite()).ok_or_else(|| not(&text, what))
     }
 
     fn one(self) -> Result<String, Error> {
@@ -58,6 +64,10 @@ impl Value {
             StringArgument::Many(_) => Err(Error("a list of texts where one text belongs".into())),
         }
     }
+}
+
+fn not(text: &str, what: &str) -> Error {
+    Error(format!("{:?} is not {what}", text.chars().take(60).collect::<String>()))
 }
 
 macro_rules! parsed {
@@ -88,8 +98,14 @@ impl<'de> Deserializer<'de> for Value {
         deserialize_u16 visit_u16 u16, "an integer in range";
         deserialize_u32 visit_u32 u32, "an integer in range";
         deserialize_u64 visit_u64 u64, "an integer in range";
-        deserialize_f32 visit_f32 f32, "a number";
-        deserialize_f64 visit_f64 f64, "a number";
+    }
+
+    fn deserialize_f64<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_f64(self.finite("a number")?)
+    }
+
+    fn deserialize_f32<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_f32(self.finite("a number in range")?)
     }
 
     fn deserialize_option<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -146,6 +162,8 @@ mod tests {
         color: Option<Color>,
         path: Option<Vec<String>>,
         flag: Option<bool>,
+        single: Option<f32>,
+        double: Option<f64>,
     }
 
     fn one(name: &str, text: &str) -> (String, StringArgument) {
@@ -155,13 +173,22 @@ mod tests {
     #[test]
     fn reads_texts_into_types() {
         let many = ("path".to_owned(), StringArgument::Many(vec!["a".into(), "b".into()]));
-        let list = vec![one("name", "x"), one("count", "7"), one("color", "red"), one("flag", "true"), many];
+        let list = vec![
+            one("name", "x"),
+            one("count", "7"),
+            one("color", "red"),
+            one("flag", "true"),
+            one("single", "1.5"),
+            many,
+        ];
         let expected = Sample {
             name: "x".into(),
             count: Some(7),
             color: Some(Color::Red),
             path: Some(vec!["a".into(), "b".into()]),
             flag: Some(true),
+            single: Some(1.5),
+            double: None,
         };
         assert_eq!(from_strings::<Sample>(list).unwrap(), expected);
     }
@@ -172,6 +199,9 @@ mod tests {
             (vec![one("count", "1")], "missing field `name`"),
             (vec![one("name", "x"), one("count", "-1")], "`count`: \"-1\" is not an integer in range"),
             (vec![one("name", "x"), one("flag", "yes")], "`flag`: \"yes\" is not true or false"),
+            (vec![one("name", "x"), one("single", "1e300")], "`single`: \"1e300\" is not a number in range"),
+            (vec![one("name", "x"), one("single", "NaN")], "`single`: \"NaN\" is not a number in range"),
+            (vec![one("name", "x"), one("double", "inf")], "`double`: \"inf\" is not a number"),
             (vec![one("name", "x"), one("color", "blue")], "`color`: unknown variant `blue`"),
         ] {
             assert!(from_strings::<Sample>(list).unwrap_err().to_string().contains(text), "{text}");
