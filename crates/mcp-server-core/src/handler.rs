@@ -36,8 +36,8 @@ pub struct Description {
     pub input: Option<Value>,
     /// The JSON Schema of its structured output.
     pub output: Option<Value>,
-    /// Whether it returns JSON that has no schema of its own: it is structured content where the tool is given one.
-    pub returns_value: bool,
+    /// What a tool returns, where that has no schema of its own.
+    pub returns: Returns,
     /// The media type of what it reads, where its type tells: `application/json` for [`Json`].
     pub mime_type: Option<String>,
     /// Whether it takes its arguments as they come, so that a schema must be given at registration.
@@ -45,6 +45,19 @@ pub struct Description {
     /// Whether it asks the other side while it runs: [`Inputs`](crate::Inputs) sets it, and only calls of handlers that
     /// said so can ask.
     pub asks: bool,
+}
+
+/// What becomes of the value that a tool returns when the tool is given an output schema.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Returns {
+    /// It says itself what its structured content is.
+    #[default]
+    Result,
+    /// It is JSON, which is the structured content.
+    Value,
+    /// It is content for people and models, which no output schema is for.
+    Content,
 }
 
 /// One call of a handler: what extractors draw from.

@@ -39,8 +39,8 @@ pub use self::{
     context::{Cancelled, Completing, Context, Extensions, Progress, ResourceUri},
     handler::{
         Args, Arguments, Audio, Blob, Call, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
-        FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, State,
-        StringArgument, Structured, ToolError, ToolKind, Visible, WithMeta,
+        FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, Returns,
+        State, StringArgument, Structured, ToolError, ToolKind, Visible, WithMeta,
     },
     heard::ClientNotification,
     hints::CacheHint,

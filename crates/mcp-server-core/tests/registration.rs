@@ -10,7 +10,7 @@ use std::{
 use mcp_protocol::PromptArgument;
 use mcp_server_core::{
     Args, Inputs, Json, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute, RawArgs, ResourceRoute, Server,
-    ServerBuilder, TemplateRoute, ToolRoute, prompt, prompt_template, resource, template, tool,
+    ServerBuilder, TemplateRoute, ToolError, ToolRoute, prompt, prompt_template, resource, template, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -76,7 +76,13 @@ fn tools_that_cannot_be_are_refused_with_a_sentence() {
         (with_schema(json!({ "type": "object", "$ref": "https://example.com/s.json" })), "https://example.com/s.json"),
         (with_schema(json!({ "type": "object", "$ref": "#/$defs/gone" })), "gone"),
         (tool("t", async |_: Args<Vec<String>>| "x"), r#"must have the type "object""#),
-        (named("t").output_schema(json!({ "type": "strange" })), "output schema"),
+        (tool("t", async || json!(1)).output_schema(json!({ "type": "strange" })), "output schema"),
+        (named("t").output_schema(json!({ "type": "string" })), "its handler returns content alone"),
+        (tool("t", async || vec!["x"]).output_schema(json!({ "type": "array" })), "return `Json<T>`"),
+        (
+            tool("t", async || -> Result<(), ToolError> { Ok(()) }).output_schema(json!({ "type": "null" })),
+            "its handler returns content alone",
+        ),
         (mirrored(json!({ "type": "string", "x-mcp-header": "" })), "x-mcp-header"),
         (mirrored(json!({ "type": "string", "x-mcp-header": "a b" })), "x-mcp-header"),
         (mirrored(json!({ "type": "string", "x-mcp-header": "a\r\nb" })), "x-mcp-header"),
@@ -125,7 +131,8 @@ fn tools_that_cannot_be_are_refused_with_a_sentence() {
 #[test]
 fn schemas_of_any_type_are_fine_for_output() {
     assert!(builder().try_tool(tool("t", async || Json(vec![1]))).is_ok());
-    assert!(builder().try_tool(named("t").output_schema(json!({ "oneOf": [{ "type": "null" }] }))).is_ok());
+    let null = tool("t", async || Value::Null).output_schema(json!({ "oneOf": [{ "type": "null" }] }));
+    assert!(builder().try_tool(null).is_ok());
 }
 
 #[test]

@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{CompletionKind, Description, IntoOutput, PromptKind, ResourceKind, ToolError, ToolKind, args::schema_of};
+use super::{
+    CompletionKind, Description, IntoOutput, PromptKind, ResourceKind, Returns, ToolError, ToolKind, args::schema_of,
+};
 
 /// A typed value: structured content, and the same as JSON text for clients that read text only. Its JSON Schema becomes
 /// the tool's output schema. From a resource it is JSON text.
@@ -162,6 +164,10 @@ impl IntoContent for Value {
 macro_rules! one_block {
     ($($type:ty),*) => {$(
         impl IntoOutput<ToolKind> for $type {
+            fn describe(description: &mut Description) {
+                description.returns = Returns::Content;
+            }
+
             fn into_output(self) -> Result<CallToolResult, ToolError> {
                 Ok(CallToolResult::new(vec![self.into_content()]))
             }
@@ -175,7 +181,7 @@ one_block!(ContentBlock, String, &'static str, Cow<'static, str>, Image, Audio, 
 /// ([`ToolRoute::output_schema`](crate::ToolRoute::output_schema)).
 impl IntoOutput<ToolKind> for Value {
     fn describe(description: &mut Description) {
-        description.returns_value = true;
+        description.returns = Returns::Value;
     }
 
     fn into_output(self) -> Result<CallToolResult, ToolError> {
@@ -184,12 +190,20 @@ impl IntoOutput<ToolKind> for Value {
 }
 
 impl IntoOutput<ToolKind> for () {
+    fn describe(description: &mut Description) {
+        description.returns = Returns::Content;
+    }
+
     fn into_output(self) -> Result<CallToolResult, ToolError> {
         Ok(CallToolResult::new(vec![]))
     }
 }
 
 impl<T: IntoContent> IntoOutput<ToolKind> for Vec<T> {
+    fn describe(description: &mut Description) {
+        description.returns = Returns::Content;
+    }
+
     fn into_output(self) -> Result<CallToolResult, ToolError> {
         Ok(CallToolResult::new(self.into_iter().map(IntoContent::into_content).collect()))
     }
@@ -198,6 +212,10 @@ impl<T: IntoContent> IntoOutput<ToolKind> for Vec<T> {
 macro_rules! several_blocks {
     ($($name:ident),*) => {
         impl<$($name: IntoContent),*> IntoOutput<ToolKind> for ($($name,)*) {
+            fn describe(description: &mut Description) {
+                description.returns = Returns::Content;
+            }
+
             #[expect(non_snake_case, reason = "the type parameters name the values as well")]
             fn into_output(self) -> Result<CallToolResult, ToolError> {
                 let ($($name,)*) = self;

@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::{Entry, List, Parameter, RegistrationError, parameter};
 use crate::{
-    handler::{Description, Erased, Handler, Ready, ToolKind},
+    handler::{Description, Erased, Handler, Ready, Returns, ToolKind},
     layers::{Handlers, Invocation, Outcome},
     tasks::{TaskPolicy, ToolTasks},
 };
@@ -160,7 +160,7 @@ impl<S> ToolRoute<S> {
     }
 
     /// A JSON Schema of one's own for the structured output. A handler that returns a [`Value`] returns structured content
-    /// by it, beside the text.
+    /// by it, beside the text; one that returns content alone (a `String`, an [`Image`](crate::Image)) cannot have one.
     pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
         self.output_schema = Some(schema.into());
         self
@@ -284,6 +284,12 @@ impl<S> ToolRoute<S> {
         let header_params = header_params(&input).map_err(|e| refuse(e.to_string()))?;
         let compiled = Schema::compile(&input).map_err(|e| refuse(format!("input schema: {e}")))?;
         let output = self.output_schema.take().or(self.description.output.take());
+        if output.is_some() && self.description.returns == Returns::Content {
+            let instead = "`Json<T>`, `Structured<T>`, `serde_json::Value` or `CallToolResult`";
+            return Err(refuse(format!(
+                "output schema: its handler returns content alone, and no structured content: return {instead}"
+            )));
+        }
         let output_schema = match &output {
             Some(schema) => Some(Schema::compile(schema).map_err(|e| refuse(format!("output schema: {e}")))?),
             None => None,
@@ -293,7 +299,7 @@ impl<S> ToolRoute<S> {
         }
         let Value::Object(input) = input else { return Err(refuse("the input schema is not an object".into())) };
         self.tool.input_schema = input.into();
-        let text_is_data = self.description.returns_value && output.is_some();
+        let text_is_data = self.description.returns == Returns::Value && output.is_some();
         self.tool.output_schema = output;
         let spec = ToolSpec {
             tool: self.tool,
