@@ -1,13 +1,24 @@
 //! Directories that become servers: what is loaded, what is reported, and what a command may do.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex},
+};
+
 use crate::{
+    common::subscribe,
     disk::Disk,
     kit::{Client, names},
 };
 use mcp_protocol::ProtocolVersion;
 use mcp_server_core::{Server, resource, tool};
 use serde_json::json;
+use tracing::{Event, Subscriber, field::Field};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt as _},
+};
 
 const NO_ARGUMENTS: [(&str, &str); 0] = [];
 
@@ -63,6 +74,36 @@ async fn a_directory_becomes_a_server() {
     let prompt = server.get_prompt("review", [("code", "x"), ("focus", "names")]).await.unwrap();
     assert_eq!(prompt.messages[0].content.as_text(), Some("Review x. Look at names."));
     assert_eq!(server.read_resource("file:///a.txt").await.unwrap().contents[0].as_text(), Some("A"));
+}
+
+/// The fields of events, as text.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<String>>);
+
+impl<S: Subscriber> Layer<S> for Told {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = self.0.lock().unwrap();
+        event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| writeln!(text, "{field}={value:?}").unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_is_named_in_the_log_and_not_to_the_client() {
+    let disk = Disk::new("a_command_that_cannot");
+    disk.write("files/tools/gone.toml", "description = \"x\"\ncommand = [\"bin/gone\"]");
+    disk.write("files/bin/gone", "");
+    #[cfg(unix)]
+    std::fs::set_permissions(disk.path("files/bin/gone"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (server, problems) = Server::from_dir_report(disk.path("files")).unwrap();
+    assert_eq!(problems, []);
+    disk.remove("files/bin/gone");
+    let told = Told::default();
+    let _listening = subscribe(tracing_subscriber::registry().with(told.clone()));
+    let result = server.call_tool("gone", json!({})).await.unwrap();
+    let text = result.content[0].as_text().unwrap();
+    assert!(result.is_error && text.contains("reference") && !text.contains("bin/"), "{text}");
+    let told = told.0.lock().unwrap();
+    assert!(told.contains("files/bin/gone` cannot be started in `"), "{told}");
 }
 
 #[tokio::test]

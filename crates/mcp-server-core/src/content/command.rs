@@ -52,7 +52,10 @@ impl CommandTool {
         let wanted = ALWAYS.iter().copied().chain(self.env.iter().map(String::as_str));
         command.envs(wanted.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut group = Group::spawn(&mut command)?;
+        let mut group = Group::spawn(&mut command).map_err(|error| {
+            let (program, cwd) = (self.program.display(), self.cwd.display());
+            io::Error::new(error.kind(), format!("`{program}` cannot be started in `{cwd}`: {error}"))
+        })?;
         let (stdin, stdout, stderr) = group.streams();
         let (mut output, mut told) = (Vec::new(), Vec::new());
         let feed = async {
