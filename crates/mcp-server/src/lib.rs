@@ -1,8 +1,8 @@
 //! Write Model Context Protocol servers: typed handlers once, every revision, stdio and HTTP.
 //!
 //! This crate is what a server author depends on. It re-exports the server itself ([`Server`], [`tool`], [`resource`],
-//! [`template`], [`prompt`] and the extractors), the wire types ([`protocol`]), and with feature `http` (on by default)
-//! the HTTP server; feature `tls` adds HTTPS, feature `log-layer` a layer of `tracing` that sends records to clients.
+//! [`template`], [`prompt`] and the extractors), the wire types ([`protocol`]), what the nodes of a fleet share
+//! ([`store`], for [`ServerBuilder::store`]), and with feature `http` (on by default) the HTTP server; feature `tls` adds HTTPS, feature `log-layer` a layer of `tracing` that sends records to clients.
 //!
 //! ```
 //! use mcp_server::prelude::*;
@@ -28,6 +28,7 @@ pub use mcp_schema as schema;
 pub use mcp_server_core::*;
 #[cfg(feature = "http")]
 pub use mcp_server_http as http;
+pub use mcp_store as store;
 pub use mcp_transport as transport;
 pub use schemars;
 
