@@ -53,6 +53,10 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
+    // It is JSON, so a value was there: one that is none of the words that belong there.
+    if text == "expected value" {
+        return "expected a string".to_owned();
+    }
     for (rust, json) in
         [("invalid type: map,", "invalid type: object,"), ("invalid type: sequence,", "invalid type: array,")]
     {
@@ -95,6 +99,7 @@ mod tests {
     struct Outer {
         inner: Option<Vec<Inner>>,
         names: Option<std::collections::BTreeMap<String, String>>,
+        level: Option<crate::LoggingLevel>,
     }
 
     #[derive(Debug, Deserialize)]
@@ -116,5 +121,7 @@ mod tests {
             assert_eq!(decode_value::<Outer>(&value).unwrap_err(), expected);
             assert_eq!(decode::<Outer>(&value.to_string()).unwrap_err(), expected);
         }
+        // What is no word at all, where one of several belongs, is told by the reader of texts alone.
+        assert_eq!(decode::<Outer>(r#"{"level":[]}"#).unwrap_err(), "`/level`: expected a string");
     }
 }

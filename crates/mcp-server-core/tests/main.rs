@@ -31,6 +31,7 @@ mod memory;
 mod pages;
 mod pagination;
 mod pipes;
+mod places;
 mod progress;
 mod prompts;
 mod questions;

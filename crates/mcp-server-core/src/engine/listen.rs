@@ -1,6 +1,6 @@
 //! Runs `subscriptions/listen`: a request that stays open, carries notices, and is no running handler.
 
-use mcp_protocol::{Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
+use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
 use mcp_transport::TransportError;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -27,13 +27,13 @@ impl ListenWork {
     pub(super) fn prepare(server: &Server, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
         /// A struct could be read from an array as well, which no filter is.
         #[derive(Deserialize)]
-        struct Params {
-            notifications: Map<String, Value>,
+        struct Form {
+            #[serde(rename = "notifications")]
+            _notifications: Map<String, Value>,
         }
         let name = method::Listen::NAME;
-        let params: Params = decode_params(name, params)?;
-        let asked: SubscriptionFilter = serde_json::from_value(Value::Object(params.notifications))
-            .map_err(|error| RpcError::invalid_params(format!("{name}: {error}")))?;
+        decode_params::<Form>(name, params)?;
+        let asked = decode_params::<ListenParams>(name, params)?.notifications;
         if scope.sink.is_none() {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
             return Err(RpcError::invalid_request(text));

@@ -1,0 +1,130 @@
+//! Parameters that do not fit a method: the error names the method, the place and what belongs there, in both eras.
+#![allow(clippy::needless_pass_by_value, reason = "tables are read by value")]
+
+use mcp_server_core::{Server, TaskSupport, prompt, resource, tool};
+use serde_json::{Value, json};
+
+use crate::common::{Wire, initialize, legacy, modern};
+
+fn server() -> Server {
+    Server::builder("test", "1")
+        .tool(tool("t", async || "x").task(TaskSupport::Optional))
+        .resource(resource("x://a", async || "a"))
+        .prompt(
+            prompt("p", async || "hello").complete_from("a", ["b"]).arguments([mcp_protocol::PromptArgument::new("a")]),
+        )
+        .build()
+}
+
+/// Of both eras, unless the method is of one of them.
+fn cases() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        ("tools/list", json!({ "cursor": 7 }), "`/cursor`: invalid type: integer `7`, expected a string"),
+        ("tools/call", json!({}), "missing field `name`"),
+        ("tools/call", json!({ "name": ["t"] }), "`/name`: invalid type: array, expected a string"),
+        (
+            "tools/call",
+            json!({ "name": "t", "arguments": [1] }),
+            "`/arguments`: invalid type: array, expected an object",
+        ),
+        ("resources/read", json!({}), "missing field `uri`"),
+        ("resources/read", json!({ "uri": 7 }), "`/uri`: invalid type: integer `7`, expected a string"),
+        (
+            "prompts/get",
+            json!({ "name": "p", "arguments": { "a": 1 } }),
+            "`/arguments/a`: invalid type: integer `1`, expected a string",
+        ),
+        ("completion/complete", json!({ "ref": { "type": "ref/prompt", "name": "p" } }), "missing field `argument`"),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": "a", "value": 1 } }),
+            "`/argument/value`: invalid type: integer `1`, expected a string",
+        ),
+    ]
+}
+
+fn tasks() -> Vec<(&'static str, Value, &'static str)> {
+    ["tasks/get", "tasks/cancel"]
+        .into_iter()
+        .flat_map(|method| {
+            [
+                (method, json!({}), "missing field `taskId`"),
+                (method, json!({ "taskId": 7 }), "`/taskId`: invalid type: integer `7`, expected a string"),
+            ]
+        })
+        .collect()
+}
+
+fn assert_told(response: &Value, method: &str, said: &str) {
+    let error = &response["error"];
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32602), &json!(format!("{method}: {said}"))),
+        "{response}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_stands_alone_is_told_the_place() {
+    let mut wire = Wire::connect(&server());
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } } });
+    let modern_only = [
+        ("subscriptions/listen", json!({}), "missing field `notifications`"),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": [] }),
+            "`/notifications`: invalid type: array, expected an object",
+        ),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": { "resourceSubscriptions": [7] } }),
+            "`/notifications/resourceSubscriptions/0`: invalid type: integer `7`, expected a string",
+        ),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": { "toolsListChanged": "yes" } }),
+            "`/notifications/toolsListChanged`: invalid type: string \"yes\", expected a boolean",
+        ),
+        (
+            "tasks/update",
+            json!({ "taskId": "t", "inputResponses": [] }),
+            "`/inputResponses`: invalid type: array, expected an object",
+        ),
+    ];
+    for (method, mut params, said) in cases().into_iter().chain(tasks()).chain(modern_only) {
+        params["_meta"] = meta.clone();
+        let response = wire.ask(modern(1, method, params)).await;
+        assert_told(&response, method, said);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_a_session_is_told_the_place() {
+    let mut wire = Wire::connect(&server());
+    for (member, wrong, said) in [
+        ("protocolVersion", json!(7), "`/protocolVersion`: invalid type: integer `7`, expected a string"),
+        ("capabilities", json!([]), "`/capabilities`: invalid type: array, expected an object"),
+        ("clientInfo", json!("me"), "`/clientInfo`: invalid type: string \"me\", expected an object"),
+        (
+            "clientInfo",
+            json!({ "name": 1, "version": "1" }),
+            "`/clientInfo/name`: invalid type: integer `1`, expected a string",
+        ),
+    ] {
+        let mut request = initialize("2025-11-25");
+        request["params"][member] = wrong;
+        let response = wire.ask(request).await;
+        assert_told(&response, "initialize", said);
+    }
+    wire.open("2025-11-25").await;
+    let legacy_only = [
+        ("resources/subscribe", json!({}), "missing field `uri`"),
+        ("resources/unsubscribe", json!({ "uri": [] }), "`/uri`: invalid type: array, expected a string"),
+        ("logging/setLevel", json!({ "level": 1 }), "`/level`: expected a string"),
+        ("tasks/result", json!({ "taskId": {} }), "`/taskId`: invalid type: object, expected a string"),
+    ];
+    for (method, params, said) in cases().into_iter().chain(tasks()).chain(legacy_only) {
+        let response = wire.ask(legacy(1, method, params)).await;
+        assert_told(&response, method, said);
+    }
+}
