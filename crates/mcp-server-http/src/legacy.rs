@@ -100,13 +100,7 @@ pub(crate) async fn request(
     let version = scope.version();
     let prepared = match inner.server.prepare(request, scope) {
         Ok(prepared) => prepared,
-        Err(Refusal::Error(error)) => {
-            let response = respond::error_with_id(StatusCode::OK, Some(&request.id), &error);
-            return respond::with_version(response, version);
-        }
-        Err(scopes) => {
-            return respond::error_with_id(StatusCode::FORBIDDEN, Some(&request.id), &scopes.into_error());
-        }
+        Err(refusal) => return refused(request, refusal, version),
     };
     if !accepted.json {
         // Its answer is a stream whatever happens, so it may as well be one that can be resumed.
@@ -124,6 +118,13 @@ pub(crate) async fn request(
         Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
         Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http, number, &inner.config))),
     };
+    respond::with_version(response, version)
+}
+
+/// Answers a request that is refused before it runs.
+pub(crate) fn refused(request: &Request<'_>, refusal: Refusal, version: ProtocolVersion) -> Response<Body> {
+    let status = if matches!(refusal, Refusal::Error(_)) { StatusCode::OK } else { StatusCode::FORBIDDEN };
+    let response = respond::error_with_id(status, Some(&request.id), &refusal.into_error());
     respond::with_version(response, version)
 }
 

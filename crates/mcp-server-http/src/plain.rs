@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode, request::Parts};
 use mcp_protocol::{ProtocolVersion, RequestId, RequestMeta, jsonrpc::Request};
-use mcp_server_core::engine::{Refusal, Scope};
+use mcp_server_core::engine::Scope;
 
 use crate::{
     accept::Accepted,
@@ -44,13 +44,7 @@ pub(crate) async fn request(
     }
     let prepared = match inner.server.prepare(request, scope) {
         Ok(prepared) => prepared,
-        Err(Refusal::Error(error)) => {
-            let response = respond::error_with_id(StatusCode::OK, Some(&request.id), &error);
-            return respond::with_version(response, version);
-        }
-        Err(scopes) => {
-            return respond::error_with_id(StatusCode::FORBIDDEN, Some(&request.id), &scopes.into_error());
-        }
+        Err(refusal) => return legacy::refused(request, refusal, version),
     };
     let response = match stream::answer(Box::pin(prepared.run()), queue, inner.config.keep_alive).await {
         Answer::Quiet(Some(reply)) => respond::legacy(reply),
