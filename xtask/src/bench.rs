@@ -14,15 +14,16 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-const USAGE: &str =
-    "usage: cargo xtask bench [--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]";
+const USAGE: &str = "\
+usage: cargo xtask bench [--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]
+       cargo xtask bench memory";
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(60 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Measures; what is not asked for is left out: `--no-build` the builds, `--no-load` the load, `--quick` the builds and
-/// most of the rounds.
+/// most of the rounds. `memory` alone measures what sessions and streams cost, and nothing else.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     if has("--help") {
@@ -31,11 +32,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     }
     let root = workspace::root();
     let target = Metadata::load(&root)?.target_directory;
+    if let [only] = args
+        && only == "memory"
+    {
+        return process::run(Command::new(program(&root, &target)?).arg("memory"), LOAD_LIMIT);
+    }
     if !has("--no-load") {
-        let mut build = process::cargo(&root);
-        build.args(["build", "--release", "--package", "bench"]);
-        process::run(&mut build, BUILD_LIMIT)?;
-        let bench = target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX));
+        let bench = program(&root, &target)?;
         let mut load = Command::new(&bench);
         load.arg("load").args(args.iter().filter(|arg| !matches!(arg.as_str(), "--no-build" | "--no-load")));
         process::run(&mut load, LOAD_LIMIT)?;
@@ -61,6 +64,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         "crates: all that a server of one tool brings into the build at run time, ours and derive macros included"
     );
     Ok(())
+}
+
+/// Builds what measures, for release: other builds have other figures.
+fn program(root: &Path, target: &Path) -> Result<PathBuf, Error> {
+    let mut build = process::cargo(root);
+    build.args(["build", "--release", "--package", "bench"]);
+    process::run(&mut build, BUILD_LIMIT)?;
+    Ok(target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// A server of one tool.

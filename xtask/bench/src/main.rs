@@ -35,6 +35,9 @@ usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measur
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.split_first() {
+        Some((command, _)) if cfg!(debug_assertions) && command != "peer" => {
+            Err(Error::new("figures of a debug build mean nothing: `cargo xtask bench` builds for release"))
+        }
         Some((command, rest)) if command == "load" => load::run(rest),
         Some((command, rest)) if command == "memory" => memory::run(rest),
         Some((command, rest)) if command == "peer" => peer(rest),
