@@ -53,7 +53,9 @@ pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'stati
             "each request says in `_meta` what its client is; `server/discover` tells what the server is"
         }
         Ping::NAME => "any other request shows that the server is there",
-        SetLevel::NAME => "each request that wants log records names their level in `_meta`",
+        SetLevel::NAME => {
+            "a request that wants log records says so by `io.modelcontextprotocol/logLevel` in its `_meta`"
+        }
         Subscribe::NAME => "`subscriptions/listen` names the resources in `resourceSubscriptions`",
         Unsubscribe::NAME => "subscriptions end with their `subscriptions/listen` request",
         GetTaskPayload::NAME => "`tasks/get` tells the result of a task that has ended",
