@@ -68,7 +68,18 @@ impl Exchange {
 
     /// Sends it, and again as often as its authorizer has something better. The head of each response may take `limit`.
     pub(crate) async fn send(self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
-        let Some(authorizer) = &link.config.authorizer else { return self.send_once(link, limit).await };
+        match &link.config.authorizer {
+            Some(authorizer) => Box::pin(self.send_authorized(link, authorizer, limit)).await,
+            None => self.send_once(link, limit).await,
+        }
+    }
+
+    async fn send_authorized(
+        self,
+        link: &Link,
+        authorizer: &Arc<dyn Authorizer>,
+        limit: Option<Duration>,
+    ) -> Result<Response, Fault> {
         let mut refusals = 0;
         loop {
             let authorization = authorizer.authorize(&self.target()).await.map_err(Fault::Authorizer)?;

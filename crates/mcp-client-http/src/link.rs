@@ -12,7 +12,11 @@ use http::{HeaderMap, HeaderValue};
 use mcp_protocol::ProtocolVersion;
 use mcp_transport::{Frame, Hints, TransportError};
 use reqwest::{Client, Url};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{
+    Semaphore,
+    mpsc::{self, error::TrySendError},
+    watch,
+};
 
 use crate::{
     config::{self, Config},
@@ -99,10 +103,11 @@ impl Link {
         if inbound.as_ref().is_err_and(TransportError::is_session_lost) {
             self.is_lost.store(true, Ordering::Release);
         }
-        let sender = lock(&self.inbound).clone();
-        match sender {
-            Some(sender) => sender.send(inbound).await.is_ok(),
-            None => false,
+        let Some(sender) = lock(&self.inbound).clone() else { return false };
+        match sender.try_send(inbound) {
+            Ok(()) => true,
+            Err(TrySendError::Full(inbound)) => Box::pin(sender.send(inbound)).await.is_ok(),
+            Err(TrySendError::Closed(_)) => false,
         }
     }
 

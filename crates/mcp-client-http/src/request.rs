@@ -56,9 +56,9 @@ async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mut headers: He
         }
         return read(link, id, frame, response).await;
     }
-    let refused = refusal(link, response, in_session).await;
+    let refused = Box::pin(refusal(link, response, in_session)).await;
     if opens_session && !is_old && refused.may_be_old(status) {
-        match old::open(link).await {
+        match Box::pin(old::open(link)).await {
             Ok(()) => {
                 let headers = link.message_headers(&frame.hints).map_err(Fault::into_error)?;
                 return Box::pin(answer(link, id, frame, headers)).await;
@@ -85,7 +85,8 @@ async fn read(link: &Link, id: &RequestId, frame: &Frame, mut response: Response
     }
     let kind = content_type(response.headers());
     if kind == "text/event-stream" {
-        return follow(link, id, frame, Events::new(response, link, &Place::default())).await;
+        // Most answers are no streams, and a future is as large as the largest that it may become.
+        return Box::pin(follow(link, id, frame, Events::new(response, link, &Place::default()))).await;
     }
     if kind != "application/json" && !kind.ends_with("+json") {
         return Err(Fault::ContentType(kind).into_error());
@@ -182,4 +183,20 @@ async fn drain(events: Events) {
     };
     // When it does not end, its connection is closed.
     let _is_over = timeout(DRAIN, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, D, F: Future>(_: impl FnOnce(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_request_is_a_small_future() {
+        // It is moved to its task, by copying.
+        let size = size(run);
+        assert!(size <= 3 * 1024, "{size}");
+    }
 }

@@ -182,7 +182,7 @@ fn start(link: &Arc<Link>, frame: Frame, request: Option<RequestId>, headers: He
         }
         match request {
             Some(id) => request::run(link, id, frame, headers).await,
-            None => _ = post::run(&link, &frame, headers).await,
+            None => _ = Box::pin(post::run(&link, &frame, headers)).await,
         }
     });
 }

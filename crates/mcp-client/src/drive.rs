@@ -4,7 +4,12 @@ mod exchange;
 mod pages;
 mod wait;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use mcp_protocol::{
@@ -86,14 +91,16 @@ impl Reply {
 /// Sends a request and brings it to its end, also when it becomes a task.
 pub(crate) async fn drive(shared: &Arc<Shared>, request: Request, mut options: Options) -> Result<Reply, Error> {
     let name = request.name.clone();
-    until_cancelled(options.cancel.take(), async {
+    let token = options.cancel.take();
+    let work = pin!(async {
         let (reply, ticket) = rounds(shared, request, &mut options).await?;
         match &reply.task {
-            Some(task) => crate::tasks::finish(shared, task, name, ticket, options).await,
+            // Most calls become none, and a future is as large as the largest that it may become.
+            Some(task) => Box::pin(crate::tasks::finish(shared, task, name, ticket, options)).await,
             None => Ok(reply),
         }
-    })
-    .await
+    });
+    until_cancelled(token, work).await
 }
 
 /// Sends a request until it is done or has become a task, with the ticket that hears of its progress.
@@ -102,12 +109,12 @@ pub(crate) async fn start(
     request: Request,
     options: &mut Options,
 ) -> Result<(Reply, Option<Ticket>), Error> {
-    until_cancelled(options.cancel.take(), rounds(shared, request, options)).await
+    until_cancelled(options.cancel.take(), pin!(rounds(shared, request, options))).await
 }
 
 async fn until_cancelled<T>(
     token: Option<CancellationToken>,
-    work: impl Future<Output = Result<T, Error>>,
+    work: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> Result<T, Error> {
     let Some(token) = token else { return work.await };
     tokio::select! {
@@ -234,4 +241,20 @@ pub(crate) async fn answer(shared: &Shared, link: &Arc<Link>, result: InputRequi
     }
     let responses: JsonObject = answers.into_iter().collect();
     Ok(Inputs { responses: (!responses.is_empty()).then_some(responses), state: request_state })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F: Future>(_: impl FnOnce(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_call_is_a_small_future() {
+        // It is copied on its way, and each call needs room for it.
+        let size = size(|shared: &'static Arc<Shared>, request, options| drive(shared, request, options));
+        assert!(size <= 5 * 1024, "{size}");
+    }
 }
