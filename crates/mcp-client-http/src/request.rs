@@ -155,7 +155,11 @@ async fn resume(link: &Link, place: &mut Place) -> Result<Events, TransportError
                 tracing::debug!(%status, "the server does not resume the stream of a request");
                 return Err(TransportError::unanswered());
             }
-            Err(stream::Refused::SessionLost) => return Err(TransportError::session_lost()),
+            Err(stream::Refused::SessionLost) => {
+                // Everybody is told that it is lost. This request was taken before, and may have been done.
+                link.deliver(Err(TransportError::session_lost())).await;
+                return Err(TransportError::unanswered());
+            }
             Err(stream::Refused::Fault(fault)) => return Err(fault.into_error()),
         }
     }

@@ -219,6 +219,29 @@ async fn many_calls_in_a_session_that_is_lost() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_taken_is_not_made_again_when_its_stream_cannot_be_resumed() {
+    let version = ProtocolVersion::V2025_11_25;
+    let taken =
+        Reply::silence().notify("notifications/message", json!({"level": "info", "data": "so far"})).events(true);
+    let server = ScriptedServer::speaking(version)
+        .on("tools/call", taken)
+        .on("tools/call", text("after"))
+        .on("GET", Reply::status(405, ""))
+        .on("GET", Reply::status(404, ""))
+        .on("GET", Reply::status(405, ""));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.client(version).await;
+    // The stream for what the server says unasked, which it has not.
+    site.server.wait_for("GET", 1).await;
+    assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
+    assert_eq!(site.server.seen_of("tools/call").len(), 1, "it may have run");
+    // The session is known to be lost all the same.
+    assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
+    assert_eq!(site.server.seen_of("initialize").len(), 2);
+    site.leave(client, "resumed in vain").await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_lost_again_and_again() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));
