@@ -114,8 +114,9 @@ impl Link {
     /// them, since each has an answer of its own on its way.
     pub(crate) fn retire(&self, fault: TransportError) {
         let _ = self.fault.set(fault);
-        self.pending.refuse();
+        // Before the last who waits for room is turned away: who is takes a link that is not ended for one that broke.
         self.ended.cancel();
+        self.pending.refuse();
     }
 
     pub(crate) fn is_ended(&self) -> bool {

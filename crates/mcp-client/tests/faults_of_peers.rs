@@ -242,6 +242,26 @@ async fn a_call_that_was_taken_is_not_made_again_when_its_stream_cannot_be_resum
 }
 
 #[tokio::test]
+async fn a_call_without_room_in_a_session_that_is_lost() {
+    let version = ProtocolVersion::V2025_11_25;
+    let slow = text("slow").after(Duration::from_millis(300));
+    let server = ScriptedServer::speaking(version).on("tools/call", slow).on("tools/call", text("right"));
+    let site = Site::open(server, Over::Http).await;
+    let client = site.connect(quick(&[version]).limits(|limits| limits.pending = 2)).await.unwrap();
+    let slow = start(client.call_tool("t", ()));
+    site.server.wait_for("tools/call", 1).await;
+    site.http.as_ref().unwrap().forget_sessions();
+    // The first is refused, while the others wait for room.
+    let calls: Vec<_> = (0..4).map(|_| start(client.call_tool("t", ()))).collect();
+    for call in calls {
+        assert_eq!(outcome(call.await.unwrap()), "ok: right");
+    }
+    assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
+    assert_eq!(site.server.seen_of("initialize").len(), 2);
+    site.leave(client, "no room").await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_lost_again_and_again() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));

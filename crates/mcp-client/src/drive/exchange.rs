@@ -153,8 +153,10 @@ pub(crate) async fn exchange(
             Failure::Transport(fault) if fault.is_unanswered() && is_safe && may_again => {}
             Failure::Transport(fault) => return Err(Kind::Transport(fault).into()),
             Failure::Lost { was_sent, .. } if (!was_sent || is_safe) && may_again => {
-                // The reading task may not know it yet.
-                link.end(None);
+                // The reading task may not know it yet. One that is retired goes on for those who wait on it.
+                if !link.is_ended() {
+                    link.end(None);
+                }
             }
             Failure::Lost { fault, .. } => return Err(Kind::Lost(fault).into()),
         }
