@@ -225,6 +225,23 @@ async fn what_is_known_is_not_asked_again() {
     assert_eq!(client.version(), ProtocolVersion::V2025_11_25);
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_refusal_of_the_revision_ends_no_other_call() {
+    let (client, mut peer, mut peers) = connected_as(builder(), ProtocolVersion::V2026_07_28).await;
+    let taken = start(client.call_tool("taken", ()));
+    let taken_id = peer.expect("tools/call").await;
+    let refused = start(client.call_tool("refused", ()));
+    let id = peer.expect("tools/call").await;
+    peer.refuse(id, json!({ "code": -32022, "message": "no", "data": { "supported": ["2025-11-25"] } })).await;
+    let mut other = peers.next().await;
+    other.open("2025-11-25").await;
+    let id = other.expect("tools/call").await;
+    other.answer(id, said("elsewhere")).await;
+    assert_eq!(refused.await.unwrap().unwrap().text(), "elsewhere");
+    peer.answer(taken_id, said("here")).await;
+    assert_eq!(taken.await.unwrap().unwrap().text(), "here");
+}
+
 /// What a server that was exchanged for an older one makes of a request of the newest revision.
 #[derive(Debug, Clone, Copy)]
 enum Older {

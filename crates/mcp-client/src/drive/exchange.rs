@@ -110,7 +110,7 @@ pub(crate) async fn exchange(
                     && may_again =>
             {
                 tracing::debug!(%error, "the server does not speak its revision any more");
-                link.end(None);
+                link.retire(TransportError::closed());
             }
             // Some tools are tasks and nothing else.
             Failure::Rpc(error) if !declares_tasks && needs_tasks(&error) => is_declared = true,
