@@ -4,15 +4,15 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
 use mcp_client::{
-    Client,
-    protocol::{Message, ProtocolVersion, RequestId},
+    Client, Reconnect, State,
+    protocol::{Message, ProtocolVersion, RequestId, notification},
     transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError},
 };
 use serde_json::{Value, json};
@@ -235,5 +235,60 @@ async fn a_status_is_a_sign_of_life_unless_it_is_that_of_a_gateway() {
             assert_eq!(connections == 1, is_life, "{status}, {version}: {connections}");
             drop(client);
         }
+    }
+}
+
+/// A client with a callback that has to be subscribed for.
+async fn listening(faulty: &Faulty) -> Client {
+    let mut policy = Reconnect::default();
+    policy.attempts = 3;
+    builder().reconnect(policy).on::<notification::ToolListChanged>(|_| {}).connect(faulty).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn callbacks_are_subscribed_for_again_unless_the_server_refuses() {
+    let http = |status| Err(TransportError::http(status, None, "no"));
+    for (what, first, is_refused) in [
+        ("500", http(500), false),
+        ("503", http(503), false),
+        ("no result", Ok(json!({ "resultType": "complete" })), false),
+        ("403", http(403), true),
+        ("no such method", Ok(json!({ "code": -32601, "message": "no" })), true),
+    ] {
+        let faulty = server(ProtocolVersion::V2026_07_28, move |_, _| first.clone());
+        let client = listening(&faulty).await;
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        let asked = faulty.asked("subscriptions/listen");
+        assert_eq!(asked == 1, is_refused, "{what}: {asked}");
+        assert!(asked < 20, "{what}: {asked}");
+        drop(client);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callbacks_are_subscribed_for_again_once_a_faulty_server_is_well() {
+    for status in [401, 500] {
+        let is_ill = Arc::new(AtomicBool::new(false));
+        let ill = Arc::clone(&is_ill);
+        let faulty = Faulty::new(move |method, _| match method {
+            "server/discover" if ill.load(Ordering::SeqCst) => Err(TransportError::http(status, None, "it burns")),
+            "server/discover" => Ok(discovery(&["2026-07-28"])),
+            "subscriptions/listen" => Err(TransportError::unanswered()),
+            _ => Ok(said("well")),
+        });
+        let client = listening(&faulty).await;
+        let mut states = client.states();
+        is_ill.store(true, Ordering::SeqCst);
+        client.reconnect();
+        states.wait_for(|state| *state == State::Down).await.unwrap();
+        // Nobody needs the server, and it is left alone.
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let (before, asked) = (faulty.asked("subscriptions/listen"), faulty.asked("server/discover"));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(faulty.asked("server/discover"), asked, "{status}");
+        is_ill.store(false, Ordering::SeqCst);
+        assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "well", "{status}");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(faulty.asked("subscriptions/listen") > before, "{status}");
     }
 }

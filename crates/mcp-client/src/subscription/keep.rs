@@ -26,8 +26,16 @@ enum End {
     Again(Error),
     /// The server is of another era than was assumed.
     Elsewhere,
-    /// It will not work another time either.
-    Never(Error),
+    /// There is no connection to open it on.
+    Unreached(Error),
+    /// The server refuses it, or it cannot be asked for: it will not work another time either.
+    Refused(Error),
+}
+
+/// What a subscription ends with for good.
+struct Last {
+    error: Error,
+    is_refused: bool,
 }
 
 /// Keeps a subscription open until the client is closed, the server says that there is none, or as many attempts in a row have
@@ -35,24 +43,24 @@ enum End {
 pub(super) async fn keep(shared: Arc<Shared>, inbox: Arc<Inbox>) {
     let closing = shared.closing.clone();
     let end = closing.run_until_cancelled(reopen(&shared, &inbox)).await;
-    inbox.end(end);
+    inbox.end(end.map(|last| last.error));
 }
 
 /// The same for callbacks, whom nobody would open again: what ends otherwise than by a refusal is begun anew, whenever there is a
 /// connection. A server that was given up is left alone until somebody else needs it.
 pub(super) async fn keep_on(shared: &Arc<Shared>, filter: &SubscriptionFilter) -> Error {
     loop {
-        let error = reopen(shared, &Arc::new(Inbox::new(filter.clone()))).await;
-        if shared.is_closed() || !(error.is_retryable() || error.is_timeout()) {
-            return error;
+        let last = reopen(shared, &Arc::new(Inbox::new(filter.clone()))).await;
+        if shared.is_closed() || last.is_refused {
+            return last.error;
         }
+        tracing::debug!(error = %last.error, "nothing tells what changes for now");
         sleep(shared.config.reconnect.longest).await;
         shared.ready().await;
     }
 }
 
-/// Returns the error that it ends with.
-async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
+async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Last {
     let policy = &shared.config.reconnect;
     // Attempts since the last that lasted, for the wait, and since the last that opened it, for the end.
     let (mut attempt, mut failures) = (0, 0);
@@ -68,16 +76,19 @@ async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Error {
             },
             // Every attempt at a connection has failed, and one more: the next call makes another one, as do those who subscribe
             // again.
-            Err(error) => End::Never(error),
+            Err(error) => End::Unreached(error),
         };
         let was_open = inbox.interrupt();
         has_been_open |= was_open;
         failures = if was_open { 0 } else { failures + 1 };
         match end {
-            End::Never(error) => return error,
+            End::Refused(error) => return Last { error, is_refused: true },
+            End::Unreached(error) => return Last { error, is_refused: false },
             End::Elsewhere => continue,
             // Whoever waits for the first time is told what is wrong.
-            End::Again(error) if !has_been_open || failures >= policy.attempts.max(1) => return error,
+            End::Again(error) if !has_been_open || failures >= policy.attempts.max(1) => {
+                return Last { error, is_refused: false };
+            }
             End::Again(error) => tracing::debug!(%error, "a subscription ended, and is opened again"),
         }
         attempt = if was_open && since.elapsed() > policy.longest { 1 } else { attempt + 1 };
@@ -98,7 +109,7 @@ impl Drop for Leave<'_> {
 async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: &Arc<Inbox>) -> End {
     let request = match Request::of::<Listen>(&ListenParams::new(inbox.filter().clone())) {
         Ok(request) => request,
-        Err(error) => return End::Never(error),
+        Err(error) => return End::Refused(error),
     };
     let id = shared.next_id();
     let mut hints = Hints::default();
@@ -136,12 +147,12 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
 
 fn ended(failure: Failure) -> End {
     match failure {
-        Failure::Rpc(error) => End::Never(Kind::Rpc(error).into()),
+        Failure::Rpc(error) => End::Refused(Kind::Rpc(error).into()),
         Failure::Invalid(text) => End::Again(Error::invalid(text)),
-        Failure::Unsendable(fault) => End::Never(Kind::Unsendable(fault).into()),
+        Failure::Unsendable(fault) => End::Refused(Kind::Unsendable(fault).into()),
         Failure::Transport(fault) => match fault.http_status() {
             Some(status) if (400..500).contains(&status) && !matches!(status, 408 | 425 | 429) => {
-                End::Never(Kind::Transport(fault).into())
+                End::Refused(Kind::Transport(fault).into())
             }
             _ => End::Again(Kind::Transport(fault).into()),
         },
@@ -156,11 +167,15 @@ async fn follow(shared: &Arc<Shared>, link: &Arc<Link>, inbox: &Arc<Inbox>) -> E
     for uri in &inbox.filter().resource_subscriptions {
         let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
             Ok(request) => request,
-            Err(error) => return End::Never(error),
+            Err(error) => return End::Refused(error),
         };
         let options = Options { idle: shared.config.idle, total: shared.config.idle, ..Options::default() };
         if let Err(error) = drive(shared, request, options).await {
-            return if error.rpc().is_some() || error.is_unsupported() { End::Never(error) } else { End::Again(error) };
+            return if error.rpc().is_some() || error.is_unsupported() {
+                End::Refused(error)
+            } else {
+                End::Again(error)
+            };
         }
     }
     inbox.open(offered(link, inbox.filter()));
