@@ -1,6 +1,6 @@
 //! Arguments of tools from the command line, read as the tool's schema says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use mcp_protocol::JsonObject;
 use serde_json::{Map, Value, map::Entry};
@@ -129,13 +129,13 @@ fn read(text: &str, schema: &JsonObject, property: Option<&Value>) -> Result<Val
     }
 }
 
-/// How deep references and alternatives are followed.
-const DEPTH: usize = 16;
+/// Branches of one property that are looked at: what a server sends costs no more than that.
+const BRANCHES: usize = 1000;
 
 /// The types that a property allows; none where its schema does not say.
 fn types<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a str> {
     let mut found = Vec::new();
-    each_branch(root, property, DEPTH, &mut |branch| {
+    for branch in branches(root, property) {
         match branch.get("type") {
             Some(Value::String(name)) => found.push(name.as_str()),
             Some(Value::Array(names)) => found.extend(names.iter().filter_map(Value::as_str)),
@@ -146,25 +146,20 @@ fn types<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a str> {
                     found.push("string");
                 }
             }
-        };
-    });
-    let mut seen = Vec::new();
-    found.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(*name);
-            true
         }
-    });
+    }
+    let mut seen = HashSet::new();
+    found.retain(|name| seen.insert(*name));
     found
 }
 
 /// The values that a property allows, where it allows some only.
 pub(crate) fn choices<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a Value> {
     let mut found = Vec::new();
-    each_branch(root, property, DEPTH, &mut |branch| {
+    for branch in branches(root, property) {
         found.extend(branch.get("enum").and_then(Value::as_array).into_iter().flatten());
         found.extend(branch.get("const"));
-    });
+    }
     found
 }
 
@@ -176,24 +171,33 @@ pub(crate) fn kind(root: &JsonObject, property: &Value) -> String {
     }
 }
 
-/// Every alternative of a schema, with its references followed.
-fn each_branch<'a>(root: &'a JsonObject, schema: &'a Value, depth: usize, seen: &mut impl FnMut(&'a Value)) {
-    let Some(depth) = depth.checked_sub(1) else { return };
-    seen(schema);
-    if let Some(Value::String(reference)) = schema.get("$ref")
-        && let Some(path) = reference.strip_prefix("#/")
-    {
-        let mut parts = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
-        let first = parts.next().and_then(|part| root.get(&part));
-        if let Some(target) = first.and_then(|first| parts.try_fold(first, |value, part| value.get(part))) {
-            each_branch(root, target, depth, seen);
+/// Every alternative of a schema in its order, with its references followed, and each one once.
+fn branches<'a>(root: &'a JsonObject, schema: &'a Value) -> Vec<&'a Value> {
+    let (mut found, mut seen, mut next) = (Vec::new(), HashSet::new(), vec![schema]);
+    while let Some(branch) = next.pop() {
+        if found.len() == BRANCHES {
+            break;
         }
-    }
-    for keyword in ["anyOf", "oneOf", "allOf"] {
-        for branch in schema.get(keyword).and_then(Value::as_array).into_iter().flatten() {
-            each_branch(root, branch, depth, seen);
+        if !seen.insert(std::ptr::from_ref(branch)) {
+            continue;
         }
+        found.push(branch);
+        let own = next.len();
+        next.extend(target(root, branch));
+        let alternatives =
+            ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|keyword| branch.get(keyword)?.as_array());
+        next.extend(alternatives.flatten().take(BRANCHES));
+        next[own..].reverse();
     }
+    found
+}
+
+/// What a schema refers to in its own document.
+fn target<'a>(root: &'a JsonObject, schema: &Value) -> Option<&'a Value> {
+    let path = schema.get("$ref")?.as_str()?.strip_prefix("#/")?;
+    let mut parts = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
+    let first = root.get(&parts.next()?)?;
+    parts.try_fold(first, |value, part| value.get(part))
 }
 
 fn is(value: &Value, kind: &str) -> bool {
@@ -309,6 +313,21 @@ mod tests {
         assert_eq!(read("a=1 a=2").await, Err("`a` is given twice".to_owned()));
         assert_eq!(read("a:=1").await, Err("`a` wants a text: arguments of prompts are nothing else".to_owned()));
         assert_eq!(read("a").await, Err("`a` is no argument: write key=value".to_owned()));
+    }
+
+    /// `a` is one of 30 that refer to it each, and in the end one of these texts.
+    #[test]
+    fn a_schema_that_refers_to_itself_again_and_again_is_read_once() {
+        let mut alternatives = vec![json!({"$ref": "#/properties/a"}); 30];
+        alternatives.push(json!({"type": ["string", "null"], "enum": ["x", "y", null]}));
+        let schema = JsonObject::from_value(json!({"properties": {"a": {"anyOf": alternatives}}})).unwrap_or_default();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let choices = schema.get("properties").map(|properties| choices(&schema, &properties["a"]).len());
+            tell.send((signature(&schema), choices))
+        });
+        let read = told.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(read, Ok(("[a:string]".to_owned(), Some(3))));
     }
 
     #[test]
