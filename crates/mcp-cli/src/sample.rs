@@ -1,7 +1,8 @@
 //! Answers the server's questions to a model by a program of the user's choice, once the user has seen them.
 
 use std::{
-    process::Stdio,
+    io,
+    process::{Output, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -47,17 +48,9 @@ impl Model {
         let words = shell_words::split(&self.program).map_err(|error| failed(&error))?;
         let (name, args) = words.split_first().ok_or_else(|| failed(&"no program is named"))?;
         let mut command = Command::new(name);
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let run = async {
-            let mut child = command.spawn()?;
-            if let Some(mut stdin) = child.stdin.take() {
-                // A program that answers without reading its input has closed it.
-                let _ = stdin.write_all(&request).await;
-            }
-            child.wait_with_output().await
-        };
-        let output =
-            timeout(LIMIT, run).await.map_err(|_| failed(&"it took too long"))?.map_err(|error| failed(&error))?;
+        command.args(args);
+        let output = timeout(LIMIT, run(command, request)).await;
+        let output = output.map_err(|_| failed(&"it took too long"))?.map_err(|error| failed(&error))?;
         if !output.status.success() {
             return Err(failed(&output.status));
         }
@@ -91,6 +84,20 @@ impl Model {
     }
 }
 
+/// Runs a program with this input, and gives what it prints. Dropped, it ends the program.
+async fn run(mut command: Command, input: Vec<u8>) -> io::Result<Output> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+    let stdin = child.stdin.take();
+    let write = async move {
+        if let Some(mut stdin) = stdin {
+            // A program that answers without reading its input has closed it.
+            let _ = stdin.write_all(&input).await;
+        }
+    };
+    // It may answer while it reads.
+    tokio::join!(child.wait_with_output(), write).0
+}
+
 /// What the user sees of a question.
 fn shown(server: &str, program: &str, params: &CreateMessageParams) -> String {
     let mut text = format!("\n{server} wants to ask your model ({program}) for up to {} tokens:", params.max_tokens);
@@ -115,4 +122,17 @@ fn shown(server: &str, program: &str, params: &CreateMessageParams) -> String {
         }
     }
     text
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// More than the pipes between here and there hold, both ways at once.
+    #[tokio::test]
+    async fn a_program_that_answers_while_it_reads_is_listened_to() {
+        let input = vec![b'x'; 1 << 20];
+        let output = timeout(Duration::from_secs(20), run(Command::new("cat"), input.clone())).await;
+        assert!(output.is_ok_and(|output| output.is_ok_and(|output| output.stdout == input)));
+    }
 }
