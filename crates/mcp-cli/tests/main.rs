@@ -262,6 +262,53 @@ fn listening_shows_changes_as_they_come() {
     }
 }
 
+/// A server of 2025-11-25 that tells what it should not once somebody subscribed, and then what it should.
+#[cfg(unix)]
+const CARELESS: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')" "$1"; }
+read -r line
+answer '{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}'
+read -r line
+read -r line
+answer '{}'
+echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"no level"}}'
+echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1e999}}'
+echo '{"jsonrpc":"2.0","method":"notifications/replay_truncated"}'
+echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"in order"}}'
+cat > /dev/null
+"#;
+
+#[cfg(unix)]
+#[test]
+fn listening_goes_on_over_notices_that_are_wrong_and_tells_a_loss_once() {
+    let mut listening = mcp()
+        .args(["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", CARELESS])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut told = Vec::new();
+    for line in BufReader::new(listening.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        told.push(line);
+        let has = |text| told.iter().any(|line| line == text);
+        if has("[info] in order") && has("anything may have changed: the connection was away") {
+            break;
+        }
+    }
+    listening.kill().unwrap();
+    listening.wait().unwrap();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "[info] in order",
+            "anything may have changed: the connection was away",
+            r#"{"method":"notifications/message","params":"{\"level\":\"info\",\"data\":1e999}"}"#,
+            r#"{"method":"notifications/message","params":{"data":"no level"}}"#,
+        ]
+    );
+}
+
 #[test]
 fn a_shell_runs_lines_over_one_connection() {
     let http = Http::start();

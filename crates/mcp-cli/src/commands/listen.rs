@@ -1,8 +1,8 @@
 //! Shows what a server tells, until the user has seen enough.
 
-use mcp_client::Update;
-use mcp_protocol::{LoggingMessageParams, NotificationMethod, SubscriptionFilter, notification::LoggingMessage};
-use serde_json::json;
+use mcp_client::{Notification, Update};
+use mcp_protocol::{SubscriptionFilter, notification::LoggingMessage};
+use serde_json::{Value, json, value::RawValue};
 
 use super::Session;
 use crate::{failure::Failure, output::line, screen::note, target::log_line};
@@ -23,24 +23,34 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
                 None => return Ok(()),
             },
             notice = notices.next() => match notice {
-                Some(notice) if is_update(notice.method()) => {}
-                Some(notice) if !session.out.json && notice.method() == LoggingMessage::NAME => {
-                    session.out.text(&log_line(&notice.decode::<LoggingMessageParams>()?))?;
-                }
-                Some(notice) => {
-                    let params: serde_json::Value = notice.decode()?;
-                    session.out.value(&json!({"method": notice.method(), "params": params}))?;
-                }
+                Some(notice) => tell(session, &notice)?,
                 None => return Ok(()),
             },
         }
     }
 }
 
+/// Shows what the subscription does not. What is not what its name says is shown as it came.
+fn tell(session: &Session, notice: &Notification) -> Result<(), Failure> {
+    if is_update(notice) {
+        return Ok(());
+    }
+    if !session.out.json
+        && let Some(Ok(message)) = notice.params::<LoggingMessage>()
+    {
+        return session.out.text(&log_line(&message));
+    }
+    // A number beyond all bounds is JSON, but no value here.
+    let raw = || notice.raw_params().map(RawValue::get).unwrap_or_default().into();
+    let params: Value = notice.decode().unwrap_or_else(|_| raw());
+    session.out.value(&json!({"method": notice.method(), "params": params}))
+}
+
 /// What the subscription shows already.
-fn is_update(method: &str) -> bool {
-    method.ends_with("/list_changed")
-        || matches!(method, "notifications/resources/updated" | "notifications/subscriptions/acknowledged")
+fn is_update(notice: &Notification) -> bool {
+    notice.is_missed()
+        || notice.method().ends_with("/list_changed")
+        || matches!(notice.method(), "notifications/resources/updated" | "notifications/subscriptions/acknowledged")
 }
 
 fn show(session: &Session, update: &Update) -> Result<(), Failure> {
