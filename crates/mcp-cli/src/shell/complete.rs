@@ -1,17 +1,16 @@
 //! Completes commands, and the names that the server lists.
 
-use std::sync::{Arc, PoisonError, RwLock};
-
 use mcp_client::Client;
-use mcp_protocol::{Prompt, Resource, Tool};
+use mcp_protocol::{Prompt, Resource, SubscriptionFilter, Tool};
 use rustyline::{Context, Helper, completion::Pair, highlight::Highlighter, hint::Hinter, validate::Validator};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::output::printable;
 
-/// What the server listed last. It is read in the background, and again when the server says that it has changed.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Names(Arc<RwLock<Lists>>);
+/// What the server listed last. It is read in the background, and again when the server says that it has changed, or was away.
+#[derive(Debug)]
+pub(super) struct Names(watch::Receiver<Lists>);
 
 #[derive(Debug, Default)]
 struct Lists {
@@ -23,32 +22,35 @@ struct Lists {
 impl Names {
     /// Reads the lists, and goes on reading them as long as the client lives.
     pub(super) fn follow(client: &Client) -> Self {
-        let names = Self::default();
-        let (follower, mut notices, client) = (names.clone(), client.notifications(), client.clone());
+        let (tell, names) = watch::channel(Lists::default());
+        let client = client.clone();
         tokio::spawn(async move {
-            follower.read(&client).await;
-            while let Some(notice) = notices.next().await {
-                if notice.method().ends_with("/list_changed") {
-                    follower.read(&client).await;
-                }
+            // A change between the two is told, and read again.
+            let updates = client.listen(SubscriptionFilter::lists()).await;
+            tell.send_replace(Lists::read(&client).await);
+            // Of a server that tells of no changes the lists are read once.
+            let Ok(mut updates) = updates else { return };
+            while let Some(Ok(_)) = updates.next().await {
+                tell.send_replace(Lists::read(&client).await);
             }
         });
-        names
+        Self(names)
     }
+}
 
+impl Lists {
     /// A list that cannot be read has no names.
-    async fn read(&self, client: &Client) {
+    async fn read(client: &Client) -> Self {
         let (tools, resources, prompts) = tokio::join!(
             client.list_tools().into_future(),
             client.list_resources().into_future(),
             client.list_prompts().into_future()
         );
-        let lists = Lists {
+        Self {
             tools: tools.unwrap_or_default(),
             resources: resources.unwrap_or_default(),
             prompts: prompts.unwrap_or_default(),
-        };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = lists;
+        }
     }
 }
 
@@ -65,7 +67,7 @@ impl Completer {
 
     /// What the word that begins at the end of `before` may be.
     fn candidates(&self, before: &str) -> Vec<String> {
-        let lists = self.names.0.read().unwrap_or_else(PoisonError::into_inner);
+        let lists = self.names.0.borrow();
         let words: Vec<&str> = before.split_whitespace().collect();
         match words[..] {
             [] => self.commands.clone(),
@@ -130,9 +132,38 @@ impl Helper for Completer {}
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use mcp_client::Once;
+    use mcp_server::prelude::*;
     use serde_json::json;
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// The second tool comes when the lists were read for sure.
+    #[tokio::test]
+    async fn names_are_read_again_when_the_server_says_so() {
+        for version in ["2025-11-25", "2026-07-28"] {
+            let server = Server::builder("x", "1").tools_later().build();
+            let (ours, theirs) = mcp_transport::memory::duplex(64);
+            let serving = tokio::spawn({
+                let server = server.clone();
+                async move { server.serve(theirs).await }
+            });
+            let builder = Client::builder("x", "1").versions([version.parse().unwrap()]);
+            let client = builder.connect(Once::new(ours)).await.unwrap();
+            let names = Names::follow(&client);
+            for name in ["first", "second"] {
+                server.tools().add(tool(name, async || "")).unwrap();
+                let mut lists = names.0.clone();
+                let is_listed = lists.wait_for(|lists| lists.tools.iter().any(|tool| tool.name == name));
+                assert!(timeout(Duration::from_secs(20), is_listed).await.is_ok_and(|read| read.is_ok()), "{version}");
+            }
+            client.close().await;
+            serving.abort();
+        }
+    }
 
     #[test]
     fn words_are_completed_by_their_place() {
@@ -146,7 +177,7 @@ mod tests {
             resources: resource.into_iter().collect(),
             prompts: prompt.into_iter().collect(),
         };
-        let completer = Completer::new(vec!["call".to_owned(), "read".to_owned()], Names(Arc::new(RwLock::new(lists))));
+        let completer = Completer::new(vec!["call".to_owned(), "read".to_owned()], Names(watch::channel(lists).1));
         for (before, expected) in [
             ("", "call read"),
             ("call ", "add"),
