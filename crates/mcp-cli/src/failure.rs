@@ -1,6 +1,6 @@
 //! How the program ends when something is wrong, and what it says.
 
-use std::{error::Error as _, fmt, io, process::ExitCode};
+use std::{error::Error, fmt, io, process::ExitCode};
 
 use mcp_protocol::{ErrorCode, RpcError};
 
@@ -32,6 +32,11 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
+    }
+
+    /// What was given on the command line is refused, and this is why.
+    pub(crate) fn refused(error: &dyn Error) -> Self {
+        Self::usage(chain(error))
     }
 
     pub(crate) fn other(message: impl Into<String>) -> Self {
@@ -79,17 +84,7 @@ impl fmt::Display for Failure {
 
 impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let text = cause.to_string();
-            source = cause.source();
-            // Between what was tried and why it failed the layers of HTTP only say that they exist.
-            if source.is_none() || !LAYERS.contains(&&*text) {
-                message.push_str(": ");
-                message.push_str(&text);
-            }
-        }
+        let mut message = chain(&error);
         if error.is_unauthorized() {
             message.push_str("; give credentials by --header 'Authorization: @FILE', whose file has `Bearer …`");
         }
@@ -109,6 +104,22 @@ impl From<mcp_client::Error> for Failure {
         };
         Self { code, message }
     }
+}
+
+/// An error with what caused it.
+fn chain(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        source = cause.source();
+        // Between what was tried and why it failed the layers of HTTP only say that they exist.
+        if source.is_none() || !LAYERS.contains(&&*text) {
+            message.push_str(": ");
+            message.push_str(&text);
+        }
+    }
+    message
 }
 
 /// What layers say of every error beneath them.

@@ -74,15 +74,14 @@ impl Target {
     }
 
     fn connector(&self, options: &Options) -> Result<Arc<dyn Connect>, Failure> {
-        let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
         match self {
             Self::Url(url) => {
                 if !options.env.is_empty() || options.cwd.is_some() {
                     return Err(Failure::usage("--env and --cwd are for the command of a server: a URL starts none"));
                 }
-                let mut http = Http::new(url).map_err(|error| usage(&error))?;
+                let mut http = Http::new(url).map_err(|error| Failure::refused(&error))?;
                 for (name, value) in options.header.iter().flatten() {
-                    http = http.header(name, value).map_err(|error| usage(&error))?;
+                    http = http.header(name, value).map_err(|error| Failure::refused(&error))?;
                 }
                 Ok(Arc::new(http))
             }

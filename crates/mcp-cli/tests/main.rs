@@ -96,6 +96,7 @@ fn commands_print_results_and_say_what_is_wrong() {
         ("read http://h/x", 2, "", "no server: give a URL"),
         ("tools", 2, "", "no server: give a URL, a command after `--`, or set MCP_SERVER"),
         ("tools list URL", 2, "", "the URL of the server comes first"),
+        ("info http://[x/", 2, "", "the URL of the endpoint is not one: invalid IPv6 address\n"),
         ("info ftp://x", 2, "", "only http and https are spoken"),
         ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect to `http://127.0.0.1:1`: Connection refused"),
         ("prompt URL picture", 0, "user: [image/png, 3 bytes: --json shows it]\n", ""),

@@ -66,7 +66,7 @@ impl IntoConnector<ByUrl> for &str {
     fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
         match mcp_client_http::Http::new(self) {
             Ok(http) => Ok(Arc::new(http)),
-            Err(error) => Err(Error::request(error.to_string())),
+            Err(error) => Err(crate::error::Kind::Address(error).into()),
         }
     }
 }

@@ -47,6 +47,9 @@ pub(crate) enum Kind {
     ListBytes(usize),
     /// The request cannot be made as it was given.
     Request(Box<str>),
+    /// The address is none that can be connected to.
+    #[cfg(feature = "http")]
+    Address(mcp_client_http::ConfigError),
     /// The transport cannot carry the request as it was given.
     Unsendable(TransportError),
     /// The arguments do not fit the schema of the tool.
@@ -142,11 +145,16 @@ impl Error {
         matches!(*self.kind, Kind::Tool(_))
     }
 
-    /// Whether the request cannot be made or sent as it was given: parameters that are no JSON object, a name that no header can
-    /// carry. The server has seen nothing of it, and the connection goes on.
+    /// Whether the request cannot be made or sent as it was given: an address that does not parse, parameters that are no JSON
+    /// object, a name that no header can carry. The server has seen nothing of it, and the connection goes on.
     #[must_use]
     pub fn is_invalid_request(&self) -> bool {
-        matches!(*self.kind, Kind::Request(_) | Kind::Unsendable(_))
+        match *self.kind {
+            Kind::Request(_) | Kind::Unsendable(_) => true,
+            #[cfg(feature = "http")]
+            Kind::Address(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether the arguments were found not to fit the schema of the tool, before anything was sent. The source says why.
@@ -266,6 +274,8 @@ impl fmt::Display for Error {
             }
             Kind::Unsupported(text) | Kind::Request(text) => f.write_str(text),
             Kind::Unsendable(_) => f.write_str("the request cannot be sent"),
+            #[cfg(feature = "http")]
+            Kind::Address(error) => error.fmt(f),
             Kind::Tool(text) => write!(f, "the tool failed: {text}"),
             Kind::Input(error) => write!(f, "a question of the server could not be answered: {error}"),
             Kind::Rounds(cap) => write!(f, "the server asked more than {cap} times"),
@@ -297,6 +307,8 @@ impl std::error::Error for Error {
             | Kind::Unsendable(source)
             | Kind::Lost(Some(source)) => Some(source),
             Kind::Arguments(errors) | Kind::Output(errors) => Some(errors),
+            #[cfg(feature = "http")]
+            Kind::Address(error) => error.source(),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! What is different over HTTP: streams, sessions, headers. Against a real server over a real socket, in every revision.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::{future::pending, time::Duration};
+use std::{error::Error as _, future::pending, time::Duration};
 
 use mcp_client::{Client, Update, protocol::ProtocolVersion};
 use mcp_server::prelude::*;
@@ -155,4 +155,12 @@ async fn a_server_that_was_restarted_is_called_again() {
         let again = timeout(SOON, client.call_tool("echo", json!({ "text": "2" }))).await.expect("nobody answers");
         assert_eq!(again.unwrap().text(), "2", "{version}");
     }
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_says_why() {
+    let error = Client::connect("https://[x/").await.unwrap_err();
+    assert!(error.is_invalid_request());
+    assert_eq!(error.to_string(), "the URL of the endpoint is not one");
+    assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("invalid IPv6 address"));
 }
