@@ -3,7 +3,10 @@
 //! A server is asked `server/discover` first. Its result, and the errors that only the revisions without a handshake have, tell
 //! that it speaks one of those. Any other answer, and silence, mean `initialize`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use mcp_protocol::{
     DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, JsonObject, Method, NotificationMethod,
@@ -12,9 +15,12 @@ use mcp_protocol::{
     notification::Initialized,
     tasks::ext::IDENTIFIER,
 };
-use mcp_transport::Hints;
+use mcp_transport::{Hints, TransportError};
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use crate::{
     Error,
@@ -144,13 +150,102 @@ pub(crate) async fn ask_for_logs(shared: &Shared, link: &Arc<Link>) {
     }
 }
 
-/// Whether a server is not what an earlier client knew it as, which is asked when it answers as none of that era would: it was
-/// exchanged for another one.
-pub(crate) async fn has_changed(shared: &Shared, link: &Arc<Link>) -> bool {
+/// How long the answer to the question what a server is holds, when that is asked again.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// The question whether a server is still what it was taken for: it is asked once at a time, and the answer is remembered.
+#[derive(Default)]
+pub(crate) struct Probe(Mutex<Option<Asked>>);
+
+struct Asked {
+    at: Instant,
+    verdict: watch::Receiver<Option<bool>>,
+}
+
+impl Probe {
+    /// The answer that is remembered or on its way, or else what `begin` finds.
+    fn join(&self, begin: impl FnOnce(watch::Sender<Option<bool>>)) -> watch::Receiver<Option<bool>> {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = &*asked {
+            let is_under_way = asked.verdict.borrow().is_none() && asked.verdict.has_changed().is_ok();
+            if is_under_way || asked.at.elapsed() < REMEMBERED {
+                return asked.verdict.clone();
+            }
+        }
+        let (sender, verdict) = watch::channel(None);
+        begin(sender);
+        *asked = Some(Asked { at: Instant::now(), verdict: verdict.clone() });
+        verdict
+    }
+}
+
+/// Whether a failure could be that of a server of another era than was assumed or agreed on: one that was exchanged. Where it was
+/// agreed on, only what such servers say, and only where one server can take the place of another on a connection.
+pub(crate) fn is_doubtful(link: &Link, failure: &Failure) -> bool {
+    let is_assumed = link.is_assumed();
+    let may_be_another = is_assumed || link.sender.has_request_streams();
+    if !may_be_another || !link.version().is_some_and(ProtocolVersion::is_stateless) {
+        return false;
+    }
+    match failure {
+        Failure::Rpc(error) if is_assumed => error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+        Failure::Rpc(error) => {
+            matches!(error.code, NO_SESSION | ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND)
+        }
+        Failure::Invalid(_) => is_assumed,
+        Failure::Transport(fault) => match fault.http_status() {
+            Some(400 | 405) => true,
+            Some(404) => is_assumed,
+            _ => false,
+        },
+        Failure::Unsendable(_) | Failure::Lost { .. } => false,
+    }
+}
+
+/// What widespread servers of sessions answer to a request without one, and others to whatever went wrong.
+const NO_SESSION: ErrorCode = ErrorCode(-32000);
+
+/// Whether a server that turned out to be of another era has done nothing with the request that it answered so.
+pub(crate) fn is_refusal(failure: &Failure) -> bool {
+    match failure {
+        Failure::Rpc(error) => {
+            matches!(error.code, ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_PARAMS)
+        }
+        Failure::Transport(fault) => matches!(fault.http_status(), Some(400 | 404 | 405)),
+        _ => false,
+    }
+}
+
+/// Whether a server is not what it was taken for, which is asked when it answers as none of that era would: it was exchanged for
+/// another one. Then the connection takes no more requests.
+pub(crate) async fn has_changed(shared: &Arc<Shared>, link: &Arc<Link>) -> bool {
+    let mut verdict = find_out(shared, link);
+    verdict.wait_for(Option::is_some).await.is_ok_and(|verdict| *verdict == Some(true))
+}
+
+/// Begins to find that out, and goes on when nobody waits for it.
+pub(crate) fn find_out(shared: &Arc<Shared>, link: &Arc<Link>) -> watch::Receiver<Option<bool>> {
+    link.probe.join(|verdict| {
+        let (shared, link) = (Arc::clone(shared), Arc::clone(link));
+        tokio::spawn(async move {
+            let is_another = is_another(&shared, &link).await;
+            if is_another {
+                tracing::debug!("the server is not of the era any more that it was taken for");
+                link.retire(TransportError::closed());
+            }
+            verdict.send_replace(Some(is_another));
+        });
+    })
+}
+
+async fn is_another(shared: &Shared, link: &Arc<Link>) -> bool {
     let config = &shared.config;
-    let Some(version) = link.version().filter(|_| link.is_assumed()) else { return false };
+    let Some(version) = link.version() else { return false };
     let asking = async { ask::<Discover>(shared, link, version, &EmptyParams::new()).await?.outcome().await };
-    let Ok(outcome) = timeout(config.probe, asking).await else { return config.newest_legacy().is_some() };
+    // One that has spoken so before may be slow.
+    let Ok(outcome) = timeout(config.probe, asking).await else {
+        return link.is_assumed() && config.newest_legacy().is_some();
+    };
     match judge(config, version, outcome) {
         Ok(Verdict::Agreed(found)) if found.version == version => {
             link.assume(false);

@@ -18,7 +18,7 @@ use mcp_transport::{Frame, FrameSender, Hints, Route, TransportError, TrySendErr
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use crate::{negotiated::Negotiated, subscription::Inbox, wire::Stamp};
+use crate::{era::Probe, negotiated::Negotiated, subscription::Inbox, wire::Stamp};
 
 pub(crate) use self::{
     clock::Clock,
@@ -46,6 +46,8 @@ pub(crate) struct Link {
     pub(crate) sender: Arc<dyn FrameSender>,
     pub(crate) pending: Pending,
     pub(crate) clock: Arc<Clock>,
+    /// Whether the server is still of the era that was agreed on.
+    pub(crate) probe: Probe,
     agreed: OnceLock<Agreed>,
     /// What was agreed is the word of an earlier client, and nothing that came says that it still holds.
     is_assumed: AtomicBool,
@@ -66,6 +68,7 @@ impl Link {
             sender,
             pending: Pending::new(pending),
             clock: Arc::default(),
+            probe: Probe::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),
             unsaid: Mutex::default(),

@@ -322,6 +322,66 @@ async fn what_was_known_is_asked_for_once_when_it_is_right() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_may_have_been_done_is_not_done_again_in_another_era() {
+    let (connector, mut peers) = scripted();
+    let client = builder().known(known()).connect(connector).await.unwrap();
+    let call = start(client.call_tool("t", ()));
+    let mut peer = peers.next().await;
+    let id = peer.expect("tools/call").await;
+    // A sloppy server runs what it is asked for without a session, and fails.
+    peer.refuse(id, json!({ "code": -32603, "message": "half done" })).await;
+    let id = peer.expect("server/discover").await;
+    peer.refuse(id, json!({ "code": -32601, "message": "what?" })).await;
+    assert_eq!(call.await.unwrap().unwrap_err().rpc().unwrap().code.0, -32603);
+    let call = start(client.call_tool("t", ()));
+    let mut peer = peers.next().await;
+    peer.open("2025-06-18").await;
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, said("done")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_asked_once_what_it_is() {
+    let (connector, mut peers) = scripted();
+    let client = builder().known(known()).connect(connector).await.unwrap();
+    let calls: Vec<_> = (0..20).map(|_| start(client.call_tool("t", ()).timeout(Duration::from_secs(1)))).collect();
+    let mut peer = peers.next().await;
+    let mut asked = Vec::new();
+    for call in calls {
+        assert!(call.await.unwrap().unwrap_err().is_timeout());
+    }
+    while let Some(message) = peer.next().await {
+        asked.push(message["method"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(asked.iter().filter(|method| *method == "server/discover").count(), 1, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_say_what_it_is_is_not_asked_for_every_error() {
+    let (connector, mut peers) = scripted();
+    let client = builder().known(known()).connect(connector).await.unwrap();
+    let mut peer = peers.next().await;
+    for n in 0..3 {
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.refuse(id, json!({ "code": -32602, "message": "no such tool" })).await;
+        if n == 0 {
+            let id = peer.expect("server/discover").await;
+            peer.refuse(id, json!({ "code": -32021, "message": "no" })).await;
+        }
+        assert_eq!(call.await.unwrap().unwrap_err().rpc().unwrap().code.0, -32602);
+    }
+}
+
+/// What is known of a server that was of the newest revision.
+fn known() -> Negotiated {
+    let mut known = Negotiated::new(ProtocolVersion::V2026_07_28);
+    known.capabilities = serde_json::from_value(json!({ "tools": {} })).unwrap();
+    known
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscription_that_was_known_to_be_there_is_made_in_the_era_that_is() {
     let (connector, mut peers) = scripted();
     let client = builder().known(Negotiated::new(ProtocolVersion::V2026_07_28)).connect(connector).await.unwrap();

@@ -238,6 +238,66 @@ async fn a_status_is_a_sign_of_life_unless_it_is_that_of_a_gateway() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_goes_back_to_sessions_is_found_out() {
+    let http = |status| Err(TransportError::http(status, None, "no session"));
+    let rpc = |code: i64| Ok(json!({ "code": code, "message": "no session", "data": { "supported": ["2025-11-25"] } }));
+    for (what, refusal, is_made_again) in [
+        ("400", http(400), true),
+        ("405", http(405), true),
+        ("-32600", rpc(-32600), true),
+        ("-32601", rpc(-32601), true),
+        ("-32022", rpc(-32022), true),
+        // May mean anything, also that it failed half way.
+        ("-32000", rpc(-32000), false),
+    ] {
+        let (is_back, in_session) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (back, session) = (Arc::clone(&is_back), Arc::clone(&in_session));
+        let faulty = Faulty::new(move |method, _| match method {
+            "initialize" => {
+                session.store(true, Ordering::SeqCst);
+                Ok(initialized("2025-11-25"))
+            }
+            "server/discover" if !back.load(Ordering::SeqCst) => Ok(discovery(&["2026-07-28"])),
+            _ if back.load(Ordering::SeqCst) && !session.load(Ordering::SeqCst) => refusal.clone(),
+            "subscriptions/listen" => Err(TransportError::http(500, None, "not here")),
+            "resources/subscribe" => Ok(json!({})),
+            _ => Ok(said("done")),
+        });
+        let client = connect(&faulty).await;
+        assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "done", "{what}");
+        is_back.store(true, Ordering::SeqCst);
+        let called = client.call_tool("t", ()).await;
+        assert_eq!(called.is_ok(), is_made_again, "{what}");
+        assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "done", "{what}");
+        assert_eq!(client.version(), ProtocolVersion::V2025_11_25, "{what}");
+
+        // So does a subscription.
+        in_session.store(false, Ordering::SeqCst);
+        is_back.store(false, Ordering::SeqCst);
+        let client = connect(&faulty).await;
+        is_back.store(true, Ordering::SeqCst);
+        client.subscribe(["a:b"]).await.unwrap();
+        assert_eq!(client.version(), ProtocolVersion::V2025_11_25, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_what_it_was_is_not_asked_for_every_refusal() {
+    let faulty = server(ProtocolVersion::V2026_07_28, |method, _| match method {
+        "subscriptions/listen" => Ok(json!({ "code": -32022, "message": "no" })),
+        _ => Ok(json!({ "code": -32601, "message": "no" })),
+    });
+    let client = connect(&faulty).await;
+    for _ in 0..10 {
+        assert_eq!(client.call_tool("t", ()).await.unwrap_err().rpc().unwrap().code.0, -32601);
+    }
+    assert_eq!((faulty.asked("tools/call"), faulty.asked("server/discover")), (10, 2));
+    // Nor is it connected to without end.
+    assert_eq!(client.subscribe(["a:b"]).await.unwrap_err().rpc().unwrap().code.0, -32022);
+    assert!(faulty.connections.load(Ordering::SeqCst) < 10);
+}
+
 /// A client with a callback that has to be subscribed for.
 async fn listening(faulty: &Faulty) -> Client {
     let mut policy = Reconnect::default();

@@ -75,12 +75,7 @@ pub(crate) async fn exchange(
             Err(error) => {
                 if link.is_assumed() {
                     // Silence may mean as much. The next call knows.
-                    let shared = Arc::clone(shared);
-                    tokio::spawn(async move {
-                        if era::has_changed(&shared, &link).await {
-                            link.retire(TransportError::closed());
-                        }
-                    });
+                    drop(era::find_out(shared, &link));
                 }
                 return Err(error);
             }
@@ -97,9 +92,11 @@ pub(crate) async fn exchange(
         };
         drop(ticket);
         let may_again = sendings < SENDINGS;
-        if may_again && is_doubtful(&failure) && era::has_changed(shared, &link).await {
-            tracing::debug!("the server is not of the era any more that was assumed");
-            link.retire(TransportError::closed());
+        if may_again
+            && era::is_doubtful(&link, &failure)
+            && era::has_changed(shared, &link).await
+            && (is_safe || era::is_refusal(&failure))
+        {
             continue;
         }
         match failure {
@@ -163,16 +160,6 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Whether an answer could be that of a server of another era.
-fn is_doubtful(failure: &Failure) -> bool {
-    match failure {
-        Failure::Rpc(error) => error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-        Failure::Invalid(_) => true,
-        Failure::Transport(fault) => matches!(fault.http_status(), Some(400 | 404 | 405)),
-        Failure::Unsendable(_) | Failure::Lost { .. } => false,
-    }
-}
-
 /// A result came where the era was assumed: it says that it is of that era, or the next requests go elsewhere.
 async fn confirm(shared: &Arc<Shared>, link: &Arc<Link>, reply: &Reply) {
     #[derive(Deserialize)]
@@ -182,8 +169,8 @@ async fn confirm(shared: &Arc<Shared>, link: &Arc<Link>, reply: &Reply) {
     }
     if serde_json::from_slice::<Typed>(&reply.bytes).is_ok() {
         link.assume(false);
-    } else if era::has_changed(shared, link).await {
-        link.retire(TransportError::closed());
+    } else {
+        era::has_changed(shared, link).await;
     }
 }
 

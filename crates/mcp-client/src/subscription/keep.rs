@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    ListenParams, Method, SubscribeParams, SubscriptionFilter,
+    ErrorCode, ListenParams, Method, SubscribeParams, SubscriptionFilter,
     method::{Listen, Subscribe},
 };
 use mcp_transport::{Hints, TransportError};
@@ -24,8 +24,8 @@ use crate::{
 enum End {
     /// It may be opened again.
     Again(Error),
-    /// The server is of another era than was assumed.
-    Elsewhere,
+    /// The server is of another era than it was taken for: this is what it said.
+    Elsewhere(Error),
     /// There is no connection to open it on.
     Unreached(Error),
     /// The server refuses it, or it cannot be asked for: it will not work another time either.
@@ -84,7 +84,9 @@ async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Last {
         match end {
             End::Refused(error) => return Last { error, is_refused: true },
             End::Unreached(error) => return Last { error, is_refused: false },
-            End::Elsewhere => continue,
+            // One that changes its mind each time is not followed for ever.
+            End::Elsewhere(error) if failures >= policy.attempts.max(1) => return Last { error, is_refused: true },
+            End::Elsewhere(_) => continue,
             // Whoever waits for the first time is told what is wrong.
             End::Again(error) if !has_been_open || failures >= policy.attempts.max(1) => {
                 return Last { error, is_refused: false };
@@ -136,27 +138,39 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
         // The server ended it in good order.
         Ok(_) => End::Again(Kind::Lost(None).into()),
         Err(failure) => {
-            if era::has_changed(shared, link).await {
-                link.retire(TransportError::closed());
-                return End::Elsewhere;
+            let is_doubtful = link.is_assumed() || era::is_doubtful(link, &failure);
+            if is_doubtful && era::has_changed(shared, link).await {
+                return End::Elsewhere(error(failure));
             }
-            ended(failure)
+            match failure {
+                Failure::Rpc(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+                    link.retire(TransportError::closed());
+                    End::Elsewhere(Kind::Rpc(error).into())
+                }
+                failure => ended(failure),
+            }
         }
     }
 }
 
 fn ended(failure: Failure) -> End {
+    let is_refused = match &failure {
+        Failure::Rpc(_) | Failure::Unsendable(_) => true,
+        Failure::Transport(fault) => {
+            fault.http_status().is_some_and(|status| (400..500).contains(&status) && !matches!(status, 408 | 425 | 429))
+        }
+        Failure::Invalid(_) | Failure::Lost { .. } => false,
+    };
+    if is_refused { End::Refused(error(failure)) } else { End::Again(error(failure)) }
+}
+
+fn error(failure: Failure) -> Error {
     match failure {
-        Failure::Rpc(error) => End::Refused(Kind::Rpc(error).into()),
-        Failure::Invalid(text) => End::Again(Error::invalid(text)),
-        Failure::Unsendable(fault) => End::Refused(Kind::Unsendable(fault).into()),
-        Failure::Transport(fault) => match fault.http_status() {
-            Some(status) if (400..500).contains(&status) && !matches!(status, 408 | 425 | 429) => {
-                End::Refused(Kind::Transport(fault).into())
-            }
-            _ => End::Again(Kind::Transport(fault).into()),
-        },
-        Failure::Lost { fault, .. } => End::Again(Kind::Lost(fault).into()),
+        Failure::Rpc(error) => Kind::Rpc(error).into(),
+        Failure::Invalid(text) => Error::invalid(text),
+        Failure::Unsendable(fault) => Kind::Unsendable(fault).into(),
+        Failure::Transport(fault) => Kind::Transport(fault).into(),
+        Failure::Lost { fault, .. } => Kind::Lost(fault).into(),
     }
 }
 
