@@ -107,6 +107,15 @@ async fn a_handler_answers_what_no_closure_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_ping_is_answered_however_many_questions_are_open() {
+    let stuck = builder().limits(|limits| limits.questions = 1).on_elicit(async |_| pending().await);
+    let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
+    peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
+    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
+    assert_eq!(peer.ask(json!(3), "ping", json!({})).await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn handlers_that_panic_or_never_end_are_answered_for() {
     let stuck = builder()
         .limits(|limits| limits.question = Duration::from_secs(30))

@@ -3,11 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use mcp_protocol::{
-    CancelledParams, EmptyParams, Message, NotificationMethod, ProgressParams, ProgressToken, RequestId, RpcError,
+    CancelledParams, EmptyParams, EmptyResult, Message, Method, NotificationMethod, ProgressParams, ProgressToken,
+    RequestId, RpcError,
     jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
-    notification,
+    method, notification,
 };
-use mcp_transport::{Frame, Route, Transport, TransportError, recv};
+use mcp_transport::{Frame, Route, Transport, TransportError, TrySendError, recv};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Failure, Link, Outcome};
@@ -250,6 +251,18 @@ impl Reader<'_> {
         }
         let id = request.id.clone();
         let route = frame.route.clone();
+        let at_once = |message| {
+            let mut frame = Frame::new(message).with_route(route.clone());
+            frame.hints.version = self.link.version();
+            self.link.sender.try_send(frame)
+        };
+        // A sign of life takes the place of no question, and waits for none; where there is no room at once, it is one of them.
+        if request.method == method::Ping::NAME
+            && let Ok(message) = jsonrpc::response(&id, &EmptyResult::default())
+            && !matches!(at_once(message), Err(TrySendError::Full(_)))
+        {
+            return;
+        }
         let answer = if self.questions.len() >= self.shared.config.limits.questions {
             Err(RpcError::internal("the client is busy"))
         } else if self.questions.contains_key(&id) {
@@ -260,10 +273,8 @@ impl Reader<'_> {
         let question = match answer {
             Ok(question) => question,
             Err(error) => {
-                let mut frame = Frame::new(jsonrpc::error_response(Some(&id), &error)).with_route(route);
-                frame.hints.version = self.link.version();
                 // A server that asks without end and does not read is owed nothing.
-                let _ = self.link.sender.try_send(frame);
+                let _ = at_once(jsonrpc::error_response(Some(&id), &error));
                 return;
             }
         };
