@@ -96,16 +96,18 @@ impl Pending {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Ends the only request that waits, when there is exactly one: whatever nobody can be told apart must be about it.
+    /// Ends the only request that waits for an answer, when there is exactly one: whatever nobody can be told apart must be about
+    /// it.
     pub(crate) fn complete_only(&self, outcome: Outcome) -> bool {
-        let mut table = self.table();
-        if table.waiting.len() != 1 {
-            return false;
-        }
-        let Some((_, slot)) = table.waiting.drain().next() else { return false };
-        drop(table);
-        slot.complete(outcome);
-        true
+        let only = {
+            let table = self.table();
+            let mut waiting = table.waiting.iter().filter(|(_, slot)| slot.waits_for_answer());
+            match (waiting.next(), waiting.next()) {
+                (Some((id, _)), None) => *id,
+                _ => return false,
+            }
+        };
+        self.complete(only, outcome)
     }
 
     /// What waits under an id.
@@ -218,6 +220,11 @@ impl Slot {
         })
     }
 
+    /// Whether its next word is an answer: a subscription that is open brings notifications, for as long as it likes.
+    fn waits_for_answer(&self) -> bool {
+        self.inbox.as_ref().is_none_or(|inbox| !inbox.is_open())
+    }
+
     /// The request was handed over.
     pub(crate) fn sent(&self, is_cancellable: bool) {
         self.is_cancellable.store(is_cancellable, Ordering::Release);
@@ -271,6 +278,8 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
+    use mcp_protocol::SubscriptionFilter;
+
     use super::*;
 
     async fn waiting(pending: &Pending, id: i64) -> Arc<Slot> {
@@ -332,5 +341,23 @@ mod tests {
         assert!(pending.remove(2));
         assert!(pending.complete_only(Ok(Bytes::new())));
         assert!(first.take_outcome().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_names_nobody_is_for_the_only_call_beside_subscriptions_that_are_open() {
+        let pending = Pending::new(4);
+        let inbox = Arc::new(Inbox::new(SubscriptionFilter::lists()));
+        let subscription = Slot::new(pending.room().await.unwrap(), Some(Arc::clone(&inbox)), false);
+        pending.insert(1, subscription.clone()).unwrap();
+        inbox.open(SubscriptionFilter::lists());
+        assert!(!pending.complete_only(Ok(Bytes::new())));
+        let call = waiting(&pending, 2).await;
+        assert!(pending.complete_only(Ok(Bytes::new())));
+        assert!(call.take_outcome().is_some() && subscription.take_outcome().is_none());
+        assert_eq!((pending.len(), pending.answered()), (1, 1));
+        // One that was not acknowledged waits for an answer.
+        inbox.interrupt();
+        assert!(pending.complete_only(Ok(Bytes::new())));
+        assert!(subscription.take_outcome().is_some());
     }
 }

@@ -95,6 +95,11 @@ impl Inbox {
         self.news.notify_waiters();
     }
 
+    /// Whether the server has said what it will tell.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.with(|state| state.is_open)
+    }
+
     /// It is not open any more, and will be again. Returns whether it was.
     pub(crate) fn interrupt(&self) -> bool {
         self.state.with(|state| std::mem::take(&mut state.is_open))
