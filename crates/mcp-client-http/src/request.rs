@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::{HeaderMap, StatusCode};
 use mcp_protocol::{
     RequestId,
-    jsonrpc::{self, Beginning, Message},
+    jsonrpc::{self, Beginning, EnvelopeError, Message},
 };
 use mcp_transport::{Frame, Route, TransportError};
 use reqwest::Response;
@@ -165,11 +165,19 @@ async fn resume(link: &Link, place: &mut Place) -> Result<Events, TransportError
     }
 }
 
-/// Whether the message is the answer to this request. An error without an id can be about nothing else.
+/// Whether the message, or one of a batch (2025-03-26), is the answer to this request. An error without an id can be about nothing
+/// else.
 fn answers(message: &[u8], id: &RequestId) -> bool {
+    let is_answer = |parsed| {
+        let Ok(Message::Response(response)) = parsed else { return false };
+        response.id.is_none_or(|answered| answered == *id)
+    };
     match Message::parse(message) {
-        Ok(Message::Response(response)) => response.id.is_none_or(|answered| answered == *id),
-        _ => false,
+        Err(EnvelopeError { is_batch: true, .. }) => {
+            let messages = jsonrpc::split_batch(message, &jsonrpc::Limits::default()).unwrap_or_default();
+            messages.iter().any(|message| is_answer(Message::parse(message.get().as_bytes())))
+        }
+        parsed => is_answer(parsed),
     }
 }
 

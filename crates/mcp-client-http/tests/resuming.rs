@@ -97,6 +97,20 @@ async fn a_stream_is_not_resumed_for_ever() {
     assert!(peer.fault(1).await.is_unanswered());
 }
 
+/// Of 2025-03-26.
+#[tokio::test]
+async fn a_batch_with_the_answer_ends_the_stream() {
+    pause();
+    let batch = format!("[{},{}]", notice(1), answer(1));
+    let site = site(vec![Reply::events().event_as("a-1", &batch).end(), Reply::events().event(&answer(1)).end()]).await;
+    let mut peer = asking(&site).await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    // Later than the stream would be gone on with.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    peer.nothing().await;
+    assert_eq!(site.seen().len(), 2);
+}
+
 #[tokio::test]
 async fn a_busy_server_is_given_the_time_that_it_asks_for() {
     pause();
