@@ -76,11 +76,13 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     let policy = &shared.config.reconnect;
     let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
-    let mut wait = if losses == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, losses) };
+    // Each wait is twice the one before.
+    let mut waits = losses;
+    let mut wait = if waits == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, waits) };
     if losses > policy.attempts {
         tracing::warn!(losses, "the server ends every connection: it is left until it is needed");
         rest(shared, &Shared::lost(lost), Duration::ZERO).await;
-        wait = Duration::ZERO;
+        (waits, wait) = (0, Duration::ZERO);
     }
     loop {
         shared.stand(Standing::Opening { attempt });
@@ -103,8 +105,8 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
             wait = Duration::ZERO;
         } else {
             shared.count_failure(&error);
-            attempt += 1;
-            wait = back_off(policy.first, policy.longest, attempt).min(policy.longest).max(asked);
+            (attempt, waits) = (attempt + 1, waits + 1);
+            wait = back_off(policy.first, policy.longest, waits).min(policy.longest).max(asked);
         }
     }
 }

@@ -85,6 +85,28 @@ async fn a_call_that_finds_no_connection_in_its_time_is_told_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_wait_is_twice_the_one_before() {
+    // What the attempts wait for, in quarters of a second: of a connection that had lasted, and of one that had not.
+    for (lasted, waits) in [(60, 1 + 2), (0, 1 + 2 + 4)] {
+        let (first, mut peers) = scripted();
+        let later = Some(TransportError::unreachable("refused"));
+        let mut reconnect = Reconnect::default();
+        reconnect.attempts = 3;
+        let connector = ReachedOnce { first, later, attempts: Arc::default() };
+        let connecting = tokio::spawn(builder().reconnect(reconnect).connect(connector));
+        let mut peer = peers.next().await;
+        peer.open_any(ProtocolVersion::V2026_07_28).await;
+        let client = connecting.await.unwrap().unwrap();
+        tokio::time::sleep(lasted * SECOND).await;
+        let lost = Instant::now();
+        peer.close();
+        down(&client).await;
+        let (waited, meant) = (lost.elapsed(), waits * SECOND / 4);
+        assert!(waited >= meant.mul_f64(0.74) && waited <= meant.mul_f64(1.26), "{lasted}: {waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fault_that_lasts_is_met_once() {
     let (client, attempts) = lost(TransportError::other("a redirect").lasting()).await;
     let started = Instant::now();
