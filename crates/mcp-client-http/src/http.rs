@@ -157,7 +157,7 @@ impl Http {
         self
     }
 
-    /// How many requests may be under way; more wait. Default 1,024.
+    /// How many requests may be under way; more wait. Signs of life wait for none of them. Default 1,024.
     #[must_use]
     pub fn max_requests(mut self, count: u32) -> Self {
         self.config.max_requests = count.max(1);

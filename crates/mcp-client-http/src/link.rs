@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) tasks: Arc<Tasks>,
     /// Room for requests under way.
     pub(crate) requests: Arc<Semaphore>,
+    /// Room for those that open a connection and for signs of life, which wait for no others.
+    pub(crate) signs: Arc<Semaphore>,
     /// Room for everything else that is posted.
     pub(crate) posts: Arc<Semaphore>,
     /// Whether the notice that ends the handshake is under way: what belongs to the session waits for it.
@@ -62,6 +64,8 @@ struct Session {
 
 /// Notifications and answers that may be under way at once.
 pub(crate) const MAX_POSTS: u32 = 64;
+/// Requests that open a connection and signs of life that may be under way at once.
+const MAX_SIGNS: usize = 16;
 /// Frames that were received and not taken.
 const MAX_INBOUND: usize = 64;
 
@@ -74,6 +78,7 @@ impl Link {
             endpoint: OnceLock::new(),
             tasks: Tasks::new(),
             requests: Arc::new(Semaphore::new(config.max_requests as usize)),
+            signs: Arc::new(Semaphore::new(MAX_SIGNS)),
             posts: Arc::new(Semaphore::new(MAX_POSTS as usize)),
             handshake: watch::Sender::new(false),
             is_closing: AtomicBool::new(false),
@@ -169,6 +174,7 @@ impl Link {
         self.is_closing.store(true, Ordering::Release);
         self.tasks.close();
         self.requests.close();
+        self.signs.close();
         self.posts.close();
         drop(mem::take(&mut *lock(&self.inbound)));
     }

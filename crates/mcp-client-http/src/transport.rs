@@ -64,7 +64,7 @@ impl FrameSender for Sender {
         Box::pin(async move {
             let headers = self.link.message_headers(&frame.hints).map_err(Fault::into_error)?;
             let request = request_id(&frame);
-            let permit = Arc::clone(self.room(request.is_some())).acquire_owned().await;
+            let permit = Arc::clone(self.room(&frame, request.is_some())).acquire_owned().await;
             match permit {
                 Ok(permit) if !self.link.is_closing() => {
                     start(&self.link, frame, request, headers, permit);
@@ -81,7 +81,7 @@ impl FrameSender for Sender {
         }
         let Ok(headers) = self.link.message_headers(&frame.hints) else { return Err(TrySendError::Refused(frame)) };
         let request = request_id(&frame);
-        match Arc::clone(self.room(request.is_some())).try_acquire_owned() {
+        match Arc::clone(self.room(&frame, request.is_some())).try_acquire_owned() {
             Ok(permit) => {
                 start(&self.link, frame, request, headers, permit);
                 Ok(())
@@ -126,8 +126,12 @@ impl FrameSender for Sender {
 }
 
 impl Sender {
-    fn room(&self, is_request: bool) -> &Arc<Semaphore> {
-        if is_request { &self.link.requests } else { &self.link.posts }
+    fn room(&self, frame: &Frame, is_request: bool) -> &Arc<Semaphore> {
+        match frame.hints.method.as_deref() {
+            _ if !is_request => &self.link.posts,
+            Some("initialize" | "server/discover" | "ping") => &self.link.signs,
+            _ => &self.link.requests,
+        }
     }
 }
 
