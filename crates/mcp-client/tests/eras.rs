@@ -374,6 +374,26 @@ async fn a_server_that_does_not_say_what_it_is_is_not_asked_for_every_error() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn finding_out_what_a_server_is_takes_no_more_than_the_time_of_the_call() {
+    for is_result in [false, true] {
+        let (connector, mut peers) = scripted();
+        let client = builder().known(known()).connect(connector).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(2)));
+        let mut peer = peers.next().await;
+        let id = peer.expect("tools/call").await;
+        match is_result {
+            true => peer.answer(id, json!({ "content": [] })).await,
+            false => peer.refuse(id, json!({ "code": -32602, "message": "no such tool" })).await,
+        }
+        peer.expect("server/discover").await;
+        // What came counts, not what is still to be found out.
+        assert_eq!(call.await.unwrap().is_ok(), is_result);
+        assert_eq!(began.elapsed().as_secs(), 2, "{is_result}");
+    }
+}
+
 /// What is known of a server that was of the newest revision.
 fn known() -> Negotiated {
     let mut known = Negotiated::new(ProtocolVersion::V2026_07_28);

@@ -323,6 +323,22 @@ async fn the_time_of_the_user_is_not_that_of_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_of_a_call_is_that_of_finding_out_whether_it_may_be_a_task_too() {
+    let (client, mut peer) = with_tasks(builder(), CORE).await;
+    let began = tokio::time::Instant::now();
+    let call = client.call_tool("t", ()).total_timeout(Duration::from_secs(10));
+    let calling = tokio::spawn(async move { call.as_task().await.map(drop) });
+    peer.expect("tools/list").await;
+    let error = calling.await.unwrap().unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("tools/call took longer than 10s"), "{error}");
+    assert_eq!(began.elapsed().as_secs(), 10);
+    // Nothing is asked for that nobody waits for.
+    peer.expect("notifications/cancelled").await;
+    drop(client);
+    assert!(peer.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_keeps_its_options_as_a_task() {
     for version in [CORE, MODERN] {
         for is_handle in [false, true] {

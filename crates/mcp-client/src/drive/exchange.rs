@@ -1,6 +1,6 @@
 //! Sends a request until it has an answer: again where the connection was lost under it and that is safe.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
     ErrorCode, Method, PaginatedParams, RpcError, TaskSupport, Tool, method,
@@ -9,7 +9,7 @@ use mcp_protocol::{
 use mcp_transport::TransportError;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     Options, Reply,
@@ -47,6 +47,7 @@ pub(crate) async fn exchange(
     inputs: Option<&Inputs>,
     options: &mut Options,
 ) -> Result<Answered, Error> {
+    let whole = options.total;
     let mut sendings = 0;
     let mut is_declared = shared.config.declares_tasks();
     let mut known = known_tool(shared, request);
@@ -63,6 +64,9 @@ pub(crate) async fn exchange(
             // Whether it may be one stands in the list.
             list_again(shared, &link, agreed, options).await;
             known = known_tool(shared, request);
+        }
+        if let (Some(Duration::ZERO), Some(whole)) = (options.total, whole) {
+            return Err(Error::timeout(&*request.method, whole));
         }
         let task = as_task(request, known.as_deref(), agreed);
         let declares_tasks = is_declared || request.declares_tasks();
@@ -84,7 +88,7 @@ pub(crate) async fn exchange(
             Ok(bytes) => {
                 let reply = Reply::new(bytes, request, &link, agreed);
                 if link.is_assumed() {
-                    confirm(shared, &link, &reply).await;
+                    confirm(shared, &link, &reply, options).await;
                 }
                 return Ok(Answered { reply, link, may_be_task, ticket });
             }
@@ -94,7 +98,7 @@ pub(crate) async fn exchange(
         let may_again = sendings < SENDINGS;
         if may_again
             && era::is_doubtful(&link, &failure)
-            && era::has_changed(shared, &link).await
+            && has_changed(shared, &link, options).await
             && (is_safe || era::is_refusal(&failure))
         {
             continue;
@@ -161,7 +165,7 @@ pub(crate) async fn exchange(
 }
 
 /// A result came where the era was assumed: it says that it is of that era, or the next requests go elsewhere.
-async fn confirm(shared: &Arc<Shared>, link: &Arc<Link>, reply: &Reply) {
+async fn confirm(shared: &Arc<Shared>, link: &Arc<Link>, reply: &Reply, options: &mut Options) {
     #[derive(Deserialize)]
     struct Typed {
         #[serde(rename = "resultType")]
@@ -170,8 +174,17 @@ async fn confirm(shared: &Arc<Shared>, link: &Arc<Link>, reply: &Reply) {
     if serde_json::from_slice::<Typed>(&reply.bytes).is_ok() {
         link.assume(false);
     } else {
-        era::has_changed(shared, link).await;
+        has_changed(shared, link, options).await;
     }
+}
+
+/// Whether the server is another one, as far as that can be known in the time of the call; the question goes on without it.
+async fn has_changed(shared: &Arc<Shared>, link: &Arc<Link>, options: &mut Options) -> bool {
+    let since = Instant::now();
+    let limit = options.total.unwrap_or(Duration::MAX);
+    let has_changed = timeout(limit, era::has_changed(shared, link)).await.unwrap_or(false);
+    spend(options, since.elapsed());
+    has_changed
 }
 
 /// Whether a server of 2025-11-25 takes calls of tools as tasks.

@@ -75,6 +75,7 @@ pub(super) async fn wait(
         if let Some((Duration::ZERO, limit)) = left
             && !is_paused
         {
+            spend(options, started.elapsed(&link.clock));
             return Err(Error::timeout(&*request.method, limit));
         }
         // While this side answers questions its clock stands still, and is looked at now and then.
