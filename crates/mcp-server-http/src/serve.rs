@@ -344,9 +344,10 @@ async fn accept<S: Security>(service: McpService, listener: TcpListener, securit
                 continue;
             }
         };
-        let connection = converse(service.clone(), stream, security.clone());
+        let (service, security) = (service.clone(), security.clone());
         connections.spawn(async move {
-            connection.await;
+            // Made in here: a future that is moved in has its room twice.
+            converse(service, stream, security).await;
             drop(place);
         });
     }

@@ -159,9 +159,10 @@ pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body>
     let listed = Listed { streams: inner.streams.clone(), id: id.clone() };
     let extensions = RequestParts::of(parts).into_extensions();
     let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
-    let serving = serve(inner.server.clone(), Channel { outbox, incoming }, caller, inbox, config.session_opening);
+    let (server, opening) = (inner.server.clone(), config.session_opening);
     let serving = tokio::spawn(async move {
-        serving.await;
+        // Made in here: a future that is moved in has its room twice.
+        serve(server, Channel { outbox, incoming }, caller, inbox, opening).await;
         drop(listed);
     });
     respond::events(Body::channel(Reading {

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     task::Poll,
     time::Duration,
 };
@@ -215,7 +215,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
     if let Some(asking) = context.asking() {
-        unless_cancelled(scope, asking.resume()).await??;
+        unless_cancelled(scope, pin!(asking.resume())).await??;
     }
     let layers = match (&server.inner.config.layers, &work) {
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
@@ -228,7 +228,8 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
             Some(layers) => Box::pin(layers::run(&layers, server, scope.version, context, work)).await,
         }
     };
-    let performed = unless_cancelled(scope, served).await;
+    // Pinned in this statement, behind which nothing of the handler is left.
+    let performed = unless_cancelled(scope, pin!(served)).await;
     context.finish();
     let performed = performed?;
     if scope.cancel.is_cancelled() {
@@ -241,13 +242,14 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     match (performed?, context.asking()) {
         (Performed::Output(output), _) => Ok(output),
         (Performed::Asked(requests), Some(asking)) => {
-            Ok(Output::Asked(unless_cancelled(scope, asking.result(requests)).await??))
+            Ok(Output::Asked(unless_cancelled(scope, pin!(asking.result(requests))).await??))
         }
         (Performed::Asked(_), None) => Err(RpcError::internal("nothing can be asked").into()),
     }
 }
 
-async fn unless_cancelled<T>(scope: &Scope, work: impl Future<Output = T>) -> Result<T, Stop> {
+/// Takes a reference, because what an `async fn` is given has its room twice.
+async fn unless_cancelled<T>(scope: &Scope, work: Pin<&mut impl Future<Output = T>>) -> Result<T, Stop> {
     tokio::select! {
         biased;
         done = work => Ok(done),
