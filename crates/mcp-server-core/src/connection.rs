@@ -284,7 +284,7 @@ impl Connection<'_> {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
             Era::Initialize => {
                 let (session, reply) = self.server.initialize(request, &self.caller, &self.peer)?;
-                if let Some(former) = self.session.replace(session.clone()) {
+                if let Some(former) = self.session.replace(session) {
                     former.retire();
                 }
                 return Ok(ControlFlow::Break(reply));

@@ -61,6 +61,7 @@ impl Beneath {
         self.hidden || !name.starts_with('.')
     }
 
+    #[cfg(feature = "fs")]
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
