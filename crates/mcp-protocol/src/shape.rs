@@ -11,9 +11,9 @@ mod sampling;
 
 pub use self::params::shape_params;
 use crate::{
-    CacheScope, CompleteResult, DiscoverResult, ElicitParams, EmptyResult, GetPromptResult, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ProgressParams,
-    ProtocolVersion, ReadResourceResult,
+    CacheScope, CompleteResult, DiscoverResult, ElicitParams, EmptyResult, ErrorCode, GetPromptResult,
+    InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    ProgressParams, ProtocolVersion, ReadResourceResult, RpcError,
 };
 
 /// A value that looks different in different revisions.
@@ -128,6 +128,22 @@ impl Shape for ElicitParams {
         if !version.has_core_tasks() {
             *task = None;
         }
+    }
+}
+
+impl Shape for RpcError {
+    /// Only 2025-11-25 has an error that sends the user to pages. Others are told of them in words.
+    fn shape(&mut self, version: ProtocolVersion) {
+        if self.code != ErrorCode::URL_ELICITATION_REQUIRED || version.has_elicitation_complete() {
+            return;
+        }
+        let pages: Vec<_> =
+            self.url_elicitations().iter().map(|page| format!("{} ({})", page.url, page.message)).collect();
+        if !pages.is_empty() {
+            self.message = format!("{}: {}", self.message, pages.join(", "));
+        }
+        self.code = ErrorCode::INTERNAL_ERROR;
+        self.data = None;
     }
 }
 

@@ -1,11 +1,21 @@
 //! Pages that the user is sent to, and the notice that they are done there.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use mcp_protocol::{RpcError, UrlElicitParams};
-use mcp_server_core::{Inputs, Server, ToolError, tool};
+use mcp_protocol::{ProtocolVersion, RpcError, UrlElicitParams};
+use mcp_server_core::{Inputs, Server, ToolError, prompt, resource, tool};
 use serde_json::{Value, json};
 
-use crate::inputs::{ALL, Client, text};
+use crate::{
+    inputs::{ALL, Client, text},
+    kit,
+    tasks_fixture::{as_task, call, declared, of, wait_for},
+};
+
+/// Sends the user to a page.
+fn pay() -> ToolError {
+    let page = UrlElicitParams::new("Pay.", "https://a.example/8").with_elicitation_id("page-8");
+    ToolError::protocol(RpcError::url_elicitation_required([page]))
+}
 
 fn server() -> Server {
     Server::builder("pages", "1")
@@ -13,10 +23,10 @@ fn server() -> Server {
             inputs.elicit_page("sign_in", "page-7", "Sign in.", "https://a.example/7").await?;
             Ok("gone there")
         }))
-        .tool(tool("refuse", async || -> Result<&str, ToolError> {
-            let page = UrlElicitParams::new("Pay.", "https://a.example/8").with_elicitation_id("page-8");
-            Err(ToolError::protocol(RpcError::url_elicitation_required([page])))
-        }))
+        .tool(tool("refuse", async || Err::<&str, _>(pay())))
+        .tool(tool("refuse_later", async || Err::<&str, _>(pay())).long_running())
+        .resource(resource("a:refused", async || Err::<String, _>(pay())))
+        .prompt(prompt("refuse", async || Err::<String, _>(pay())))
         .build()
 }
 
@@ -64,4 +74,41 @@ async fn the_client_that_was_asked_is_told_once_that_the_user_is_done() {
         server.notify().elicitation_complete("page-9");
         assert!(told(&mut client).await.is_empty());
     }
+}
+
+#[tokio::test]
+async fn the_error_that_sends_to_pages_is_one_of_its_revision_alone() {
+    let server = server();
+    for version in ProtocolVersion::ALL {
+        let mut client = kit::Client::connect_with(&server, version, declared()).await;
+        let mut errors = vec![
+            client.error("tools/call", call("refuse")).await,
+            client.error("resources/read", json!({ "uri": "a:refused" })).await,
+            client.error("prompts/get", json!({ "name": "refuse" })).await,
+        ];
+        if version == ProtocolVersion::LATEST {
+            let task = client.result("tools/call", call("refuse_later")).await["taskId"].take();
+            errors.push(wait_for(&mut client, &task, "failed").await["error"].take());
+        }
+        for error in errors {
+            if version == ProtocolVersion::V2025_11_25 {
+                assert_eq!(error["code"], -32042, "{version}: {error}");
+                assert_eq!(error["data"]["elicitations"][0]["elicitationId"], "page-8", "{version}: {error}");
+            } else {
+                let text = "the user has to visit a page first: https://a.example/8 (Pay.)";
+                assert_eq!(error, json!({ "code": -32603, "message": text }), "{version}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_that_a_task_sends_to_are_told_of_as_those_of_a_call() {
+    let server = server();
+    let mut client = kit::Client::connect_with(&server, ProtocolVersion::V2025_11_25, declared()).await;
+    let task = client.result("tools/call", as_task("refuse_later")).await["task"]["taskId"].take();
+    assert_eq!(client.error("tasks/result", of(&task)).await["code"], -32042);
+    server.notify().elicitation_complete("page-8");
+    let notice = client.notification("notifications/elicitation/complete").await;
+    assert_eq!(notice["params"]["elicitationId"], "page-8");
 }

@@ -10,7 +10,7 @@ use std::{
 
 use mcp_protocol::{
     CallToolResult, CompleteResult, ContentBlock, GetPromptResult, InputRequiredResult, ProtocolVersion,
-    ReadResourceResult, RpcError, Shape,
+    ReadResourceResult, RequestId, RpcError, Shape,
     tasks::{CreateTaskResult, ext},
 };
 use serde_json::Value;
@@ -100,17 +100,7 @@ impl Prepared {
             Ok(Output::TaskOfClient(result)) => Reply::result(&server, &id, version, result, 512),
             Ok(Output::TaskOfServer(result)) => Reply::result(&server, &id, version, result, 512),
             Err(Stop::Cancelled) => return None,
-            Err(Stop::Error(error)) => {
-                if let Some(session) = scope.client.session() {
-                    // Pages that an error sends the user to.
-                    error.url_elicitations().iter().filter_map(|page| page.elicitation_id.as_deref()).for_each(
-                        |page| {
-                            session.sends_to(page);
-                        },
-                    );
-                }
-                Reply::error(Some(&id), &error)
-            }
+            Err(Stop::Error(error)) => refuse(&scope, &id, &error),
         })
     }
 
@@ -125,7 +115,7 @@ impl Prepared {
         drop(place);
         Some(served.unwrap_or_else(|error| {
             trace::failed(context.span(), &error);
-            Reply::error(Some(&id), &error)
+            refuse(&scope, &id, &error)
         }))
     }
 
@@ -182,6 +172,17 @@ impl Prepared {
     }
 }
 
+/// The answer to a request that failed. What it says of pages that the user is sent to is kept, so that the client can be
+/// told when the user is done there.
+fn refuse(scope: &Scope, id: &RequestId, error: &RpcError) -> Reply {
+    if let Some(session) = scope.client.session() {
+        for page in error.url_elicitations() {
+            page.elicitation_id.iter().for_each(|page| session.sends_to(page));
+        }
+    }
+    Reply::error(Some(id), error)
+}
+
 /// Runs a handler until there is an answer: what it brought forth, or the task that it goes on in.
 async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: HandlerWork) -> Result<Output, Stop> {
     let HandlerWork::Tool { entry, plan, .. } = &mut work else {
@@ -206,7 +207,10 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
 
 /// Runs a handler in the span of its request, also where that has become a task.
 async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
-    let outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
+    let mut outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
+    if let Err(Stop::Error(error)) = &mut outcome {
+        error.shape(scope.version);
+    }
     trace::ended(context.span(), &outcome);
     outcome
 }

@@ -1,7 +1,7 @@
 //! A task as it lies in the store, and what either dialect shows of it.
 
 use mcp_protocol::{
-    CallToolResult, InputRequests, JsonObject, RpcError,
+    CallToolResult, InputRequests, JsonObject, ProtocolVersion, RpcError, Shape,
     tasks::{self, TaskStatus, ext},
 };
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,11 @@ impl Record {
                 result.entry("resultType").or_insert_with(|| "complete".into());
                 ext::DetailedTask::completed(task, result)
             }
-            Some(Outcome::Error(error)) => ext::DetailedTask::failed(task, error),
+            Some(Outcome::Error(mut error)) => {
+                // It may have failed in a session.
+                error.shape(ProtocolVersion::LATEST);
+                ext::DetailedTask::failed(task, error)
+            }
             None if self.asks => ext::DetailedTask::input_required(task, self.questions),
             _ => ext::DetailedTask::new(task),
         }
