@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{CreateMessageParams, JsonObject, SamplingBlock, SamplingMessage, ToolUseContent};
+use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
 use mcp_server_core::{
     CallParts, Context, Description, FromCallParts, Inputs, Server, ToolError, prompt, resource, tool,
 };
@@ -539,26 +539,6 @@ async fn tools_in_a_sampling_need_a_client_that_has_them() {
         let response = client.tool("reason", vec![("sampling/createMessage", four.clone())]).await;
         assert_eq!(text(&response), "4", "{version}");
         assert_eq!(client.asked[0]["params"]["tools"][0]["name"], "t");
-    }
-}
-
-#[tokio::test]
-async fn a_sampling_whose_uses_of_tools_are_not_answered_asks_nobody() {
-    let server = Server::builder("bad", "1")
-        .tool(tool("bad", async |inputs: Inputs| -> Result<String, ToolError> {
-            let used = ToolUseContent::new("a", "t", JsonObject::default());
-            let messages = vec![
-                SamplingMessage::assistant(SamplingBlock::ToolUse(used)),
-                SamplingMessage::user(SamplingBlock::text("and?")),
-            ];
-            Ok(inputs.sample("sum", CreateMessageParams::new(messages, 10)).await?.content.text())
-        }))
-        .build();
-    for version in ALL {
-        let mut client = Client::connect(&server, version, json!({ "sampling": { "tools": {} } })).await;
-        let response = client.tool("bad", vec![]).await;
-        assert_eq!(response["result"]["isError"], true, "{version}: {response}");
-        assert!(client.asked.is_empty());
     }
 }
 

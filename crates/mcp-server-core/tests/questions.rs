@@ -1,8 +1,8 @@
-//! What may be asked in which revision, and answers that only the type refuses.
+//! What may be asked in which revision, what may not at all, and answers that only the type refuses.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
+use mcp_protocol::{CreateMessageParams, JsonObject, SamplingBlock, SamplingMessage, ToolUseContent};
 use mcp_server_core::{Inputs, Server, ToolError, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -110,5 +110,25 @@ async fn what_only_the_type_refuses_is_asked_again_too() {
         let response = client.tool("book", vec![of(1), of(3), of(5)]).await;
         assert_eq!(response["result"]["isError"], true, "{version}: {response}");
         assert!(text(&response).contains("it is odd"), "{version}: {response}");
+    }
+}
+
+#[tokio::test]
+async fn a_sampling_whose_uses_of_tools_are_not_answered_asks_nobody() {
+    let server = Server::builder("bad", "1")
+        .tool(tool("bad", async |inputs: Inputs| -> Result<String, ToolError> {
+            let used = ToolUseContent::new("a", "t", JsonObject::default());
+            let messages = vec![
+                SamplingMessage::assistant(SamplingBlock::ToolUse(used)),
+                SamplingMessage::user(SamplingBlock::text("and?")),
+            ];
+            Ok(inputs.sample("sum", CreateMessageParams::new(messages, 10)).await?.content.text())
+        }))
+        .build();
+    for version in ALL {
+        let mut client = Client::connect(&server, version, json!({ "sampling": { "tools": {} } })).await;
+        let response = client.tool("bad", vec![]).await;
+        assert_eq!(response["result"]["isError"], true, "{version}: {response}");
+        assert!(client.asked.is_empty());
     }
 }
