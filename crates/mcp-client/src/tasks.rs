@@ -17,7 +17,7 @@ use mcp_protocol::{
     },
 };
 use mcp_transport::BoxFuture;
-use tokio::time::sleep;
+use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
     Call, Client, Error, ToolResult,
@@ -180,7 +180,9 @@ impl TaskHandle {
     pub async fn result(&self) -> Result<ToolResult, Error> {
         let shared = self.client.shared();
         let hearing = self.hearing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let reply = hear(hearing, follow(shared, &self.id, Duration::ZERO, None, None, self.manner.clone())).await?;
+        let reply =
+            hear(hearing, follow(shared, &self.id, Duration::ZERO, None, None, self.manner.clone(), &mut false))
+                .await?;
         tool_result(shared, &reply)
     }
 
@@ -277,7 +279,40 @@ pub(crate) async fn finish(
 ) -> Result<Reply, Error> {
     let link = ticket.as_ref().map(|ticket| Arc::clone(ticket.link()));
     let hearing = Hearing::new(ticket, &mut call);
-    hear(hearing, follow(shared, &task.task_id, interval(task), tool, link, Manner::of(call))).await
+    let manner = Manner::of(call);
+    let mut abandoned = Abandoned { shared, id: Some(task.task_id.clone()), manner: manner.clone() };
+    let mut is_over = false;
+    let followed = hear(hearing, follow(shared, &task.task_id, interval(task), tool, link, manner, &mut is_over)).await;
+    if is_over || followed.is_ok() {
+        abandoned.id = None;
+    }
+    followed
+}
+
+/// A task that nobody has but the call that became it: when that is over before the task is, the server is told.
+struct Abandoned<'a> {
+    shared: &'a Arc<Shared>,
+    id: Option<String>,
+    manner: Manner,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        let shared = Arc::clone(self.shared);
+        let limit = Some(shared.config.limits.close);
+        let manner = Manner { idle: limit, total: limit, left: limit, ..self.manner.clone() };
+        runtime.spawn(async move {
+            let told = match Request::new(CancelTask::NAME, &TaskParams::new(&*id)) {
+                Ok(request) => drive(&shared, request.named(&id), manner.options()).await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = told {
+                tracing::debug!(%error, "the server was not told that nobody waits for a task any more");
+            }
+        });
+    }
 }
 
 fn interval(task: &Task) -> Duration {
@@ -311,7 +346,7 @@ async fn rest(shared: &Shared, wait: Duration, link: Option<&Link>, manner: &mut
     if manner.left == Some(Duration::ZERO) { Err(manner.timeout()) } else { Ok(()) }
 }
 
-/// Waits for the end of a task, and answers what it asks for.
+/// Waits for the end of a task, and answers what it asks for. Says whether the task was seen to be over, whatever is made of it.
 async fn follow(
     shared: &Arc<Shared>,
     id: &str,
@@ -319,6 +354,7 @@ async fn follow(
     tool: Option<Box<str>>,
     mut link: Option<Arc<Link>>,
     mut manner: Manner,
+    is_over: &mut bool,
 ) -> Result<Reply, Error> {
     let mut wait = first;
     let mut answered_keys = HashSet::new();
@@ -327,6 +363,7 @@ async fn follow(
         rest(shared, wait, link.as_deref(), &mut manner).await?;
         let Look { task, detailed, answered } = look(shared, id, &mut manner).await?;
         wait = interval(&task);
+        *is_over = task.status.is_terminal();
         let mut reply = answered.reply;
         let link = link.insert(answered.link);
         reply.method = CallTool::NAME.into();

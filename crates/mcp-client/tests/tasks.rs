@@ -10,8 +10,9 @@ use mcp_client::{
 use mcp_server::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
-use crate::common::{Peer, builder, connected, said, start};
+use crate::common::{Peer, builder, connected, said, start, until};
 
 const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
 const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
@@ -217,7 +218,7 @@ async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) -> (Client,
     let asked = peer.recv().await;
     if version.has_handshake() {
         let mut initialized = crate::common::initialized(version.as_str());
-        initialized["capabilities"]["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
+        initialized["capabilities"]["tasks"] = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });
         peer.answer(asked["id"].clone(), initialized).await;
         peer.expect("notifications/initialized").await;
     } else {
@@ -308,7 +309,12 @@ async fn the_time_of_the_user_is_not_that_of_a_task() {
         let began = tokio::time::Instant::now();
         let working = async {
             loop {
-                let look = peer.expect("tasks/get").await;
+                let asked = peer.recv().await;
+                if asked["method"] == "tasks/cancel" {
+                    // The time is over.
+                    return std::future::pending().await;
+                }
+                let look = asked["id"].clone();
                 let working = if version.has_core_tasks() { core("working") } else { detailed("working", json!({})) };
                 peer.answer(look, working).await;
             }
@@ -381,7 +387,69 @@ async fn a_call_keeps_its_options_as_a_task() {
             assert_eq!(began.elapsed().as_secs(), 2, "{version}");
             let expected: &[f64] = if version.has_core_tasks() { &[1.0, 2.0] } else { &[] };
             assert_eq!(*heard.lock().unwrap(), expected, "{version}");
-            assert_eq!(client.pending(), 0);
+            peer.expect("notifications/cancelled").await;
+            if !is_handle {
+                let id = peer.expect("tasks/cancel").await;
+                peer.answer(id, json!({ "resultType": "complete" })).await;
+            }
+            until(|| client.pending() == 0).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_ends_with_the_call_that_became_it() {
+    for version in [CORE, MODERN] {
+        for way in ["drop", "token", "total_timeout", "timeout"] {
+            let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+            let token = CancellationToken::new();
+            let mut call = client.call_tool("t", ()).cancelled_by(token.clone());
+            match way {
+                "total_timeout" => call = call.total_timeout(Duration::from_millis(800)),
+                "timeout" => call = call.timeout(Duration::from_millis(800)),
+                _ => {}
+            }
+            let call = start(call);
+            becomes_a_task(&mut peer, version).await;
+            peer.expect("tasks/get").await;
+            match way {
+                "drop" => call.abort(),
+                "token" => token.cancel(),
+                _ => assert!(call.await.unwrap().unwrap_err().is_timeout(), "{version}"),
+            }
+            peer.expect("notifications/cancelled").await;
+            let told = peer.recv().await;
+            assert_eq!((&told["method"], &told["params"]["taskId"]), (&json!("tasks/cancel"), &json!("t1")), "{way}");
+            // Without an answer it is given up in the end.
+            peer.expect("notifications/cancelled").await;
+            until(|| client.pending() == 0).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_ended_is_not_cancelled() {
+    for version in [CORE, MODERN] {
+        for status in ["completed", "failed", "cancelled"] {
+            let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+            let call = start(client.call_tool("t", ()));
+            becomes_a_task(&mut peer, version).await;
+            let look = peer.expect("tasks/get").await;
+            let error = json!({ "code": -32603, "message": "no" });
+            if version.has_core_tasks() {
+                peer.answer(look, core(status)).await;
+                let result = peer.expect("tasks/result").await;
+                match status {
+                    "completed" => peer.answer(result, said("done")).await,
+                    _ => peer.refuse(result, error).await,
+                }
+            } else {
+                peer.answer(look, detailed(status, json!({ "result": said("done"), "error": error }))).await;
+            }
+            assert_eq!(call.await.unwrap().is_ok(), status == "completed", "{version}");
+            let listed = start(client.list_prompts());
+            peer.expect("prompts/list").await;
+            drop(listed);
         }
     }
 }
