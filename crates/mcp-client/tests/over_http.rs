@@ -3,7 +3,7 @@
 
 use std::{error::Error as _, future::pending, time::Duration};
 
-use mcp_client::{Client, Update, protocol::ProtocolVersion};
+use mcp_client::{Client, Reconnect, State, Update, protocol::ProtocolVersion};
 use mcp_server::prelude::*;
 use serde_json::json;
 use tokio::{
@@ -138,6 +138,48 @@ async fn many_calls_run_side_by_side() {
             assert_eq!(call.await.unwrap().unwrap().text(), n.to_string(), "{version}");
         }
         assert_eq!(client.pending(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_server_that_is_being_restarted() {
+    for version in ProtocolVersion::ALL {
+        let (first, mut seen) = server(version);
+        let (address, serving) = serve(&first, "127.0.0.1:0").await;
+        let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
+        client.list_tools().await.unwrap();
+        first.shutdown();
+        timeout(SOON, serving).await.expect("the server goes on").unwrap();
+        let mut states = client.states();
+        let call = start(client.call_tool("echo", json!({ "text": "on" })).timeout(SOON));
+        let waits = states.wait_for(|state| matches!(state, State::Connecting { .. }));
+        timeout(SOON, waits).await.expect("nobody connects").unwrap();
+        let (second, _seen) = server(version);
+        let (_, _serving) = serve(&second, &address).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "on", "{version}");
+        assert_eq!(client.state(), State::Ready);
+        assert!(seen.try_recv().is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stays_away_is_unreachable() {
+    for version in ProtocolVersion::ALL {
+        for attempts in [0, 2, 8] {
+            let (server, _seen) = server(version);
+            let (address, serving) = serve(&server, "127.0.0.1:0").await;
+            let mut policy = Reconnect::default();
+            (policy.attempts, policy.first) = (attempts, Duration::from_millis(20));
+            let client = builder().reconnect(policy).connect(format!("http://{address}/mcp")).await.unwrap();
+            client.list_tools().await.unwrap();
+            server.shutdown();
+            timeout(SOON, serving).await.expect("the server goes on").unwrap();
+            // Two attempts are over before the call is; eight are not.
+            let limit = if attempts == 2 { SOON } else { Duration::from_millis(200) };
+            let call = client.call_tool("echo", json!({ "text": "on" })).timeout(limit);
+            let error = timeout(SOON, call.into_future()).await.expect("it waits for ever").unwrap_err();
+            assert!(error.is_unreachable() && error.is_retryable(), "{version}, {attempts}: {error:?}");
+        }
     }
 }
 

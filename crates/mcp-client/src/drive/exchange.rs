@@ -151,6 +151,15 @@ pub(crate) async fn exchange(
             Failure::Lost { .. } if shared.closing.is_cancelled() => return Err(Error::closed()),
             // Nothing was done with it.
             Failure::Transport(fault) if fault.is_session_lost() && may_again => link.retire(fault),
+            // Nothing was handed over, and another connection is opened as soon as there is somebody to connect to.
+            Failure::Transport(fault)
+                if fault.is_unreachable()
+                    && !fault.is_lasting()
+                    && may_again
+                    && shared.config.reconnect.attempts > 0 =>
+            {
+                link.retire(fault);
+            }
             Failure::Transport(fault) if fault.is_unanswered() && is_safe && may_again => {}
             Failure::Transport(fault) => return Err(Kind::Transport(fault).into()),
             Failure::Lost { was_sent, .. } if (!was_sent || is_safe) && may_again => {

@@ -39,7 +39,9 @@ pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Bo
 /// Returns when a link that takes no more requests has to stop, whatever still waits on it.
 async fn given_up(link: &Link, shared: &Shared) {
     link.ended().await;
-    let _ = tokio::time::timeout(shared.config.limits.close, shared.closing.cancelled()).await;
+    // A server that takes no new connections may still be at work on what it took before.
+    let may_answer = || link.fault().is_some_and(TransportError::is_unreachable) && link.pending.len() > 0;
+    while tokio::time::timeout(shared.config.limits.close, shared.closing.cancelled()).await.is_err() && may_answer() {}
 }
 
 struct End(Arc<Link>);
