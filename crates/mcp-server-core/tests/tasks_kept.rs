@@ -11,6 +11,7 @@ use std::{
 
 use mcp_protocol::{CallToolResult, ProtocolVersion};
 use mcp_server_core::{Context, Inputs, NewTask, Server, TaskPolicy, TaskSupport, ToolError, tool};
+use mcp_store::PubSub as _;
 use mcp_transport::Transport as _;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc::unbounded_channel};
@@ -69,6 +70,52 @@ async fn a_cancellation_is_kept_whatever_becomes_of_its_request() {
     wait_for(&mut here, &id, "cancelled").await;
     store.is_held.send_replace(false);
     wait_for(&mut there, &id, "cancelled").await;
+}
+
+/// Waits until the tool `hold` ended.
+async fn stops(jobs: &mut Jobs) {
+    let ended = async { while jobs.seen.recv().await.expect("the tool runs") != "fired" {} };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_work_hears_of_a_cancellation_elsewhere_whose_answer_was_lost() {
+    for gives_up in [true, false] {
+        let store = Held::of("mcp/task/").taking();
+        let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
+        let (mut first, second) = (node(), node());
+        let (mut here, mut there) = (first.modern().await, second.modern().await);
+        let id = made(&mut here, "hold").await;
+        store.is_held.send_replace(true);
+        let mut params = of(&id);
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
+        let asked = ask(&second.server, "tasks/cancel", params, |scope| scope.local());
+        if gives_up {
+            let given_up = tokio::time::timeout(Duration::from_secs(1), asked).await;
+            assert!(given_up.is_err(), "the store is not held");
+            store.is_held.send_replace(false);
+        } else {
+            // The store takes longer than anybody waits.
+            drop(asked.await);
+            store.is_held.send_replace(false);
+            there.result("tasks/cancel", of(&id)).await;
+        }
+        stops(&mut first).await;
+    }
+}
+
+#[tokio::test]
+async fn the_work_hears_of_a_cancellation_elsewhere_when_a_notice_was_lost() {
+    let mut store = Held::of("none");
+    store.is_deaf = true;
+    let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
+    let (mut first, second) = (node(), node());
+    let (mut here, mut there) = (first.modern().await, second.modern().await);
+    let id = made(&mut here, "hold").await;
+    there.result("tasks/cancel", of(&id)).await;
+    store.publish("mcp/notices/jobs", (*b"what no node can read").into()).await.unwrap();
+    stops(&mut first).await;
+    wait_for(&mut here, &id, "cancelled").await;
 }
 
 #[tokio::test]

@@ -36,13 +36,16 @@ struct Shared {
     node: String,
     outgoing: Mutex<Outgoing>,
     more: Notify,
+    /// Something that other nodes said was not heard.
+    missed: Notify,
 }
 
 #[derive(Default)]
 struct Outgoing {
     notices: Pending,
     all: bool,
-    /// Ids of tasks that run elsewhere. Beyond the cap the oldest is dropped: the record of the task is marked.
+    /// Ids of tasks that run elsewhere. Beyond the cap the oldest is dropped, and everything counts as changed: the
+    /// record of the task is marked.
     cancelled: VecDeque<String>,
 }
 
@@ -73,7 +76,8 @@ impl Fleet {
         let node = random_name()?;
         let name: String = server.chars().take(100).collect();
         let topic = format!("mcp/notices/{name}");
-        let shared = Shared { store, topic, node, outgoing: Mutex::default(), more: Notify::new() };
+        let shared =
+            Shared { store, topic, node, outgoing: Mutex::default(), more: Notify::new(), missed: Notify::new() };
         Some(Self { shared: Arc::new(shared), task: Mutex::default() })
     }
 
@@ -86,7 +90,7 @@ impl Fleet {
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let (shared, server) = (self.shared.clone(), Arc::downgrade(server));
-        let running = async move { tokio::join!(shared.publish(), shared.listen(&server)) };
+        let running = async move { tokio::join!(shared.publish(), shared.listen(&server), shared.catch_up(&server)) };
         *task = Some(runtime.spawn(running).abort_handle());
     }
 
@@ -108,11 +112,13 @@ impl Fleet {
     /// Tells the other nodes that a task was cancelled. Never waits.
     pub(crate) fn tell_cancelled(&self, id: &str) {
         {
-            let cancelled = &mut self.shared.outgoing().cancelled;
-            if cancelled.len() >= QUEUE && cancelled.pop_front().is_some() {
-                tracing::warn!("the node of a task is not told that it was cancelled: the store takes too long");
+            let mut outgoing = self.shared.outgoing();
+            if outgoing.cancelled.len() >= QUEUE && outgoing.cancelled.pop_front().is_some() {
+                tracing::warn!("the node of a task hears late that it was cancelled: the store takes too long");
+                outgoing.notices.clear();
+                outgoing.all = true;
             }
-            cancelled.push_back(id.to_owned());
+            outgoing.cancelled.push_back(id.to_owned());
         }
         self.shared.more.notify_one();
     }
@@ -176,6 +182,8 @@ impl Shared {
                     if !std::mem::take(&mut is_first) {
                         deliver(server, None);
                     }
+                    // A task may have been cancelled before this node listened.
+                    self.missed.notify_one();
                     self.hear(subscription, server).await;
                 }
                 failed => {
@@ -192,31 +200,59 @@ impl Shared {
     async fn hear(&self, mut subscription: Subscription, server: &Weak<Inner>) {
         while let Some(delivery) = subscription.recv().await {
             let Delivery::Message(message) = delivery else {
-                deliver(server, None);
+                self.miss(server);
                 continue;
             };
-            match serde_json::from_slice::<Message>(&message) {
-                Ok(message) if message.node == self.node => {}
-                Ok(message) => deliver(
-                    server,
-                    match message.changed {
-                        Changed::All => None,
-                        Changed::Tools => Some(Notice::Tools),
-                        Changed::Prompts => Some(Notice::Prompts),
-                        Changed::Resources => Some(Notice::Resources),
-                        Changed::Resource(uri) => Some(Notice::Updated(uri.into())),
-                        Changed::Cancelled(id) => {
-                            if let Some(server) = server.upgrade() {
-                                server.tasks.cancelled_elsewhere(&id);
-                            }
-                            continue;
+            let notice = match serde_json::from_slice::<Message>(&message) {
+                Ok(message) if message.node == self.node => continue,
+                Ok(message) => match message.changed {
+                    Changed::All => {
+                        self.miss(server);
+                        continue;
+                    }
+                    Changed::Tools => Notice::Tools,
+                    Changed::Prompts => Notice::Prompts,
+                    Changed::Resources => Notice::Resources,
+                    Changed::Resource(uri) => Notice::Updated(uri.into()),
+                    Changed::Cancelled(id) => {
+                        if let Some(server) = server.upgrade() {
+                            server.tasks.cancelled_elsewhere(&id);
                         }
-                    },
-                ),
+                        continue;
+                    }
+                },
                 // A newer version of this library may know more kinds of change.
                 Err(error) => {
                     tracing::debug!(%error, "a notice of another node cannot be read");
-                    deliver(server, None);
+                    self.miss(server);
+                    continue;
+                }
+            };
+            deliver(server, Some(notice));
+        }
+    }
+
+    /// Something was not heard: anything may have changed, and any task may have been cancelled.
+    fn miss(&self, server: &Weak<Inner>) {
+        deliver(server, None);
+        self.missed.notify_one();
+    }
+
+    /// Looks whether the tasks that run here were cancelled, whenever that may not have been heard.
+    async fn catch_up(&self, server: &Weak<Inner>) {
+        loop {
+            self.missed.notified().await;
+            let ids = server.upgrade().map(|server| server.tasks.running()).unwrap_or_default();
+            for id in ids {
+                let mut pause = PAUSES.0;
+                // The server is not kept while this waits.
+                while let Some(server) = server.upgrade()
+                    && let Err(error) = server.tasks.check(&id).await
+                {
+                    drop(server);
+                    tracing::warn!(%error, "whether a task was cancelled on another node cannot be seen yet");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
                 }
             }
         }

@@ -19,7 +19,7 @@ use super::{
     owner::Owner,
     policy,
     record::{Outcome, Record},
-    table::Found,
+    table::{Cancelled, Found},
 };
 use crate::{
     Server,
@@ -155,11 +155,20 @@ impl Asker<'_> {
         match found {
             Found::Here(live) => Ok(tasks.settle(live, Outcome::Cancelled).await),
             Found::Stored(record, bytes) => {
-                let is_first = tasks.cancel_stored(&self.owner, record, bytes).await?;
-                if is_first && let Some(fleet) = self.server.fleet() {
-                    fleet.tell_cancelled(&record.id);
-                }
-                Ok(is_first)
+                let (server, owner, record, bytes) =
+                    (self.server.clone(), self.owner.clone(), record.clone(), bytes.clone());
+                // Once the record is marked the node of the task must hear of it, also when nobody waits for the answer.
+                let cancelling = tokio::spawn(async move {
+                    let id = record.id.clone();
+                    let cancelled = server.inner.tasks.cancel_stored(&owner, *record, &bytes).await?;
+                    if cancelled != Cancelled::Never
+                        && let Some(fleet) = server.fleet()
+                    {
+                        fleet.tell_cancelled(&id);
+                    }
+                    Ok(cancelled == Cancelled::Now)
+                });
+                cancelling.await.unwrap_or_else(|_| Err(RpcError::internal("the task cannot be cancelled")))
             }
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_protocol::{InputRequests, RpcError, tasks::ext::DetailedTask};
-use mcp_store::Swap;
+use mcp_store::{StoreError, Swap};
 use tokio::time::Instant;
 
 use super::{
@@ -73,6 +73,17 @@ impl Found {
             Self::Stored(record, _) => record.into_detailed(),
         }
     }
+}
+
+/// What became of the wish to cancel a task that does not run here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    /// It is cancelled.
+    Now,
+    /// It was cancelled already; its node may not have heard of that.
+    Before,
+    /// It came to another end.
+    Never,
 }
 
 /// A task that is to be.
@@ -270,6 +281,27 @@ impl TaskTable {
         }
     }
 
+    /// The tasks that run here.
+    pub(crate) fn running(&self) -> Vec<String> {
+        let entries = self.entries();
+        let running = entries.tasks.iter().filter(|(_, entry)| entry.live.is_some());
+        running.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Ends a task that runs here if its record says that another node cancelled it.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn check(&self, id: &str) -> Result<(), StoreError> {
+        let found = self.entries().tasks.get(id).and_then(|entry| Some((entry.owner.key(id), entry.live.clone()?)));
+        let Some((key, live)) = found else { return Ok(()) };
+        let Some(bytes) = self.records.get(&key).await? else { return Ok(()) };
+        if bytes != live.written() && is_cancelled(&bytes) {
+            self.mark(&live, Outcome::Cancelled);
+        }
+        Ok(())
+    }
+
     /// Writes down the end of a task, where nobody has.
     pub(super) async fn persist(&self, live: &Arc<Live>) {
         let is_kept = self.entries().tasks.get(live.id()).is_none_or(|entry| entry.live.is_none());
@@ -293,11 +325,17 @@ impl TaskTable {
         }
     }
 
-    /// Cancels a task that runs on another node, or whose node is gone; false when it ended before.
-    pub(super) async fn cancel_stored(&self, owner: &Owner, record: &Record, bytes: &[u8]) -> Result<bool, RpcError> {
-        let mut record = record.clone();
-        if record.outcome.is_some() {
-            return Ok(false);
+    /// Cancels a task that runs on another node, or whose node is gone.
+    pub(super) async fn cancel_stored(
+        &self,
+        owner: &Owner,
+        mut record: Record,
+        bytes: &[u8],
+    ) -> Result<Cancelled, RpcError> {
+        match &record.outcome {
+            Some(Outcome::Cancelled) => return Ok(Cancelled::Before),
+            Some(_) => return Ok(Cancelled::Never),
+            None => {}
         }
         record.outcome = Some(Outcome::Cancelled);
         record.updated = clock::now();
@@ -307,7 +345,11 @@ impl TaskTable {
             .records
             .compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl))
             .await;
-        Ok(swapped.map_err(|error| cannot_read(&error))?.is_done())
+        Ok(match swapped.map_err(|error| cannot_read(&error))? {
+            Swap::Done => Cancelled::Now,
+            Swap::Lost { current: Some(bytes) } if is_cancelled(&bytes) => Cancelled::Before,
+            _ => Cancelled::Never,
+        })
     }
 
     /// Forgets a task that has expired.
@@ -376,6 +418,10 @@ fn discount(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
     }
 }
 
+fn is_cancelled(bytes: &[u8]) -> bool {
+    Record::read(bytes).is_some_and(|record| record.outcome == Some(Outcome::Cancelled))
+}
+
 fn bytes_of(record: &Record) -> Result<Arc<[u8]>, RpcError> {
     let bytes = serde_json::to_vec(record).map_err(|error| {
         tracing::error!(%error, "a task cannot be written as JSON");
@@ -393,7 +439,7 @@ pub(super) fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
 }
 
-fn cannot_read(error: &mcp_store::StoreError) -> RpcError {
+fn cannot_read(error: &StoreError) -> RpcError {
     tracing::error!(%error, "tasks cannot be read from the store");
     RpcError::internal("the tasks cannot be read")
 }
