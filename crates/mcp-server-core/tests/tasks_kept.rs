@@ -190,6 +190,44 @@ async fn what_a_task_came_to_is_fetched_when_it_is_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_store_cannot_say_now_is_told_later() {
+    let store = Held::of("mcp/task/");
+    let (server, mut filter) = ended(&store, 2).await;
+    filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
+    let (near, mut far) = mcp_transport::memory::duplex(1);
+    let asked = server.clone();
+    let asked = tokio::spawn(async move {
+        ask(&asked, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
+    });
+    // The acknowledgement lies unread, and the first task waits behind it; the store fails before the second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.is_held.send_replace(true);
+    for told in 0..2 {
+        let frame = mcp_transport::recv(&mut far).await.unwrap().unwrap();
+        let message: serde_json::Value = serde_json::from_slice(&frame.message).unwrap();
+        assert_eq!(message["params"]["status"] == "completed", told > 0, "{message}");
+    }
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    store.is_held.send_replace(false);
+    let frame = tokio::time::timeout(Duration::from_secs(60), mcp_transport::recv(&mut far)).await;
+    let message: serde_json::Value = serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap();
+    assert_eq!(message["params"]["status"], "completed", "{message}");
+    asked.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_tasks_that_cannot_be_found_now_is_refused_in_time() {
+    let store = Held::of("mcp/task/");
+    let (server, filter) = ended(&store, 3).await;
+    let mut client = client(&server).await;
+    store.is_held.send_replace(true);
+    let start = tokio::time::Instant::now();
+    let stream = client.start("subscriptions/listen", filter).await;
+    assert_eq!(client.response(stream).await["error"]["code"], -32603);
+    assert_eq!(start.elapsed().as_secs_f32().round(), 5.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn results_have_a_budget_and_room_again_when_tasks_expire() {
     let server = Server::builder("large", "1")
         .task_policy(TaskPolicy::Immediately)

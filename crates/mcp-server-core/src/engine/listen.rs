@@ -1,5 +1,7 @@
 //! Runs `subscriptions/listen`: a request that stays open, carries notices, and is no running handler.
 
+use std::convert::Infallible;
+
 use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
 use mcp_transport::TransportError;
 use serde::Deserialize;
@@ -9,6 +11,7 @@ use super::{Prepared, Reply, Scope, prepare::Place};
 use crate::{
     Server,
     notices::{Filter, Listening, Stream},
+    records::PATIENCE,
     tasks::{self, ToTell},
 };
 
@@ -66,39 +69,41 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let stream = Stream { id: &id, sink };
     let ending = scope.ending.as_ref().unwrap_or(&server.inner.shutdown);
     let fetch = async |task: Box<str>| {
-        Some(match tasks::found_for(&server, &scope, &id, &task).await? {
+        Ok::<_, RpcError>(tasks::found_for(&server, &scope, &id, &task).await?.map(|found| match found {
             ToTell::Running(live) => live.detailed(),
             ToTell::Ended(task) => *task,
-        })
+        }))
     };
     let telling = async {
-        let told = async {
-            let mut ended = Vec::new();
+        let find = async {
+            let mut found = Vec::new();
             for task in work.tasks {
-                match tasks::found_for(&server, &scope, &id, &task).await {
+                match tasks::found_for(&server, &scope, &id, &task).await? {
                     Some(ToTell::Running(live)) => listening.add_task(&live),
                     // What it came to is fetched when it is its turn: results are large, and readers slow.
-                    Some(ToTell::Ended(_)) => ended.push(task.clone()),
+                    Some(ToTell::Ended(_)) => listening.add_ended(&task),
                     // Whether it never was or is another's is told to nobody.
                     None => continue,
                 }
-                honoured.task_ids.push(task);
+                found.push(task);
             }
-            stream.acknowledge(honoured).await?;
-            for task in ended {
-                if let Some(task) = fetch(task.into()).await {
-                    stream.tell_task(task).await?;
-                }
+            Ok::<_, RpcError>(found)
+        };
+        let told = async {
+            // A store that fails is not asked for every one.
+            let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
+            honoured.task_ids = tokio::time::timeout(PATIENCE, find).await.unwrap_or_else(late)?;
+            let broken: Result<Infallible, TransportError> = async {
+                stream.acknowledge(honoured).await?;
+                listening.tell(&stream, fetch).await
             }
-            listening.tell(&stream, fetch).await
+            .await;
+            tracing::debug!(?broken, "a subscription broke off");
+            Ok::<_, RpcError>(())
         };
         tokio::select! {
             biased;
-            broken = told => {
-                let broken: Result<std::convert::Infallible, TransportError> = broken;
-                tracing::debug!(?broken, "a subscription broke off");
-                return None;
-            }
+            over = told => return over.err().map(|error| Reply::error(Some(&id), &error)),
             () = ending.cancelled() => {}
         }
         drop(listening);

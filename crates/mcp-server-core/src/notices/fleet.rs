@@ -21,7 +21,7 @@ const QUEUE: usize = 256;
 /// The longest URI that travels between nodes; a change of a resource with a longer one is told as a change of everything.
 const URI_BYTES: usize = 8 << 10;
 /// Between two tries of a store that fails, the first and the longest pause.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// This node's end of the bus.
 pub(crate) struct Fleet {

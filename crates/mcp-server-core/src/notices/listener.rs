@@ -7,14 +7,14 @@ use std::{
 };
 
 use mcp_protocol::{
-    CancelledParams, ListenResult, NotificationMethod, RequestId, SubscriptionFilter, SubscriptionsAcknowledgedParams,
-    jsonrpc, notification, tasks::ext::DetailedTask,
+    CancelledParams, ListenResult, NotificationMethod, RequestId, RpcError, SubscriptionFilter,
+    SubscriptionsAcknowledgedParams, jsonrpc, notification, tasks::ext::DetailedTask,
 };
 use mcp_transport::{Frame, FrameSender, Route, TransportError};
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
-use super::{Filter, LISTS, Notice, Pending, subscription_meta};
+use super::{Filter, LISTS, Notice, Pending, fleet::PAUSES, subscription_meta};
 use crate::{Server, tasks::Live};
 
 /// A stream of notices as the publisher sees it.
@@ -61,14 +61,21 @@ impl Listener {
     /// A task that the stream asked for changed.
     pub(crate) fn tell_task(&self, task: &Arc<Live>) {
         {
+            let mut waiting = self.waiting();
+            // Looked at while nobody else can say how it stood before. Whoever holds the state of a task tells nobody.
             let live = task.is_small().then(|| task.clone());
-            let tasks = &mut self.waiting().tasks;
-            if let Some(waiting) = tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
+            if let Some(waiting) = waiting.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
                 waiting.live = live;
                 return;
             }
-            tasks.push_back(Told { id: task.id().into(), live });
+            waiting.tasks.push_back(Told { id: task.id().into(), live });
         }
+        self.more.notify_one();
+    }
+
+    /// A task that the stream asked for has ended before.
+    fn tell_ended(&self, id: &str) {
+        self.waiting().tasks.push_back(Told { id: id.into(), live: None });
         self.more.notify_one();
     }
 
@@ -125,20 +132,55 @@ impl Listening {
         task.listen(&self.listener);
     }
 
-    /// Sends notices, until the stream breaks. `fetch` knows how a task stands, unless it is no more.
-    pub(crate) async fn tell<F: Future<Output = Option<DetailedTask>>>(
+    /// Tells the stream once of a task that has ended.
+    pub(crate) fn add_ended(&self, id: &str) {
+        self.listener.tell_ended(id);
+    }
+
+    /// Sends notices, until the stream breaks. `fetch` knows how a task stands, unless it is no more; where it fails it
+    /// is asked again later.
+    pub(crate) async fn tell<F: Future<Output = Result<Option<DetailedTask>, RpcError>>>(
         &self,
         stream: &Stream<'_>,
         fetch: impl Fn(Box<str>) -> F,
     ) -> Result<Infallible, TransportError> {
+        // Tasks of which it is not known how they stand: none is in it twice.
+        let mut late = VecDeque::new();
+        let (mut pause, mut again) = (PAUSES.0, Instant::now());
         loop {
-            let task = match self.listener.next().await {
-                Next::Change(notice) => {
+            let next = tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(again), if !late.is_empty() => {
+                    // In turn with what waits, so that neither keeps the other from being told.
+                    again = Instant::now() + PAUSES.0;
+                    late.pop_front().map(|id| Next::Task(Told { id, live: None }))
+                }
+                next = self.listener.next() => Some(next),
+            };
+            let task = match next {
+                None => continue,
+                Some(Next::Change(notice)) => {
                     stream.send(notice.message(Some(stream.id))).await?;
                     continue;
                 }
-                Next::Task(Told { live: Some(live), .. }) => Some(live.detailed()),
-                Next::Task(Told { id, .. }) => fetch(id).await,
+                Some(Next::Task(Told { id, live })) => {
+                    late.retain(|late| *late != id);
+                    match live {
+                        Some(live) => Some(live.detailed()),
+                        None => match fetch(id.clone()).await {
+                            Ok(task) => {
+                                pause = PAUSES.0;
+                                task
+                            }
+                            Err(_) => {
+                                late.push_back(id);
+                                again = Instant::now() + pause;
+                                pause = (pause * 2).min(PAUSES.1);
+                                None
+                            }
+                        },
+                    }
+                }
             };
             if let Some(task) = task {
                 stream.tell_task(task).await?;

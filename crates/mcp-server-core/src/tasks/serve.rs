@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    EmptyResult, JsonObject, Method, PaginatedParams, RequestId, RpcError,
+    EmptyResult, ErrorCode, JsonObject, Method, PaginatedParams, RequestId, RpcError,
     jsonrpc::decode_params,
     method,
     tasks::{
@@ -46,11 +46,23 @@ pub(crate) enum ToTell {
 
 /// The task of an id, if whoever listens may hear of it and this node can tell: one that runs on another node is told of
 /// there only.
-pub(crate) async fn found_for(server: &Server, scope: &Scope, request: &RequestId, id: &str) -> Option<ToTell> {
+///
+/// # Errors
+/// `-32603` when the store fails, so that nobody knows.
+pub(crate) async fn found_for(
+    server: &Server,
+    scope: &Scope,
+    request: &RequestId,
+    id: &str,
+) -> Result<Option<ToTell>, RpcError> {
     let asker = Asker { server, scope, request, owner: owner_of(scope) };
-    match asker.find(id).await.ok()? {
-        Found::Here(live) => Some(ToTell::Running(live)),
-        Found::Stored(record, _) => record.outcome.is_some().then(|| ToTell::Ended(Box::new(record.into_detailed()))),
+    match asker.find(id).await {
+        Ok(Found::Here(live)) => Ok(Some(ToTell::Running(live))),
+        Ok(Found::Stored(record, _)) => {
+            Ok(record.outcome.is_some().then(|| ToTell::Ended(Box::new(record.into_detailed()))))
+        }
+        Err(error) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
+        Err(_) => Ok(None),
     }
 }
 
