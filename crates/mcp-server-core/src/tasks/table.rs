@@ -225,22 +225,24 @@ impl TaskTable {
         owner: &Owner,
         after: Option<&str>,
         count: usize,
-    ) -> Result<(Vec<Record>, Option<String>), RpcError> {
+    ) -> Result<(Vec<Found>, Option<String>), RpcError> {
         let after = after.map(|id| owner.key(id));
         let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
         let page = page.map_err(|error| cannot_read(&error))?;
         let next = page.next.as_deref().and_then(|key| key.rsplit('/').next()).map(str::to_owned);
-        let records = page.entries.iter().filter_map(|(_, bytes)| Record::read(bytes));
-        let mut records: Vec<_> = records.filter(|record| record.owner == owner.as_str()).collect();
-        // What runs here is further than its record.
-        let mut entries = self.entries();
-        entries.sweep(false);
-        for record in &mut records {
-            if let Some(live) = entries.tasks.get(&record.id).and_then(|entry| entry.live.as_ref()) {
-                *record = live.record();
-            }
-        }
-        Ok((records, next))
+        // What is here is further than its record.
+        let here: Vec<_> = {
+            let mut entries = self.entries();
+            entries.sweep(false);
+            let ids = page.entries.iter().map(|(key, _)| key.rsplit('/').next().unwrap_or_default());
+            ids.map(|id| entries.tasks.get(id).and_then(|entry| entry.live.clone())).collect()
+        };
+        let found = page.entries.into_iter().zip(here).filter_map(|((_, bytes), live)| match live {
+            Some(live) => Some(Found::Here(live)),
+            None => Some(Found::Stored(Box::new(Record::read(&bytes)?), bytes)),
+        });
+        let found = found.filter(|found| found.look(|record| record.owner == owner.as_str())).collect();
+        Ok((found, next))
     }
 
     /// Ends a task that runs here, and keeps what it came to; false when it ended before.
