@@ -262,6 +262,8 @@ impl fmt::Display for Error {
             Kind::Closed => f.write_str("the client is closed"),
             Kind::Lost(_) => f.write_str("the connection ended before the answer came"),
             Kind::Unreachable { peer, .. } => write!(f, "{peer} cannot be reached"),
+            // The status says more than that there is no answer.
+            Kind::Transport(source) if source.http_status().is_some() => source.fmt(f),
             Kind::Transport(source) if source.is_unreachable() => f.write_str("the server cannot be reached"),
             Kind::Transport(_) => f.write_str("the answer to the request did not come"),
             Kind::Cancelled => f.write_str("the call was cancelled"),
@@ -302,6 +304,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.kind {
+            Kind::Transport(source) if source.http_status().is_some() => source.source(),
             Kind::Unreachable { source, .. }
             | Kind::Transport(source)
             | Kind::Unsendable(source)
@@ -374,5 +377,9 @@ mod tests {
         assert_eq!(error.to_string(), "files cannot be reached");
         assert!(error.source().unwrap().to_string().contains("bad gateway"));
         assert_eq!((error.http_status(), error.retry_after()), (Some(502), Some(Duration::from_secs(2))));
+        // There is nothing to say before a status.
+        let error = Error::from(Kind::Transport(TransportError::http(503, None, "busy")));
+        assert_eq!(error.to_string(), "the peer answered with HTTP status 503: busy");
+        assert!(error.source().is_none());
     }
 }
