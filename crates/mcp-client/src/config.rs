@@ -55,7 +55,7 @@ impl Default for Limits {
 /// How a lost connection is opened again.
 ///
 /// The first attempt is made at once when the lost connection had lasted for a while; each later one waits twice as long as the
-/// one before, give or take a quarter. When all attempts have failed, subscriptions end, and the next call makes one more.
+/// one before, give or take a quarter. A call that begins to wait has one more made, a second after the last at the earliest. When all attempts have failed, subscriptions end, and the next call makes one more.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reconnect {

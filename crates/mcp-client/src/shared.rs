@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     /// A call needs a connection that the supervisor has given up on.
     pub(crate) wake: Notify,
+    /// A call needs a connection before the next attempt is due.
+    pub(crate) hurry: Notify,
     pub(crate) hub: Hub,
     pub(crate) cache: Cache,
     pub(crate) catalog: Catalog,
@@ -79,6 +81,7 @@ impl Shared {
             negotiated: Mutex::default(),
             closing: CancellationToken::new(),
             wake: Notify::new(),
+            hurry: Notify::new(),
             ids: AtomicI64::new(1),
             standing: watch::Sender::new(Standing::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),
@@ -104,6 +107,7 @@ impl Shared {
         }
         let mut standing = self.standing.subscribe();
         let mut failed_before = None;
+        self.hurry.notify_waiters();
         loop {
             let now = standing.borrow_and_update().clone();
             match now {

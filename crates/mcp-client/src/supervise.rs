@@ -6,7 +6,7 @@ use mcp_protocol::{EmptyParams, Method, method};
 use mcp_transport::{Hints, TransportError};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -18,6 +18,9 @@ use crate::{
     shared::{Shared, Standing},
     wire::{self, Extra, Request},
 };
+
+/// The shortest time between two attempts of which one is made because a call waits.
+const HURRY: Duration = Duration::from_secs(1);
 
 /// Opens a connection and agrees on a revision, within the time for it.
 ///
@@ -76,6 +79,7 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     let policy = &shared.config.reconnect;
     let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
+    let mut asked = Duration::ZERO;
     // Each wait is twice the one before.
     let mut waits = losses;
     let mut wait = if waits == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, waits) };
@@ -86,28 +90,52 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     }
     loop {
         shared.stand(Standing::Opening { attempt });
-        sleep(wait).await;
-        let error = match open(shared, known.as_deref(), false).await {
-            Ok(link) => {
-                shared.stand(Standing::Ready(link.clone()));
-                return link;
+        let due = Instant::now() + wait;
+        let (error, is_hopeless) = loop {
+            let is_early = !until_due(shared, due, asked).await;
+            let error = match open(shared, known.as_deref(), false).await {
+                Ok(link) => {
+                    shared.stand(Standing::Ready(link.clone()));
+                    return link;
+                }
+                Err(error) => error,
+            };
+            tracing::debug!(%error, attempt, is_early, "the connection could not be opened again");
+            let is_gone = error.is_unreachable() && error.is_closed();
+            let is_lasting = error.transport().is_some_and(TransportError::is_lasting);
+            let is_hopeless = error.is_version_mismatch() || error.is_unauthorized() || is_gone || is_lasting;
+            if !is_early || is_hopeless || error.retry_after().is_some() {
+                break (error, is_hopeless);
             }
-            Err(error) => error,
+            // It was one more than the policy counts.
+            shared.count_failure(&error);
         };
-        tracing::debug!(%error, attempt, "the connection could not be opened again");
-        let is_gone = error.is_unreachable() && error.is_closed();
-        let is_lasting = error.transport().is_some_and(TransportError::is_lasting);
-        let is_hopeless = error.is_version_mismatch() || error.is_unauthorized() || is_gone || is_lasting;
-        let asked = error.retry_after().unwrap_or_default();
+        asked = error.retry_after().unwrap_or_default();
         if attempt >= policy.attempts || is_hopeless || asked > policy.longest {
             rest(shared, &error, asked).await;
             attempt = attempt.max(policy.attempts);
-            wait = Duration::ZERO;
+            (wait, asked) = (Duration::ZERO, Duration::ZERO);
         } else {
             shared.count_failure(&error);
             (attempt, waits) = (attempt + 1, waits + 1);
             wait = back_off(policy.first, policy.longest, waits).min(policy.longest).max(asked);
         }
+    }
+}
+
+/// Waits until the next attempt is due, or a call begins to wait for it: then it is made earlier, though not within the time that
+/// the server asked for, and not at once. Returns whether it is due.
+async fn until_due(shared: &Shared, due: Instant, asked: Duration) -> bool {
+    let hurry = shared.hurry.notified();
+    let earliest = Instant::now() + asked.max(HURRY);
+    if earliest >= due {
+        sleep_until(due).await;
+        return true;
+    }
+    sleep_until(earliest).await;
+    tokio::select! {
+        () = sleep_until(due) => true,
+        () = hurry => false,
     }
 }
 

@@ -107,6 +107,31 @@ async fn each_wait_is_twice_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_waits_has_the_server_tried_earlier() {
+    let (client, attempts) = lost(TransportError::unreachable("refused")).await;
+    let before = attempts.load(Ordering::SeqCst);
+    client.states().wait_for(|state| *state == State::Connecting { attempt: 7 }).await.unwrap();
+    let so_far = attempts.load(Ordering::SeqCst);
+    assert_eq!(so_far - before, 6);
+    // The seventh would be made after 16 seconds, give or take a quarter. However many wait, there is one attempt in a second.
+    let calls: Vec<_> =
+        (0..10).map(|_| tokio::spawn(client.call_tool("t", ()).timeout(9 * SECOND).into_future())).collect();
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(attempts.load(Ordering::SeqCst), so_far + 1);
+    for _ in 0..3 {
+        let call = client.call_tool("t", ()).timeout(SECOND / 10);
+        assert!(call.await.unwrap_err().is_unreachable());
+    }
+    tokio::time::sleep(SECOND).await;
+    assert!((so_far + 2..=so_far + 3).contains(&attempts.load(Ordering::SeqCst)));
+    // They do not count as those of the policy.
+    assert_eq!(client.state(), State::Connecting { attempt: 7 });
+    for call in calls {
+        assert!(call.await.unwrap().unwrap_err().is_unreachable());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fault_that_lasts_is_met_once() {
     let (client, attempts) = lost(TransportError::other("a redirect").lasting()).await;
     let started = Instant::now();
