@@ -124,7 +124,11 @@ impl Exchange {
         } else {
             return Ok(response);
         };
-        Err(Fault::Redirect { status: status.as_u16(), to: to.as_ref().map(config::origin) })
+        let status = status.as_u16();
+        Err(match to {
+            Some(to) if config::is_same_origin(&to, &link.url) => Fault::RedirectWithin { status },
+            to => Fault::Redirect { status, to: to.as_ref().map(config::origin) },
+        })
     }
 
     async fn ask(

@@ -36,6 +36,10 @@ pub(crate) enum Fault {
         status: u16,
         to: Option<String>,
     },
+    /// It would go on at the same server, too often or as another request.
+    RedirectWithin {
+        status: u16,
+    },
     Silent {
         after: Duration,
     },
@@ -85,6 +89,7 @@ impl Fault {
             }
             fault @ (Self::Unsendable(_)
             | Self::Redirect { .. }
+            | Self::RedirectWithin { .. }
             | Self::ContentType(_)
             | Self::NoEndpoint
             | Self::ForeignEndpoint { .. }) => TransportError::other(fault).lasting(),
@@ -110,6 +115,15 @@ impl fmt::Display for Fault {
             }
             Self::Redirect { status, to: None } => {
                 write!(f, "the server redirects nowhere with HTTP status {status}")
+            }
+            Self::RedirectWithin { status: status @ (307 | 308) } => {
+                write!(f, "the server redirects to itself too often (HTTP status {status})")
+            }
+            Self::RedirectWithin { status } => {
+                write!(
+                    f,
+                    "the server redirects with HTTP status {status}, by which the request would become another one"
+                )
             }
             Self::Silent { after } => write!(f, "the server did not answer within {after:?}"),
             Self::ContentType(kind) if kind.is_empty() => f.write_str("the server answered without a content type"),
