@@ -209,7 +209,8 @@ impl HttpConfig {
         self
     }
 
-    /// The largest body in bytes. 4 MiB by default.
+    /// The largest body in bytes. 4 MiB by default. What is larger is answered 413; our own listener reads what still
+    /// comes of it for a while and throws it away, so that clients that send first and read then see that answer.
     ///
     /// # Panics
     /// When it is zero.

@@ -2,8 +2,9 @@
 
 use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -17,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Body, McpService, flow::OpenStreams, gather::Gathered, respond, tasks::Tasks, wire::Wire};
+use crate::{Body, McpService, flow::OpenStreams, gather::Gathered, linger::Watched, respond, tasks::Tasks, wire::Wire};
 
 /// How long the head of a request may take to arrive, and how long a connection may stay without a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -93,9 +94,10 @@ where
     let traffic = stream.traffic();
     let counted = traffic.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (service, path, open) = (service.clone(), path.clone(), counted.open());
+        let (service, path, open, traffic) = (service.clone(), path.clone(), counted.open(), counted.clone());
         // Boxed, because it is large, and the room for it would stay as long as the answer goes on.
         Box::pin(async move {
+            let request = request.map(|body| Watched::new(body, traffic));
             let answer = at_path(&service, &path, request).await;
             Ok::<_, Infallible>(answer.map(|body| Gathered::new(body, open)))
         })
@@ -171,7 +173,10 @@ where
     timeout(patience, connection).await.unwrap_or(Ok(()))
 }
 
-async fn at_path(service: &McpService, path: &str, request: Request<Incoming>) -> Response<Body> {
+async fn at_path<B>(service: &McpService, path: &str, request: Request<B>) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes, Error = hyper::Error> + Send,
+{
     let asked = request.uri().path();
     if asked == path || service.inner.config.other_paths().any(|other| other == asked) {
         return service.handle(request).await;
@@ -273,7 +278,7 @@ mod tests {
     }
 
     /// A call of the newest revision.
-    fn call(tool: &str) -> Request<http_body_util::Full<bytes::Bytes>> {
+    fn call(tool: &str) -> Request<http_body_util::Full<Bytes>> {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","_meta":{{
                 "progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",
@@ -328,7 +333,7 @@ mod tests {
         way.abort();
     }
 
-    type Client = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
+    type Client = hyper::client::conn::http2::SendRequest<http_body_util::Full<Bytes>>;
 
     /// A client with windows of its own choice, and its connection.
     async fn http2(server: &Server, stream: u32, all: u32) -> (Client, tokio::task::JoinHandle<hyper::Result<()>>) {

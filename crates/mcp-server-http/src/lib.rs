@@ -20,6 +20,7 @@ mod headers;
 mod health;
 mod lane;
 mod legacy;
+mod linger;
 mod listen;
 mod log;
 mod plain;

@@ -1,5 +1,5 @@
 //! The bytes of one connection, which waits for no client for ever: for one that stopped reading until a limit, for one
-//! that sent a part of a request until the server shuts down.
+//! that sent a part of a request until the server shuts down, for one that was answered before it had sent all a while.
 
 use std::{
     future::Future,
@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -18,6 +18,8 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
 };
+
+use crate::linger::Lingering;
 
 /// A stream whose writes fail once nothing could be written for a while. While a client reads nothing, whatever answers it
 /// is not polled either, so that no other timer could notice. It lies below TLS, which takes bytes that it has no room to
@@ -47,18 +49,20 @@ impl<S> TimedWrites<S> {
 }
 
 /// A stream of which the start can be read again, and of which nothing more is read once the server shuts down, while no
-/// request is open: what has come by then is no request yet.
+/// request is open: what has come by then is no request yet. Its end waits for a client of which a body was cut off.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     /// What was read already, and is read again.
     start: Bytes,
     stream: S,
     traffic: Arc<Traffic>,
+    /// Once all is said, and the client is not done.
+    lingering: Option<Lingering>,
 }
 
 impl<S> Wire<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { start: Bytes::new(), stream, traffic: Arc::default() }
+        Self { start: Bytes::new(), stream, traffic: Arc::default(), lingering: None }
     }
 
     /// Gives back what was read, before what follows.
@@ -76,6 +80,8 @@ impl<S> Wire<S> {
 pub(crate) struct Traffic {
     requests: AtomicUsize,
     is_ending: AtomicBool,
+    /// A body was not read to its end.
+    is_cut_off: AtomicBool,
 }
 
 impl Traffic {
@@ -88,6 +94,11 @@ impl Traffic {
     /// No request is begun any more. Whoever polls the connection has to do so once after this.
     pub(crate) fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// Notes that a body is not read to its end.
+    pub(crate) fn cut_off(&self) {
+        self.is_cut_off.store(true, Ordering::Release);
     }
 
     fn is_over(&self) -> bool {
@@ -157,7 +168,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -179,7 +190,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        if this.lingering.is_none() {
+            let closed = ready!(Pin::new(&mut this.stream).poll_shutdown(cx));
+            if closed.is_err() || !this.traffic.is_cut_off.load(Ordering::Acquire) {
+                return Poll::Ready(closed);
+            }
+        }
+        this.lingering.get_or_insert_with(Lingering::new).poll(cx, &mut this.stream).map(Ok)
     }
 }
 

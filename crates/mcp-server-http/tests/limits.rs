@@ -114,6 +114,26 @@ async fn a_large_body_over_a_socket_is_answered_413_before_it_is_sent() {
 }
 
 #[tokio::test]
+async fn who_sends_all_of_a_refused_body_before_reading_sees_why() {
+    let site = serve(&common::server(), HttpConfig::new()).await;
+    let length = 8 << 20;
+    let head = |rest: &str| format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{rest}\r\n");
+    let json = "content-type: application/json\r\n";
+    let declared = head(&format!("{json}content-length: {length}\r\n"));
+    let chunked = head(&format!("{json}transfer-encoding: chunked\r\n")) + &format!("{length:x}\r\n");
+    let mistyped = head(&format!("content-type: text/plain\r\ncontent-length: {length}\r\n"));
+    for (head, status) in [(declared, 413), (chunked, 413), (mistyped, 415)] {
+        let mut wire = site.connect().await;
+        wire.write(head).await;
+        // Not lost on the way, as it would be if the connection was reset by what still comes.
+        wire.write(vec![b' '; length]).await;
+        assert_eq!(wire.answer().await.status.as_u16(), status);
+        // Said, and nothing else: the client need not guess whether the connection can be used again.
+        assert!(wire.closes_silently().await);
+    }
+}
+
+#[tokio::test]
 async fn long_headers_are_refused_and_those_at_the_limit_are_not() {
     let service = common::service();
     for name in ["mcp-name", "mcp-session-id", "mcp-param-region", "authorization", "last-event-id"] {
