@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -21,6 +21,9 @@ pub(crate) struct Held {
     takes: bool,
     /// Whether no node hears of cancellations on another.
     pub(crate) is_deaf: bool,
+    /// Whether the next swap is on its way until the store is released, whoever still waits for it.
+    delays: Arc<AtomicBool>,
+    is_delaying: bool,
     /// What the names of these records begin with.
     prefix: &'static str,
     /// How many of them were read.
@@ -33,6 +36,8 @@ impl Held {
             store: MemoryStore::new(),
             takes: false,
             is_deaf: false,
+            delays: Arc::default(),
+            is_delaying: false,
             prefix,
             is_held: watch::Sender::new(false),
             gets: Arc::default(),
@@ -42,6 +47,13 @@ impl Held {
     /// The same, where swaps happen before they are held, and nothing else is.
     pub(crate) fn taking(mut self) -> Self {
         self.takes = true;
+        self
+    }
+
+    /// The same, where the first swap alone is held, and arrives late.
+    pub(crate) fn delaying(mut self) -> Self {
+        self.delays.store(true, Ordering::SeqCst);
+        self.is_delaying = true;
         self
     }
 
@@ -89,7 +101,15 @@ impl KeyValue for Held {
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
         Box::pin(async move {
-            if !self.takes {
+            if key.starts_with(self.prefix) && self.delays.swap(false, Ordering::SeqCst) {
+                let (store, key, expected) = (self.clone(), key.to_owned(), expected.map(<[u8]>::to_vec));
+                let late = tokio::spawn(async move {
+                    store.pass(&key).await;
+                    store.store.compare_and_swap(&key, expected.as_deref(), new, ttl).await
+                });
+                return late.await.unwrap();
+            }
+            if !self.takes && !self.is_delaying {
                 self.pass(key).await;
             }
             let swapped = self.store.compare_and_swap(key, expected, new, ttl).await;

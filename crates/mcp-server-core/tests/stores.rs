@@ -95,15 +95,41 @@ async fn buying(store: &Held, effect: Duration) -> (Wire, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_that_was_marked_and_given_up_is_known_to_have_failed() {
-    let store = Held::of("mcp/once/").taking();
-    let (mut wire, again) = buying(&store, Duration::ZERO).await;
-    store.is_held.send_replace(true);
+async fn an_effect_that_did_not_begin_is_tried_again() {
+    // The mark is there and nobody heard of it, or it arrives when it was given up.
+    type Make = fn() -> Held;
+    let cases: [Make; 2] = [|| Held::of("mcp/once/").taking(), || Held::of("mcp/once/").delaying()];
+    for (case, make) in cases.into_iter().enumerate() {
+        for is_cancelled in [true, false] {
+            let store = make();
+            let (mut wire, again) = buying(&store, Duration::ZERO).await;
+            store.is_held.send_replace(true);
+            if is_cancelled {
+                wire.send(request(2, "tools/call", again.clone())).await;
+                wire.quiet().await;
+                wire.send(cancel(2)).await;
+            } else {
+                let failed = wire.ask(request(2, "tools/call", again.clone())).await;
+                assert_ne!(text_of(&failed), "bought for Ada", "{case}");
+            }
+            wire.quiet().await;
+            store.is_held.send_replace(false);
+            wire.quiet().await;
+            let start = Instant::now();
+            let answer = wire.ask(request(3, "tools/call", again)).await;
+            assert_eq!(text_of(&answer), "bought for Ada", "{case} {is_cancelled}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{case} {is_cancelled}: {:?}", start.elapsed());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_began_and_was_given_up_is_known_to_have_failed() {
+    let store = Held::of("mcp/once/");
+    let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
     wire.send(request(2, "tools/call", again.clone())).await;
     wire.quiet().await;
     wire.send(cancel(2)).await;
-    wire.quiet().await;
-    store.is_held.send_replace(false);
     wire.quiet().await;
     let start = Instant::now();
     let answer = wire.ask(request(3, "tools/call", again)).await;

@@ -18,7 +18,9 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Body, McpService, flow::OpenStreams, gather::Gathered, linger::Watched, respond, tasks::Tasks, wire::Wire};
+use crate::{
+    Body, McpService, flow::OpenStreams, gather::Gathered, linger::Watched, respond, tasks::Tasks, wire::Wire,
+};
 
 /// How long the head of a request may take to arrive, and how long a connection may stay without a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

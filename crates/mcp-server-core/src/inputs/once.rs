@@ -22,6 +22,9 @@ enum Guard {
     Done(Value),
     /// It failed; nobody knows how far it came.
     Failed,
+    /// Whoever was to do it gave up before it began. Who that was, so that what is on its way to another such record does
+    /// not find this one.
+    Free(String),
 }
 
 /// Between two looks of a round whether another one is done: the first and the longest pause.
@@ -95,21 +98,36 @@ async fn guarded<T: Serialize + DeserializeOwned>(
 ) -> Result<T, ToolError> {
     let records = &asking.server().inner.records;
     let me = super::random_name().ok_or_else(|| ToolError::protocol(no_random_numbers()))?;
-    let mark = written(&Guard::Running(me))?;
-    // Until it is known what came of it, this run of the handler goes on.
-    let running = asking.effect();
-    // Whatever ends this future early, later rounds learn it instead of waiting; also when nobody heard that the store took
-    // the mark.
-    let mut given_up = GiveUp { asking, name: Some(name.clone()), mark: mark.clone() };
-    match records.compare_and_swap(&name, None, Some(mark), ttl(asking.server())).await? {
-        Swap::Done => {}
-        Swap::Lost { current } => {
-            given_up.name = None;
-            drop(running);
-            return Ok(serde_json::from_value(wait_for(asking, &name, current).await?)?);
+    let mark = written(&Guard::Running(me.clone()))?;
+    let mut expected = None;
+    let (mut given_up, _running) = loop {
+        // Until it is known what came of it, this run of the handler goes on.
+        let running = asking.effect();
+        // Whatever ends this future early, later rounds learn it instead of waiting; also when nobody heard that the store
+        // took the mark.
+        let mut given_up = GiveUp {
+            asking,
+            name: Some(name.clone()),
+            mark: mark.clone(),
+            me: me.clone(),
+            before: expected.clone(),
+            has_begun: false,
+        };
+        let swap = records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(asking.server()));
+        match swap.await? {
+            Swap::Done => break (given_up, running),
+            Swap::Lost { current } => {
+                given_up.name = None;
+                drop(running);
+                match wait_for(asking, &name, current).await? {
+                    Ended::Done(value) => return Ok(serde_json::from_value(value)?),
+                    Ended::Free(record) => expected = Some(record),
+                }
+            }
+            _ => return Err(unfinished()),
         }
-        _ => return Err(unfinished()),
-    }
+    };
+    given_up.has_begun = true;
     let outcome = effect.await;
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
@@ -125,14 +143,23 @@ fn ttl(server: &Server) -> Option<Duration> {
     Some(server.limits().inputs.state.saturating_mul(2))
 }
 
+/// What another round came to.
+enum Ended {
+    Done(Value),
+    /// It did not begin. The record that says so.
+    Free(Arc<[u8]>),
+}
+
 /// Waits until another round is done. The handler's own time limit bounds it, and the guard's life.
-async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Value, ToolError> {
+async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Ended, ToolError> {
     let mut pause = PAUSES.0;
     loop {
-        match current.as_deref().map(serde_json::from_slice::<Guard>) {
-            Some(Ok(Guard::Done(value))) => return Ok(value),
-            Some(Ok(Guard::Running(_))) => {}
-            Some(Ok(Guard::Failed) | Err(_)) | None => return Err(unfinished()),
+        let record = current.ok_or_else(unfinished)?;
+        match serde_json::from_slice::<Guard>(&record) {
+            Ok(Guard::Done(value)) => return Ok(Ended::Done(value)),
+            Ok(Guard::Free(_)) => return Ok(Ended::Free(record)),
+            Ok(Guard::Running(_)) => {}
+            Ok(Guard::Failed) | Err(_) => return Err(unfinished()),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -140,23 +167,44 @@ async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -
     }
 }
 
-/// Marks the effect as failed when it is dropped before it is done.
+/// Marks the effect when it is dropped before it is done: as failed if it has begun, otherwise as one to try again.
 struct GiveUp<'a> {
     asking: &'a Asking,
     name: Option<String>,
     /// What the store has when it is ours.
     mark: Arc<[u8]>,
+    me: String,
+    /// What the mark was to take the place of.
+    before: Option<Arc<[u8]>>,
+    has_begun: bool,
 }
 
 impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
-        let (server, Ok(failed)) = (self.asking.server().clone(), written(&Guard::Failed)) else { return };
-        let mark = self.mark.clone();
+        let guard = if self.has_begun { Guard::Failed } else { Guard::Free(std::mem::take(&mut self.me)) };
+        let (server, Ok(guard)) = (self.asking.server().clone(), written(&guard)) else { return };
+        let (mark, before, has_begun) = (self.mark.clone(), self.before.take(), self.has_begun);
         runtime.spawn(async move {
-            let records = &server.inner.records;
-            if let Err(error) = records.compare_and_swap(&name, Some(&mark), Some(failed), ttl(&server)).await {
-                tracing::error!(%error, "an effect that did not finish cannot be marked");
+            // Until the effect begins nobody knows whether the store has the mark, so that the guard is put also in the
+            // place where that may still arrive, and is refused then. It arrives before the first swap, between two, or
+            // never.
+            let mut expected = Some(mark.clone());
+            for _ in 0..3 {
+                let records = &server.inner.records;
+                let swap = records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl(&server));
+                match swap.await {
+                    Ok(Swap::Lost { current })
+                        if !has_begun && (current == before || current.as_ref() == Some(&mark)) =>
+                    {
+                        expected = current;
+                    }
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::error!(%error, "an effect that did not finish cannot be marked");
+                        break;
+                    }
+                }
             }
         });
     }
