@@ -114,7 +114,8 @@ impl std::fmt::Debug for StateKeys {
     }
 }
 
-const FORM: u8 = 1;
+/// Says how the rest is written. Another one than this is not read: in the first one times were in seconds.
+const FORM: u8 = 2;
 const NONCE: usize = 24;
 
 fn millis_now() -> u64 {
@@ -204,6 +205,15 @@ mod tests {
         assert_ne!(bind(&first), bind(&other));
         assert_ne!(bind(&first), binding(None, "tools/call", first.clone()).unwrap());
         assert_ne!(bind(&first), binding(Some("me"), "prompts/get", first.clone()).unwrap());
+    }
+
+    #[test]
+    fn a_seal_of_another_form_does_not_open() {
+        let keys = StateKeys::random().unwrap();
+        let text = keys.seal(&flow(), TTL, b"").unwrap();
+        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+        bytes[0] = 1;
+        assert_eq!(keys.open(&BASE64_URL_SAFE_NO_PAD.encode(&bytes), b"", 4096), None);
     }
 
     #[test]
