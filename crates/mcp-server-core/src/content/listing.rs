@@ -86,6 +86,15 @@ mod tests {
 
     use super::*;
 
+    /// Ends the other thread however this one ends, since the scope waits for both.
+    struct Done<'a>(&'a AtomicBool);
+
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn a_directory_that_turns_into_a_link_shows_nothing_from_elsewhere() {
         let disk = std::env::temp_dir().join(format!("mcp-listing-{}", std::process::id()));
@@ -100,6 +109,7 @@ mod tests {
         let (beneath, done) = (Beneath::new(disk.join("root")), AtomicBool::new(false));
         let mut seen = Listing::new();
         thread::scope(|scope| {
+            let _done = Done(&done);
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).unwrap();
@@ -108,7 +118,6 @@ mod tests {
             for _ in 0..2_000 {
                 seen.extend(list(&beneath, 10, 100).unwrap().into_iter().filter(|(_, stamp)| stamp.size != 1));
             }
-            done.store(true, Ordering::Relaxed);
         });
         assert_eq!(seen.keys().collect::<Vec<_>>(), Vec::<&String>::new());
         fs::remove_dir_all(&disk).unwrap();
