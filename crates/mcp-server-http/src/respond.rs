@@ -36,6 +36,15 @@ pub(crate) fn wrong_method(methods: &'static str) -> Response<Body> {
     with_header(response, header::ALLOW, HeaderValue::from_static(methods))
 }
 
+/// The answer to a method that is for sessions, from a client whose revision has none.
+pub(crate) fn not_of_a_session() -> Response<Body> {
+    const METHODS: &str = "POST, OPTIONS";
+    let text = "GET and DELETE are for sessions of older revisions: this endpoint answers POST and OPTIONS in the revision \
+                of MCP-Protocol-Version";
+    let response = refusal(StatusCode::METHOD_NOT_ALLOWED, &RpcError::invalid_request(text));
+    with_header(response, header::ALLOW, HeaderValue::from_static(METHODS))
+}
+
 /// Some JSON.
 pub(crate) fn json(body: Body) -> Response<Body> {
     let mut response = Response::new(body);

@@ -183,6 +183,7 @@ impl Inner {
             Method::POST => self.post(parts, body).await,
             Method::GET if self.has_sessions() && !names_stateless => legacy::get(self, &parts),
             Method::DELETE if self.has_sessions() && !names_stateless => legacy::delete(self, &parts),
+            Method::GET | Method::DELETE if self.has_sessions() => respond::not_of_a_session(),
             _ => respond::wrong_method(self.methods()),
         }
     }

@@ -125,7 +125,9 @@ async fn other_methods_and_bodies_are_refused_with_a_sentence() {
     for method in [Method::GET, Method::DELETE] {
         let answer = send(&service, request(method, &modern, "")).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(answer.header("allow"), Some("POST, GET, DELETE, OPTIONS"));
+        assert_eq!(answer.header("allow"), Some("POST, OPTIONS"));
+        let text = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(text.starts_with("GET and DELETE are for sessions of older revisions"), "{text}");
     }
     for (body, code) in [("{", -32700), ("[]", -32600), ("{}", -32600), ("7", -32600), ("", -32700)] {
         let answer = send(&service, request(Method::POST, &common::BASE, body)).await;
