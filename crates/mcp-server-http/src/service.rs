@@ -61,6 +61,13 @@ impl RequestParts {
     }
 }
 
+/// Shares who calls, since that is asked for more than once and is large.
+fn share_principal(extensions: &mut http::Extensions) {
+    if let Some(principal) = principal(extensions) {
+        extensions.insert(principal);
+    }
+}
+
 /// Who calls, if a layer in front has found out.
 pub(crate) fn principal(extensions: &http::Extensions) -> Option<Arc<Principal>> {
     let shared = extensions.get::<Arc<Principal>>().cloned();
@@ -108,7 +115,7 @@ impl McpService {
 
     /// Answers one request. Only the paths of [`HttpConfig::sse`] and [`HttpConfig::health`] are told from others: all
     /// that is not theirs is for the endpoint, whatever its path.
-    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    pub async fn handle<B>(&self, mut request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -119,6 +126,7 @@ impl McpService {
             return refused;
         }
         inner.sessions.tick();
+        share_principal(request.extensions_mut());
         let origin = crate::guard::origin_of(request.headers()).cloned();
         let path = request.uri().path();
         let mut response = if inner.config.health.as_deref() == Some(path) {
@@ -426,6 +434,15 @@ mod tests {
         let request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
         let request = request.header("content-type", "application/json");
         request.header("accept", "application/json, text/event-stream").body(Full::new(body.into())).unwrap()
+    }
+
+    #[test]
+    fn who_calls_is_copied_once() {
+        let mut extensions = http::Extensions::new();
+        extensions.insert(Principal::new("me"));
+        share_principal(&mut extensions);
+        let [first, second] = [(); 2].map(|()| principal(&extensions).unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
     }
 
     const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
