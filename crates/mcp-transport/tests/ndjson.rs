@@ -41,6 +41,21 @@ async fn bounded<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
 }
 
+/// Ends the transport, of which nobody else has a sender: everything that it sent.
+async fn sent(transport: Ndjson<ReadHalf<DuplexStream>>, mut reader: ReadHalf<DuplexStream>) -> String {
+    let ending = async {
+        let sender = transport.sender();
+        let end = sender.shutdown().await;
+        drop((sender, transport));
+        end
+    };
+    let mut got = String::new();
+    let (end, read) = bounded(async { tokio::join!(ending, reader.read_to_string(&mut got)) }).await;
+    end.unwrap();
+    read.unwrap();
+    got
+}
+
 /// Polls once.
 fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -144,50 +159,26 @@ async fn frames_are_written_one_per_line_in_few_writes() {
 async fn messages_of_every_size_are_written_in_order() {
     let sizes = [1, 10, 16_383, 16_384, 5, 100_000, 7, 1 << 20, 65_536, 3, 3, 30_000, 2];
     for buffer in [1_000, 1 << 22] {
-        let (transport, (mut reader, _writer)) = pair(buffer, &Options::default());
+        let (transport, (reader, _writer)) = pair(buffer, &Options::default());
         let sender = transport.sender();
         let messages: Vec<String> = sizes.into_iter().map(|len| "y".repeat(len)).collect();
         for message in &messages {
             sender.try_send(Frame::new(message.clone())).unwrap();
         }
-        let mut got = String::new();
-        let (end, read) = bounded(async {
-            tokio::join!(
-                async {
-                    let end = sender.shutdown().await;
-                    drop((sender, transport));
-                    end
-                },
-                reader.read_to_string(&mut got)
-            )
-        })
-        .await;
-        end.unwrap();
-        read.unwrap();
+        drop(sender);
+        let got = sent(transport, reader).await;
         assert!(got == messages.join("\n") + "\n", "{buffer}");
     }
 }
 
 #[tokio::test]
 async fn a_message_of_several_lines_travels_on_one() {
-    let (transport, (mut reader, _writer)) = pair(1_000, &Options::default());
+    let (transport, (reader, _writer)) = pair(1_000, &Options::default());
     let sender = transport.sender();
     sender.send(Frame::new("{\n  \"a\": \"\\n\"\r\n}")).await.unwrap();
     sender.try_send(Frame::new("{}\n{}\r")).unwrap();
-    let mut got = String::new();
-    let (end, read) = bounded(async {
-        tokio::join!(
-            async {
-                let end = sender.shutdown().await;
-                drop((sender, transport));
-                end
-            },
-            reader.read_to_string(&mut got)
-        )
-    })
-    .await;
-    end.unwrap();
-    read.unwrap();
+    drop(sender);
+    let got = sent(transport, reader).await;
     assert_eq!(got, "{   \"a\": \"\\n\"  }\n{} {} \n");
 }
 
