@@ -5,10 +5,11 @@
 use std::{
     collections::VecDeque,
     io::{self, Write},
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::LazyLock,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::keyboard;
@@ -50,7 +51,7 @@ impl Shown {
 
 impl Screen {
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shown.lock()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     mem,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -11,6 +11,7 @@ use std::{
 use http::{HeaderMap, HeaderValue};
 use mcp_protocol::ProtocolVersion;
 use mcp_transport::{Frame, Hints, TransportError};
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Client, Url};
 use tokio::sync::{
     Semaphore,
@@ -182,5 +183,5 @@ impl Link {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

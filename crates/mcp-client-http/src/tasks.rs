@@ -1,12 +1,9 @@
 //! The tasks of one transport: they end by themselves, by the id of their request, or all with the transport.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use mcp_protocol::RequestId;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 /// See the module.
@@ -99,7 +96,7 @@ impl Tasks {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

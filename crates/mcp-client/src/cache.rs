@@ -3,13 +3,10 @@
 //! The cache belongs to one client and so to its credentials: what is private stays where it is. It is bounded, forgets what a
 //! notification is about, and everything when the connection is another one.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use mcp_protocol::{Method, NotificationMethod, ResourceUpdatedParams, method, notification};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -134,7 +131,7 @@ impl Cache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use mcp_protocol::{CallToolResult, JsonObject, TaskSupport, Tool};
@@ -10,6 +10,7 @@ use mcp_schema::{
     Schema,
     header::{HeaderParam, header_params},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -77,7 +78,7 @@ impl Catalog {
     }
 
     fn tools(&self) -> MutexGuard<'_, Tools> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tools.lock()
     }
 }
 
@@ -199,7 +200,7 @@ mod tests {
 
     impl std::io::Write for Written {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -216,7 +217,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             Catalog::default().learn(&mut vec![region(&json!("a b"))], true);
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
         assert!(text.contains("WARN") && text.contains("tool=t") && text.contains("a b"), "{text}");
     }
 

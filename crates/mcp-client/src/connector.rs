@@ -1,8 +1,9 @@
 //! What a client can be connected to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
+use parking_lot::Mutex;
 
 use crate::Error;
 
@@ -99,7 +100,7 @@ impl Once {
 
 impl Connect for Once {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
-        let transport = self.transport.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let transport = self.transport.lock().take();
         Box::pin(std::future::ready(transport.ok_or_else(TransportError::closed)))
     }
 

@@ -3,10 +3,7 @@
 //! A server is asked `server/discover` first. Its result, and the errors that only the revisions without a handshake have, tell
 //! that it speaks one of those. Any other answer, and silence, mean `initialize`.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
     DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, JsonObject, Method, NotificationMethod,
@@ -16,6 +13,7 @@ use mcp_protocol::{
     tasks::ext::IDENTIFIER,
 };
 use mcp_transport::{Hints, TransportError};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{
     sync::watch,
@@ -165,7 +163,7 @@ struct Asked {
 impl Probe {
     /// The answer that is remembered or on its way, or else what `begin` finds.
     fn join(&self, begin: impl FnOnce(watch::Sender<Option<bool>>)) -> watch::Receiver<Option<bool>> {
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.0.lock();
         if let Some(asked) = &*asked {
             let is_under_way = asked.verdict.borrow().is_none() && asked.verdict.has_changed().is_ok();
             if is_under_way || asked.at.elapsed() < REMEMBERED {

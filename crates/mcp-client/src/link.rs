@@ -7,7 +7,7 @@ mod read;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use std::{
 
 use mcp_protocol::{CancelledParams, NotificationMethod, ProtocolVersion, RequestId, jsonrpc, notification::Cancelled};
 use mcp_transport::{Frame, FrameSender, Hints, Route, TransportError, TrySendError};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
@@ -231,7 +232,7 @@ impl Link {
         if let Some(notice) = self.cancellation(id, "nobody waits for it any more")
             && let Err(TrySendError::Full(frame)) = self.sender.try_send(notice)
         {
-            self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).push_back((frame, permit));
+            self.unsaid.lock().push_back((frame, permit));
             self.said_more.notify_one();
         }
         // Whatever still comes for it is not wanted, and where each request has a stream of its own that is how it is told.
@@ -261,7 +262,7 @@ impl Link {
     /// Sends what found no room at once. Returns false when nothing can be sent any more.
     async fn say_what_waits(&self) -> bool {
         loop {
-            let next = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.unsaid.lock().pop_front();
             let Some((frame, _permit)) = next else { return true };
             if self.sender.send(frame).await.is_err() {
                 return false;
@@ -312,7 +313,7 @@ impl Drop for Ticket {
             return;
         }
         if self.slot.is_cancelled_by_drop() {
-            let permit = self.slot.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let permit = self.slot.permit.lock().take();
             self.link.cancel(self.id, permit);
         } else {
             // Nothing is said about it, but where it has a stream of its own nobody reads that any more.

@@ -4,12 +4,13 @@ use std::{
     collections::VecDeque,
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
 use futures_core::Stream;
 use mcp_protocol::{NotificationMethod, jsonrpc};
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -170,7 +171,7 @@ impl Hub {
     }
 
     fn readers(&self) -> MutexGuard<'_, Readers> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readers.lock()
     }
 }
 

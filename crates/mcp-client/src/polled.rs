@@ -1,9 +1,8 @@
 //! State behind a lock that one reader polls: whoever changes it wakes the reader.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
-};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -46,6 +45,6 @@ impl<S> Polled<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }

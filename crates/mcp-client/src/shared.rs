@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
@@ -10,6 +10,7 @@ use std::{
 
 use mcp_protocol::{LoggingLevel, jsonrpc::Request};
 use mcp_transport::{Connect, TransportError};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::timeout,
@@ -137,7 +138,7 @@ impl Shared {
 
     /// Nobody was reached for so long, and why.
     fn unreached(&self, after: Duration) -> Error {
-        let last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self.last_failure.lock().clone();
         let source = match last {
             None => TransportError::unreachable(format!("there was no connection for {after:?}")),
             Some(error) => match error.transport() {
@@ -176,12 +177,12 @@ impl Shared {
         });
         match &standing {
             Standing::Ready(link) => {
-                *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self.last_failure.lock() = None;
                 // Another connection may be another server.
                 self.cache.clear();
                 self.catalog.clear();
                 if let Some(agreed) = link.agreed() {
-                    *self.negotiated.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed.negotiated.clone());
+                    *self.negotiated.lock() = Some(agreed.negotiated.clone());
                 }
             }
             Standing::Closed(_) => self.hub.close(),
@@ -192,7 +193,7 @@ impl Shared {
 
     /// What was agreed on the newest connection.
     pub(crate) fn negotiated(&self) -> Option<Arc<Negotiated>> {
-        self.negotiated.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.negotiated.lock().clone()
     }
 
     pub(crate) fn states(&self) -> watch::Receiver<State> {
@@ -201,7 +202,7 @@ impl Shared {
 
     /// Counts one more attempt that failed.
     pub(crate) fn count_failure(&self, error: &Error) -> u64 {
-        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        *self.last_failure.lock() = Some(error.clone());
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -210,11 +211,11 @@ impl Shared {
     }
 
     pub(crate) fn log_level(&self) -> Option<LoggingLevel> {
-        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.log_level.lock()
     }
 
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
-        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        *self.log_level.lock() = Some(level);
     }
 
     /// A notification came.

@@ -7,12 +7,13 @@ use std::{
     collections::HashMap,
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
 use futures_core::Stream;
 use mcp_protocol::{SubscribeParams, SubscriptionFilter, method, tasks::ext::DetailedTask};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::inbox::Inbox;
@@ -194,6 +195,6 @@ impl Subscribers {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -1,12 +1,6 @@
 //! Tasks: calls that run on by themselves, in both dialects.
 
-use std::{
-    collections::HashSet,
-    fmt,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, fmt, pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     ErrorCode, InputRequiredResult, LoggingLevel, Meta, Method, ProgressParams, RpcError,
@@ -17,6 +11,7 @@ use mcp_protocol::{
     },
 };
 use mcp_transport::BoxFuture;
+use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
@@ -179,7 +174,7 @@ impl TaskHandle {
     /// [`Error::is_cancelled`] when the task was cancelled, [`Error::rpc`] when it ended with an error, and as for every [`Call`].
     pub async fn result(&self) -> Result<ToolResult, Error> {
         let shared = self.client.shared();
-        let hearing = self.hearing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let hearing = self.hearing.lock().take();
         let reply =
             hear(hearing, follow(shared, &self.id, Duration::ZERO, None, None, self.manner.clone(), &mut false))
                 .await?;

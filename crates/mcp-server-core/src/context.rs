@@ -5,7 +5,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -15,6 +15,7 @@ use mcp_protocol::{
     ProgressToken, ProtocolVersion, RequestId, Shape, TraceContext, jsonrpc, method::NotificationMethod, notification,
 };
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
@@ -308,7 +309,7 @@ impl Context {
     }
 
     fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.inner.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.outgoing.lock()
     }
 
     /// Marks that the time was up: what the handler handed to other tasks ends as well.

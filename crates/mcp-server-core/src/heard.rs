@@ -1,14 +1,10 @@
 //! What clients tell unasked reaches the application.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, fmt, future::Future, sync::Arc};
 
 use mcp_protocol::jsonrpc::Notification;
 use mcp_transport::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -100,7 +96,7 @@ enum Added {
 
 impl Heard {
     fn state(&self) -> MutexGuard<'_, Waiting> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn add(&self, notification: ClientNotification, len: usize) -> Added {

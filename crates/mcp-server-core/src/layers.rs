@@ -5,11 +5,12 @@ use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context as TaskContext, Poll},
 };
 
 use mcp_protocol::{CallToolResult, InputRequests, Method, ProtocolVersion, RpcError, method};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -235,7 +236,7 @@ where
 {
     fn call(&self, invocation: Invocation) -> Answering<BoxError> {
         // Each call has a service of its own, so that none waits for the readiness of another.
-        let mut service = self.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut service = self.lock().clone();
         Box::pin(async move {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
             service.call(invocation).await.map_err(Into::into)

@@ -9,13 +9,14 @@ mod notice;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use mcp_protocol::{
     ElicitationCompleteParams, LoggingLevel, LoggingMessageParams, NotificationMethod as _, Principal, jsonrpc,
     notification,
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -171,7 +172,7 @@ impl Publisher {
     }
 
     fn readers(&self) -> MutexGuard<'_, Readers> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readers.lock()
     }
 
     fn join(&self, session: &Arc<Session>) {

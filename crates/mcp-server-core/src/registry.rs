@@ -9,14 +9,11 @@ mod prompt;
 mod resource;
 mod tool;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 use mcp_protocol::{ProtocolVersion, Shape};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -178,7 +175,7 @@ impl<E: Entry> Registry<E> {
 
     /// Adds all entries or none.
     pub(crate) fn add(&self, entries: impl IntoIterator<Item = E>) -> Result<usize, RegistrationError> {
-        let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.write.lock();
         let current = self.snapshot.load_full();
         let mut by_key = current.by_key.clone();
         let mut ordered = current.ordered.clone();
@@ -211,7 +208,7 @@ impl<E: Entry> Registry<E> {
         replaced: Vec<E>,
         added: Vec<E>,
     ) -> Change {
-        let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.write.lock();
         let current = self.snapshot.load_full();
         let has = |key: &str| current.by_key.contains_key(key);
         let (taken, added): (Vec<E>, Vec<E>) =
@@ -246,7 +243,7 @@ impl<E: Entry> Registry<E> {
 
     /// Takes an entry out; false when there is none.
     pub(crate) fn remove(&self, key: &str) -> bool {
-        let _writing = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.write.lock();
         let current = self.snapshot.load_full();
         if !current.by_key.contains_key(key) {
             return false;

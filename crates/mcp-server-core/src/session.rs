@@ -8,7 +8,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -18,6 +18,7 @@ use mcp_protocol::{
     ServerCapabilities, jsonrpc,
 };
 use mcp_transport::FrameSender;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -113,11 +114,11 @@ impl Session {
     /// The lowest level of log records that the client wants. `info` until it says otherwise.
     #[must_use]
     pub fn log_level(&self) -> LoggingLevel {
-        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.log_level.lock()
     }
 
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
-        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+        *self.log_level.lock() = level;
     }
 
     /// Asks the client, about one of its requests.
@@ -285,8 +286,8 @@ impl InFlight {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Table> {
+        self.table.lock()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_server_core::Server;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -48,7 +49,7 @@ impl CallStream {
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stage.lock()
     }
 
     /// The number of the stream, which is opened if need be. `None` when there is none any more.

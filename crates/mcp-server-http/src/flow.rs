@@ -5,11 +5,12 @@
 //! over is ended, which resets the stream. So that there is a task, the end of an answer waits for what is large of it.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::watch,
     task::{self, Id},
@@ -39,7 +40,7 @@ struct Counts {
 
 impl OpenStreams {
     fn streams(&self) -> MutexGuard<'_, Vec<Weak<OpenStream>>> {
-        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.streams.lock()
     }
 
     /// Enters a request. For the task that answers it.
@@ -142,7 +143,7 @@ impl OpenStream {
     }
 
     fn lent(&self) -> MutexGuard<'_, Lent> {
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lent.lock()
     }
 
     /// For how long what is on its way has not moved, if its task was ended or was not.
@@ -240,12 +241,12 @@ mod tests {
         let end = |id| {
             let at = answering.iter().position(|task| task.id() == id).unwrap();
             answering[at].abort();
-            ended.lock().unwrap().push((at, start.elapsed().as_secs()));
+            ended.lock().push((at, start.elapsed().as_secs()));
             true
         };
         assert!(timeout(Duration::from_secs(1000), streams.watch(limit, end)).await.is_err());
         // Looked at eight times within the limit, and at once for the next.
-        assert_eq!(*ended.lock().unwrap(), [(0, 30), (1, 31), (2, 32)]);
+        assert_eq!(*ended.lock(), [(0, 30), (1, 31), (2, 32)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -12,6 +12,7 @@ use std::{
 use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 
 /// Bytes that wait in one lane; a message above it fits alone.
@@ -92,7 +93,7 @@ impl Lane {
     }
 
     fn items(&self) -> MutexGuard<'_, Option<mpsc::UnboundedSender<Item>>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+        self.items.lock()
     }
 }
 

@@ -12,7 +12,7 @@ mod streams;
 use std::{
     fmt::Write as _,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -20,6 +20,7 @@ use std::{
 use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::budget::Budget;
@@ -70,7 +71,7 @@ impl EventLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn id(&self, place: Place) -> String {
@@ -473,7 +474,7 @@ mod tests {
         assert!(matches!(log.try_record(streams[2], Frame::new(large())), Err(TrySendError::Full(_))));
         // A client that leaves takes the exception along.
         log.detach(streams[0], numbers[0]);
-        let lens: Vec<_> = log.state.lock().unwrap().events.iter().map(|event| event.message.len()).collect();
+        let lens: Vec<_> = log.state.lock().events.iter().map(|event| event.message.len()).collect();
         assert_eq!(lens, [4, 600 << 10, 600 << 10]);
         assert!(take(&log, streams[1], numbers[1]).len() > 600 << 10);
         let words = take(&log, streams[2], numbers[2]);

@@ -3,13 +3,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use mcp_server_core::{Peer, Session};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::log::{Budget, EventLog};
@@ -36,7 +37,7 @@ struct Activity {
 
 impl HttpSession {
     fn activity(&self) -> MutexGuard<'_, Activity> {
-        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+        self.activity.lock()
     }
 
     /// Marks a request or stream as open until the guard is dropped.
@@ -112,7 +113,7 @@ impl Sessions {
         let listed = Arc::downgrade(&table);
         let logs = move || {
             let Some(table) = listed.upgrade() else { return Vec::new() };
-            let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = table.lock();
             table.sessions.values().map(|session| session.log.clone()).collect()
         };
         let budget = Arc::new(Budget::new(limits.event_bytes, logs));
@@ -125,7 +126,7 @@ impl Sessions {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Whether there is room for one more beside `others`, after expired ones made theirs.

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -18,6 +18,7 @@ use http::{Method, Response, StatusCode, request::Parts};
 use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Server};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
 use crate::{
@@ -63,7 +64,7 @@ pub(crate) struct Streams {
 
 impl Streams {
     fn table(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Inbox>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Ends all of them.

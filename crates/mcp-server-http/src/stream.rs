@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_server_core::engine::Reply;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     task::JoinHandle,
@@ -61,7 +62,7 @@ impl State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits until something is there, or never will be.

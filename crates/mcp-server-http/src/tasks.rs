@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use hyper::rt::Executor;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 /// The tasks of one connection, which end with this.
@@ -53,5 +54,5 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 }
 
 fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
+    running.lock()
 }

@@ -6,10 +6,11 @@ use std::{
     fmt, fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustls::{
     ServerConfig,
     crypto::{CryptoProvider, ring},
@@ -177,13 +178,13 @@ impl fmt::Debug for TlsConfig {
 
 impl Certificate {
     fn replace(&self, key: CertifiedKey) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
+        *self.0.write() = Arc::new(key);
     }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(self.0.read().clone())
     }
 }
 
@@ -209,7 +210,7 @@ impl Files {
     }
 
     fn seen(&self) -> MutexGuard<'_, Stamp> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 

@@ -1,11 +1,8 @@
 //! [`MemoryStore`]: all three traits inside one process.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreFuture, Subscription, Swap, limits, subscription};
@@ -197,10 +194,10 @@ struct Shared {
 
 impl Shared {
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 
     fn topics(&self) -> MutexGuard<'_, Topics> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.topics.lock()
     }
 }

@@ -4,11 +4,12 @@ use std::{
     collections::VecDeque,
     fmt,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use crate::{StoreError, StoreFuture, limits};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Topics: a published message reaches every subscription that exists at that moment, on every node.
 ///
@@ -185,7 +186,7 @@ struct Queue {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

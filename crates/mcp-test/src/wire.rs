@@ -13,11 +13,12 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     env, fmt, fs,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use mcp_protocol::ProtocolVersion;
 use mcp_schema::{Limits, Schema};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::transcript::ServerMessage;
@@ -231,7 +232,7 @@ impl Revision {
     }
 
     fn schema(&self, definition: &str) -> Result<Arc<Schema>, String> {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = self.compiled.lock();
         if let Some(schema) = compiled.get(definition) {
             return Ok(schema.clone());
         }

@@ -6,10 +6,10 @@
 use std::{
     collections::VecDeque,
     mem,
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, TryAcquireError};
 
 use crate::TransportError;
@@ -138,7 +138,7 @@ impl<T> Queue<T> {
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Nothing that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

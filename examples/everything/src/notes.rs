@@ -1,9 +1,8 @@
 //! Notes that are kept while the server runs: the state behind a tool, a resource template and a prompt.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::RwLock;
 
 /// Anybody who reaches the server may write, so there is a bound to it.
 const MAX_NOTES: usize = 1_000;
@@ -32,7 +31,7 @@ impl Notes {
         if text.len() > MAX_TEXT {
             return Err(format!("a note has at most {MAX_TEXT} bytes"));
         }
-        let mut notes = self.by_title.write().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.by_title.write();
         if notes.len() >= MAX_NOTES && !notes.contains_key(title) {
             return Err(format!("there are {MAX_NOTES} notes already: write over an old one"));
         }
@@ -41,12 +40,12 @@ impl Notes {
 
     /// The text of a note.
     pub(crate) fn read(&self, title: &str) -> Option<String> {
-        self.by_title.read().unwrap_or_else(PoisonError::into_inner).get(title).cloned()
+        self.by_title.read().get(title).cloned()
     }
 
     /// The titles that begin with a text, in order.
     pub(crate) fn titles(&self, beginning: &str) -> Vec<String> {
-        let notes = self.by_title.read().unwrap_or_else(PoisonError::into_inner);
+        let notes = self.by_title.read();
         notes.keys().filter(|title| title.starts_with(beginning)).cloned().collect()
     }
 }

@@ -1,11 +1,6 @@
 //! The checks, in the order of the columns.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_client::{
     Client, ClientBuilder, Error, Update,
@@ -13,6 +8,7 @@ use mcp_client::{
 };
 use mcp_client_http::Http;
 use mcp_transport::{Connect, child::ChildProcess};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -226,10 +222,10 @@ async fn progress(peer: &Peer) -> Outcome {
     let heard = Arc::clone(&seen);
     let call = peer.client.call_tool(tool, quick);
     let call = call.on_progress(move |update| {
-        heard.lock().unwrap_or_else(PoisonError::into_inner).push(update.progress);
+        heard.lock().push(update.progress);
     });
     let result = call.await;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = seen.lock();
     match result {
         Ok(_) => expect(seen.len() >= 4 && seen.is_sorted(), format!("progress came as {seen:?}")).into(),
         Err(error) => Outcome::Failed(said(error)),

@@ -1,11 +1,9 @@
 //! The roots of a client: where it lets servers work. They can change while it runs.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{fmt, sync::Arc};
 
 use mcp_protocol::Root;
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::Error;
@@ -39,7 +37,7 @@ impl Roots {
     /// The roots now.
     #[must_use]
     pub fn list(&self) -> Vec<Root> {
-        self.inner.roots.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.roots.read().clone()
     }
 
     /// Adds a root; false when there is one with its URI.
@@ -92,7 +90,7 @@ impl Roots {
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Root>) -> bool) -> bool {
-        let is_changed = change(&mut self.inner.roots.write().unwrap_or_else(PoisonError::into_inner));
+        let is_changed = change(&mut self.inner.roots.write());
         if is_changed {
             self.inner.changes.send_modify(|count| *count += 1);
         }

@@ -1,10 +1,8 @@
 //! A clock that stands still while this side answers questions of the server: a user who thinks is no silent server.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How long questions were being answered, in all.
@@ -44,8 +42,8 @@ impl Clock {
         self.state().running > 0
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

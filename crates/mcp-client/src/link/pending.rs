@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use mcp_protocol::{ProgressParams, RequestId, RpcError};
 use mcp_transport::TransportError;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::subscription::Inbox;
@@ -151,7 +152,7 @@ impl Pending {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 
@@ -162,7 +163,7 @@ impl Table {
         if slot.follows {
             self.followed.insert(id, Arc::downgrade(&slot));
             // It takes no place from others any more.
-            slot.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+            slot.permit.lock().take();
         }
         Some(slot)
     }
@@ -272,7 +273,7 @@ impl Slot {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 }
 

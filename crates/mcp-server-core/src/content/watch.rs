@@ -4,9 +4,10 @@ use std::{
     collections::HashSet,
     fmt,
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     task::{AbortHandle, spawn_blocking},
@@ -33,7 +34,7 @@ pub(super) struct Known(Arc<Mutex<Listing>>);
 
 impl Known {
     fn listing(&self) -> MutexGuard<'_, Listing> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Lists something else; gives back what was listed.
@@ -132,7 +133,7 @@ impl Watchers {
         if self.watched.is_empty() {
             return;
         }
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         // A runtime of another time may have ended with the tasks.
         if !tasks.is_empty() && !tasks.iter().all(AbortHandle::is_finished) {
             return;
@@ -145,7 +146,7 @@ impl Watchers {
 
 impl Drop for Watchers {
     fn drop(&mut self) {
-        for task in self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for task in self.tasks.get_mut().drain(..) {
             task.abort();
         }
     }

@@ -528,7 +528,7 @@ fn context(
         sink: scope.sink.clone(),
         cancel: scope.cancel.clone(),
         extensions: scope.extensions.clone(),
-        outgoing: std::sync::Mutex::default(),
+        outgoing: parking_lot::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),
         span: span.clone(),
     })

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::{Future, poll_fn},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     task::{Poll, Waker},
     time::Duration,
 };
@@ -13,6 +13,7 @@ use mcp_protocol::{
     jsonrpc::{Request, decode_params},
 };
 use mcp_transport::FrameSender;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
@@ -236,7 +237,7 @@ impl Asking {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn flow_id(&self) -> Option<String> {

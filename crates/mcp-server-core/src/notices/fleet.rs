@@ -4,11 +4,12 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use mcp_store::{Delivery, Store, Subscription};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
 
@@ -83,7 +84,7 @@ impl Fleet {
 
     /// Takes part from now on, where there is a runtime to do it.
     pub(super) fn start(&self, server: &Arc<Inner>) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = self.task.lock();
         // A runtime of another time may have ended with the task.
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -126,7 +127,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
@@ -134,7 +135,7 @@ impl Drop for Fleet {
 
 impl Shared {
     fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outgoing.lock()
     }
 
     fn next_outgoing(&self) -> Option<Changed> {

@@ -1,16 +1,13 @@
 //! One `subscriptions/listen` stream: acknowledged first, told of what it asked for, answered when the server ends it.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use mcp_protocol::{
     CancelledParams, ListenResult, NotificationMethod, RequestId, RpcError, SubscriptionFilter,
     SubscriptionsAcknowledgedParams, jsonrpc, notification, tasks::ext::DetailedTask,
 };
 use mcp_transport::{Frame, FrameSender, Route, TransportError};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::{sync::Notify, time::Instant};
 
@@ -55,7 +52,7 @@ impl Listener {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// A task that the stream asked for changed.

@@ -2,14 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::atomic::{AtomicI64, Ordering},
 };
 
 use mcp_protocol::{CancelledParams, InputRequest, NotificationMethod, RequestId, jsonrpc, notification};
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -33,7 +31,7 @@ struct Waiting {
 
 impl Asked {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -1,9 +1,8 @@
 //! The pages that the user of a session was sent to, and may not be done with.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// So many are kept, the latest.
 const PAGES: usize = 64;
@@ -16,7 +15,7 @@ pub(super) struct Pages {
 
 impl Pages {
     fn ids(&self) -> MutexGuard<'_, VecDeque<Box<str>>> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ids.lock()
     }
 
     pub(super) fn add(&self, id: &str) {

@@ -1,14 +1,12 @@
 //! What a session is told of unasked: notices go into its outbox while somebody reads it and there is room, and
 //! wait as a set otherwise.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use mcp_protocol::{LoggingLevel, RpcError, ServerCapabilities};
 use mcp_transport::{Frame, TrySendError};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::Session;
@@ -55,7 +53,7 @@ impl Told {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Forgets everything: the session is over.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -10,6 +10,7 @@ use mcp_protocol::{
     InputRequest, JsonObject, NotificationMethod, jsonrpc, notification,
     tasks::{TaskState, ext::DetailedTask},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
@@ -86,7 +87,7 @@ impl Live {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The task as it is now.
@@ -334,13 +335,13 @@ mod tests {
             let message: Value = serde_json::from_slice(&frame.message).unwrap();
             let status = message["params"]["status"].as_str().unwrap().to_owned();
             if status == "input_required"
-                && let Some((begun, over)) = self.asks.lock().unwrap().take()
+                && let Some((begun, over)) = self.asks.lock().take()
             {
                 begun.send(()).unwrap();
                 // Whoever ends the task meanwhile would be told first; whoever has to wait for this is not.
                 let _ = over.recv_timeout(Duration::from_millis(100));
             }
-            self.kept.lock().unwrap().push(status);
+            self.kept.lock().push(status);
             Ok(())
         }
 
@@ -384,6 +385,6 @@ mod tests {
         assert!(live.settle(Outcome::Cancelled));
         let _ = over.send(());
         asks.join().unwrap();
-        assert_eq!(slow.kept.lock().unwrap().last().unwrap(), "cancelled");
+        assert_eq!(slow.kept.lock().last().unwrap(), "cancelled");
     }
 }

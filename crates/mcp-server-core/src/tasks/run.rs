@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use mcp_protocol::{
     RpcError,
     tasks::{self, ext},
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
@@ -61,7 +62,7 @@ impl Tasking {
     pub(crate) fn say(&self, words: &str) {
         match self.live() {
             Some(live) => live.say(words),
-            None => *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.to_owned()),
+            None => *self.words.lock() = Some(words.to_owned()),
         }
     }
 
@@ -176,7 +177,7 @@ impl Candidate<'_> {
             Client::Request(_) => None,
         };
         let owner = Owner::of(self.scope.principal.as_deref(), self.scope.is_local);
-        let message = self.context.tasking().and_then(|tasking| tasking.words.lock().ok()?.clone());
+        let message = self.context.tasking().and_then(|tasking| tasking.words.lock().clone());
         let wanted = Wanted { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
         // Another node may cancel it.
         self.server.fleet();

@@ -1,13 +1,10 @@
 //! All tasks of a server: what runs here, how many there are, and their records in the store.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcp_protocol::{InputRequests, RpcError, tasks::ext::DetailedTask};
 use mcp_store::{StoreError, Swap};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{
@@ -106,7 +103,7 @@ impl TaskTable {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Creates a task. When this returns it is in the store, so that it is found from now on.

@@ -7,11 +7,12 @@ use std::{
     fmt, io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
@@ -80,7 +81,7 @@ impl HttpPeer {
     /// Every request so far, with its headers and body.
     #[must_use]
     pub fn requests(&self) -> Vec<HttpRequest> {
-        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.requests.lock().clone()
     }
 
     /// Waits until `count` requests came that are such.
@@ -102,7 +103,7 @@ impl HttpPeer {
     /// After ten seconds.
     pub async fn wait_until_abandoned(&self, method: &str, count: usize) {
         let look = || {
-            let abandoned = self.shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
+            let abandoned = self.shared.abandoned.lock();
             (abandoned.iter().filter(|request| request.calls(method)).count() >= count).then_some(())
         };
         self.shared.script.until(&format!("the end of {count} request(s) `{method}`"), look).await;
@@ -115,7 +116,7 @@ impl HttpPeer {
 
     /// Stops listening and breaks every connection.
     pub async fn stop(&self) {
-        let mut listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut listening = std::mem::take(&mut *self.listening.lock());
         self.shared.script.crash();
         // When this returns, the port is free.
         listening.shutdown().await;
@@ -135,7 +136,7 @@ impl HttpPeer {
 
     fn accept(&self, listener: TcpListener) {
         let shared = Arc::clone(&self.shared);
-        self.listening.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
+        self.listening.lock().spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 while connections.try_join_next().is_some() {}
@@ -176,7 +177,7 @@ impl Shared {
     }
 
     fn keep_in(kept: &Mutex<Vec<HttpRequest>>, request: &HttpRequest) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         if kept.len() < KEPT {
             kept.push(request.clone());
         }

@@ -3,12 +3,10 @@
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 
@@ -121,7 +119,7 @@ impl Script {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Value>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 

@@ -1,10 +1,8 @@
 //! What the process says on its standard error: to `tracing`, and the last lines to whoever asks how it ended.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How many lines are kept, and how long each may be, in bytes: the rest of a longer one is dropped.
@@ -18,11 +16,11 @@ pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 impl LastLines {
     /// The lines, oldest first.
     pub(super) fn take(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        self.0.lock().drain(..).collect()
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.len() == LINES {
             lines.pop_front();
         }

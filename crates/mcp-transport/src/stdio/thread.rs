@@ -4,12 +4,13 @@
 use std::{
     io, mem,
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
     thread,
 };
 
 use bytes::{Buf, Bytes};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::mpsc,
@@ -142,7 +143,7 @@ impl Shared {
             taken.clear();
             let mut state = self.lock();
             while state.pending.is_empty() && !state.closed {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
             }
             if state.pending.is_empty() {
                 return;
@@ -169,7 +170,7 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
