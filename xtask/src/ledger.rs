@@ -1,6 +1,6 @@
-//! `cargo xtask ledger`: the project's account of what it promises, `docs/ledger.toml`, against the tests that keep it.
+//! `cargo xtask ledger`: checks that the tests named in the ledger files exist and that no entry is missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::{
     error::{Context, Error},
@@ -11,83 +11,61 @@ mod entry;
 mod evidence;
 
 use self::{
-    entry::{Account, Number, Status},
+    entry::{Ledger, Number, Status},
     evidence::Evidence,
 };
 
-const FILE: &str = "docs/ledger.toml";
+/// The requirements of the specification, and the features that users expect in practice.
+const FILES: &[&str] = &["docs/ledger.toml", "docs/ledger/practice.toml"];
 
-/// Checks the account and prints how many promises stand how.
+/// Checks the ledger files and prints the number of entries with each status.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     if let Some(arg) = args.first() {
         return Err(Error::new(format!("ledger takes no arguments, not `{arg}`")));
     }
     let root = workspace::root();
-    let text = std::fs::read_to_string(root.join(FILE)).context(FILE)?;
-    let account = Account::parse(&text).context(FILE)?;
     let evidence = Evidence::collect(&root, &Metadata::load(&root)?)?;
-    let mut problems = Vec::new();
-    check_covered(&account, &mut problems);
-    check_entries(&account, &evidence, &mut problems);
-    for problem in &problems {
-        println!("error: {problem}");
-    }
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for entry in account.entries.values() {
-        *counts.entry(entry.status.name()).or_default() += 1;
-    }
-    let counts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    println!("ledger: {} entries: {}", account.entries.len(), counts.join(", "));
-    if problems.is_empty() { Ok(()) } else { Err(Error::new(format!("{} problem(s) in {FILE}", problems.len()))) }
-}
-
-/// Every number that has to be accounted for now has an entry.
-fn check_covered(account: &Account, problems: &mut Vec<String>) {
-    for part in &account.covering {
-        let Some(numbers) = account.covers.get(part) else {
-            problems.push(format!("[covers] says nothing of {part:?}"));
-            continue;
-        };
-        let missing: Vec<Number> =
-            numbers.iter().filter(|number| !account.entries.contains_key(number)).copied().collect();
-        if !missing.is_empty() {
-            problems.push(format!(
-                "{part} covers {} numbers without an entry: {}",
-                missing.len(),
-                Number::ranges(&missing)
-            ));
+    let mut problems = 0;
+    for file in FILES {
+        let text = std::fs::read_to_string(root.join(file)).context(file)?;
+        let ledger = Ledger::parse(&text).context(file)?;
+        for problem in check(&ledger, &evidence) {
+            println!("error: {file}: {problem}");
+            problems += 1;
         }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for status in ledger.entries.values() {
+            *counts.entry(status.name()).or_default() += 1;
+        }
+        let counts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
+        println!("{file}: {} entries: {}", ledger.entries.len(), counts.join(", "));
     }
+    if problems == 0 { Ok(()) } else { Err(Error::new(format!("{problems} problem(s) in the ledger"))) }
 }
 
-fn check_entries(account: &Account, evidence: &Evidence, problems: &mut Vec<String>) {
-    let parts: BTreeSet<&String> = account.covers.keys().chain(&account.resolved).chain(&account.covering).collect();
-    for (number, entry) in &account.entries {
-        match &entry.status {
+fn check(ledger: &Ledger, evidence: &Evidence) -> Vec<String> {
+    let mut problems = Vec::new();
+    let missing: Vec<Number> =
+        ledger.covers.iter().filter(|number| !ledger.entries.contains_key(number)).copied().collect();
+    if !missing.is_empty() {
+        problems.push(format!("no entry for {}", Number::ranges(&missing)));
+    }
+    for (number, status) in &ledger.entries {
+        if !ledger.covers.contains(number) {
+            problems.push(format!("{number}: not in `covers`"));
+        }
+        match status {
             Status::Met(tests) | Status::Better(tests) => {
-                for test in tests {
-                    if let Err(why) = evidence.find(test) {
-                        problems.push(format!("{number}: {test}: {why}"));
-                    }
-                }
+                let unknown = tests.iter().filter_map(|test| Some((test, evidence.find(test).err()?)));
+                problems.extend(unknown.map(|(test, why)| format!("{number}: {test}: {why}")));
             }
-            Status::Later(issue) if account.resolved.contains(issue) => {
-                problems.push(format!("{number}: left to {issue}, which is resolved"));
-            }
-            Status::Later(issue) if !is_part(issue) => {
-                problems.push(format!("{number}: no part of the work is called {issue:?}"))
+            Status::Later(issue) if !ledger.open.contains(issue) => {
+                problems.push(format!("{number}: {issue:?} is not the subject of an open issue"));
             }
             Status::Later(_) | Status::Declined => {}
         }
     }
-    for part in parts.into_iter().filter(|part| !is_part(part)) {
-        problems.push(format!("no part of the work is called {part:?}"));
-    }
-}
-
-/// The parts of the work are `1/5` to `5/5`.
-fn is_part(name: &str) -> bool {
-    matches!(name.strip_suffix("/5"), Some("1" | "2" | "3" | "4" | "5"))
+    problems
 }
 
 #[cfg(test)]
@@ -95,23 +73,19 @@ mod tests {
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
-        let account = Account::parse(text).unwrap();
-        let mut problems = Vec::new();
-        check_covered(&account, &mut problems);
-        check_entries(&account, &Evidence::of(&["xtask::ledger::tests::holds"]), &mut problems);
-        problems
+        check(&Ledger::parse(text).unwrap(), &Evidence::of(&["xtask::ledger::tests::holds"]))
     }
 
     #[test]
-    fn each_kind_of_gap_is_a_problem() {
-        let head = "[issues]\nresolved = [\"1/5\"]\ncovers = [\"1/5\"]\n[covers]\n\"1/5\" = [\"R1\"]\n";
+    fn each_kind_of_gap_is_reported() {
+        let head = "[ledger]\ncovers = [\"R1\"]\nopen = [\"Tasks\"]\n";
         for (entries, complaint) in [
-            ("[R1]\nline = \"It holds.\"\nstatus = \"met\"\ntest = \"xtask::ledger::tests::holds\"", None),
-            ("[R1]\nline = \"It waits.\"\nstatus = \"later\"\nissue = \"2/5\"", None),
-            ("", Some("without an entry: R1")),
-            ("[R1]\nline = \"It holds.\"\nstatus = \"met\"\ntest = \"xtask::gone\"", Some("R1: xtask::gone")),
-            ("[R1]\nline = \"It waits.\"\nstatus = \"later\"\nissue = \"1/5\"", Some("which is resolved")),
-            ("[R1]\nline = \"It waits.\"\nstatus = \"later\"\nissue = \"9/5\"", Some("no part")),
+            ("[R1]\nline = \"It holds.\"\nstatus = \"met\"\ntests = [\"xtask::ledger::tests::holds\"]", None),
+            ("[R1]\nline = \"It waits.\"\nstatus = \"later\"\nissue = \"Tasks\"", None),
+            ("", Some("no entry for R1")),
+            ("[R2]\nline = \"It waits.\"\nstatus = \"later\"\nissue = \"Tasks\"", Some("R2: not in `covers`")),
+            ("[R1]\nline = \"It holds.\"\nstatus = \"met\"\ntests = [\"xtask::gone\"]", Some("R1: xtask::gone")),
+            ("[R1]\nline = \"It waits.\"\nstatus = \"later\"\nissue = \"Other\"", Some("open issue")),
         ] {
             let found = problems(&format!("{head}{entries}"));
             match complaint {
@@ -122,8 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn the_account_reads() {
-        let text = std::fs::read_to_string(workspace::root().join(FILE)).unwrap();
-        Account::parse(&text).unwrap();
+    fn the_files_of_the_ledger_parse() {
+        for file in FILES {
+            let text = std::fs::read_to_string(workspace::root().join(file)).unwrap();
+            Ledger::parse(&text).context(file).unwrap();
+        }
     }
 }

@@ -37,7 +37,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "ledger",
-        usage: "checks docs/ledger.toml against the tests and prints its counts",
+        usage: "checks that the tests named in docs/ledger.toml and docs/ledger/ exist",
         run: ledger::run,
     },
     Command {

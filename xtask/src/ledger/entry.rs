@@ -1,15 +1,16 @@
-//! The account as it is written: numbers, entries, and which numbers each part of the work covers.
+//! The format of a ledger file: its head, its numbers and its entries.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::error::{Context, Error};
 
-/// A requirement of the protocol (`R1` to `R328`) or a feature of other libraries (`L1` to `L466`).
+/// The number of an entry, for example `R12`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number {
     kind: char,
@@ -18,33 +19,28 @@ pub(super) struct Number {
 
 impl Number {
     fn parse(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::new(format!("`{text}` is no number of the account (R1..R328, L1..L466)"));
-        let kind = text.chars().next().ok_or_else(unknown)?;
-        let last = match kind {
-            'R' => 328,
-            'L' => 466,
-            _ => return Err(unknown()),
-        };
+        let invalid = || Error::new(format!("`{text}` is not the number of an entry, such as `R12`"));
+        let kind = text.chars().next().filter(char::is_ascii_uppercase).ok_or_else(invalid)?;
         let digits = &text[1..];
-        let number: u16 = digits.parse().map_err(|_| unknown())?;
-        // Only one way to write a number: no `R01`, no `R+1`.
-        if !(1..=last).contains(&number) || digits != number.to_string() {
-            return Err(unknown());
+        let number: u16 = digits.parse().map_err(|_| invalid())?;
+        // Each number has one spelling: `R01` and `R+1` are invalid.
+        if number == 0 || digits != number.to_string() {
+            return Err(invalid());
         }
         Ok(Self { kind, number })
     }
 
-    /// Reads `R7` or `R7-R9`.
+    /// Parses `R7` or `R7-R9`.
     fn parse_range(text: &str) -> Result<impl Iterator<Item = Self>, Error> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = (Self::parse(first)?, Self::parse(last)?);
         if first.kind != last.kind || first > last {
-            return Err(Error::new(format!("`{text}` is no range")));
+            return Err(Error::new(format!("`{text}` is not a range of numbers")));
         }
         Ok((first.number..=last.number).map(move |number| Self { kind: first.kind, number }))
     }
 
-    /// Writes sorted numbers as `R7-R9 R12`.
+    /// Formats sorted numbers as `R7-R9 R12`.
     pub(super) fn ranges(numbers: &[Self]) -> String {
         let follows = |a: &Self, b: &Self| a.kind == b.kind && a.number + 1 == b.number;
         let ranges = numbers.chunk_by(follows).filter_map(|run| match run {
@@ -62,16 +58,16 @@ impl fmt::Display for Number {
     }
 }
 
-/// How a promise stands.
+/// The state of an entry.
 #[derive(Debug)]
 pub(super) enum Status {
-    /// Kept, by these tests.
+    /// These tests show that the library does it.
     Met(Vec<String>),
-    /// Kept and more, by these tests.
+    /// These tests show that the library does it and more.
     Better(Vec<String>),
-    /// Not wanted; the entry says why.
+    /// The library does not do it; the entry gives the reason.
     Declined,
-    /// The part of the work that will keep it.
+    /// The subject of the open issue that will do it.
     Later(String),
 }
 
@@ -86,93 +82,70 @@ impl Status {
     }
 }
 
-/// One promise.
+/// One file of the ledger.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) status: Status,
+pub(super) struct Ledger {
+    /// The numbers that need an entry.
+    pub(super) covers: BTreeSet<Number>,
+    /// The subjects of the open issues.
+    pub(super) open: BTreeSet<String>,
+    pub(super) entries: BTreeMap<Number, Status>,
 }
 
-/// The whole file.
-#[derive(Debug)]
-pub(super) struct Account {
-    /// The parts of the work that are done: nothing may be left to them.
-    pub(super) resolved: BTreeSet<String>,
-    /// The parts whose numbers need an entry now.
-    pub(super) covering: BTreeSet<String>,
-    /// The numbers of each part.
-    pub(super) covers: BTreeMap<String, BTreeSet<Number>>,
-    pub(super) entries: BTreeMap<Number, Entry>,
+/// The table `[ledger]` at the head of a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    covers: Vec<String>,
+    #[serde(default)]
+    open: BTreeSet<String>,
 }
 
-impl Account {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    line: String,
+    status: String,
+    #[serde(default)]
+    tests: Vec<String>,
+    why: Option<String>,
+    issue: Option<String>,
+    #[expect(dead_code, reason = "a remark for readers, allowed with each status")]
+    note: Option<String>,
+}
+
+impl Ledger {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut file: Table = toml::from_str(text)?;
-        let issues = table(file.remove("issues"), "issues")?;
-        let mut covers = BTreeMap::new();
-        for (part, ranges) in table(file.remove("covers"), "covers")? {
-            let mut numbers = BTreeSet::new();
-            for range in strings(&ranges).context(format_args!("[covers] {part:?}"))? {
-                numbers.extend(Number::parse_range(&range)?);
-            }
-            covers.insert(part, numbers);
+        let head: Head =
+            file.remove("ledger").ok_or_else(|| Error::new("the table `[ledger]` is missing"))?.try_into()?;
+        let mut covers = BTreeSet::new();
+        for range in &head.covers {
+            covers.extend(Number::parse_range(range).context("`covers`")?);
         }
-        let parts = |key: &str| issues.get(key).map_or(Ok(Vec::new()), strings).context(format_args!("[issues] {key}"));
-        let mut entries = BTreeMap::new();
-        for (key, value) in file {
+        let entries = file.into_iter().map(|(key, value)| {
             let number = Number::parse(&key)?;
-            entries.insert(number, entry(value).context(number)?);
-        }
-        Ok(Self {
-            resolved: parts("resolved")?.into_iter().collect(),
-            covering: parts("covers")?.into_iter().collect(),
-            covers,
-            entries,
-        })
+            Ok((number, status(value).context(number)?))
+        });
+        Ok(Self { covers, open: head.open, entries: entries.collect::<Result<_, Error>>()? })
     }
 }
 
-fn entry(value: Value) -> Result<Entry, Error> {
-    let mut members = table(Some(value), "the entry")?;
-    let mut word = |key: &str| match members.remove(key) {
-        Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
-        _ => Err(Error::new(format!("`{key}` is missing or no text"))),
-    };
-    word("line")?;
-    let status = word("status")?;
-    let status = match status.as_str() {
-        "declined" => word("why").map(|_| Status::Declined)?,
-        "later" => Status::Later(word("issue")?),
-        "met" => Status::Met(tests(&mut members)?),
-        "better" => Status::Better(tests(&mut members)?),
-        _ => return Err(Error::new(format!("`{status}` is none of met, better, declined, later"))),
-    };
-    // A remark may stand with any status.
-    members.remove("note");
-    match members.keys().next() {
-        None => Ok(Entry { status }),
-        Some(key) => Err(Error::new(format!("`{key}` does not belong to an entry that is {}", status.name()))),
+/// Checks the members of an entry and returns its status.
+fn status(value: Value) -> Result<Status, Error> {
+    let RawEntry { line, status, tests, why, issue, note: _ } = value.try_into()?;
+    if line.trim().is_empty() {
+        return Err(Error::new("`line` is empty"));
     }
-}
-
-fn tests(members: &mut Table) -> Result<Vec<String>, Error> {
-    let named = members.remove("tests").or_else(|| members.remove("test"));
-    let named = named.as_ref().map_or(Ok(Vec::new()), strings).context("tests")?;
-    if named.is_empty() { Err(Error::new("no `tests` that show it")) } else { Ok(named) }
-}
-
-fn table(value: Option<Value>, what: &str) -> Result<Table, Error> {
-    match value {
-        Some(Value::Table(table)) => Ok(table),
-        _ => Err(Error::new(format!("{what} is missing or no table"))),
-    }
-}
-
-/// One text or a list of them.
-fn strings(value: &Value) -> Result<Vec<String>, Error> {
-    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(|| Error::new("not a text"));
-    match value {
-        Value::Array(values) => values.iter().map(text).collect(),
-        single => Ok(vec![text(single)?]),
+    match (status.as_str(), tests.is_empty(), why, issue) {
+        ("met", false, None, None) => Ok(Status::Met(tests)),
+        ("better", false, None, None) => Ok(Status::Better(tests)),
+        ("declined", true, Some(_), None) => Ok(Status::Declined),
+        ("later", true, None, Some(issue)) => Ok(Status::Later(issue)),
+        ("met" | "better", ..) => Err(Error::new(format!("an entry that is {status} has `tests` alone"))),
+        ("declined", ..) => Err(Error::new("an entry that is declined has `why` alone")),
+        ("later", ..) => Err(Error::new("an entry that is later has `issue` alone")),
+        _ => Err(Error::new(format!("the status `{status}` is not met, better, declined or later"))),
     }
 }
 
@@ -181,11 +154,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_one_form_and_a_last() {
+    fn numbers_have_one_spelling() {
         for text in ["R1", "R328", "L1", "L466"] {
             assert_eq!(Number::parse(text).unwrap().to_string(), text);
         }
-        for text in ["", "R", "R0", "R01", "R+1", "R329", "L467", "X1", "é1"] {
+        for text in ["", "R", "R0", "R01", "R+1", "r1", "R70000", "é1"] {
             assert!(Number::parse(text).is_err(), "{text}");
         }
     }
@@ -201,21 +174,22 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_what_its_status_needs_and_no_more() {
-        let head = "[issues]\n[covers]\n[R1]\n";
-        for (entry, good) in [
+    fn an_entry_has_exactly_the_members_of_its_status() {
+        let head = "[ledger]\ncovers = []\n[R1]\n";
+        for (entry, valid) in [
             ("line = \"a\"\nstatus = \"met\"\ntests = [\"t\"]", true),
-            ("line = \"a\"\nstatus = \"met\"\ntest = \"t\"\nnote = \"n\"", true),
+            ("line = \"a\"\nstatus = \"met\"\ntests = [\"t\"]\nnote = \"n\"", true),
             ("line = \"a\"\nstatus = \"met\"", false),
             ("line = \"a\"\nstatus = \"met\"\ntests = []", false),
             ("line = \"a\"\nstatus = \"declined\"\nwhy = \"w\"", true),
             ("line = \"a\"\nstatus = \"declined\"", false),
-            ("line = \"a\"\nstatus = \"later\"\nissue = \"2/5\"", true),
-            ("line = \"a\"\nstatus = \"later\"\nissue = \"2/5\"\ntests = [\"t\"]", false),
-            ("status = \"later\"\nissue = \"2/5\"", false),
+            ("line = \"a\"\nstatus = \"later\"\nissue = \"Tasks\"", true),
+            ("line = \"a\"\nstatus = \"later\"\nissue = \"Tasks\"\ntests = [\"t\"]", false),
+            ("status = \"later\"\nissue = \"Tasks\"", false),
             ("line = \"a\"\nstatus = \"done\"", false),
+            ("line = \"a\"\nstatus = \"met\"\ntests = [\"t\"]\nother = 1", false),
         ] {
-            assert_eq!(Account::parse(&format!("{head}{entry}")).is_ok(), good, "{entry}");
+            assert_eq!(Ledger::parse(&format!("{head}{entry}")).is_ok(), valid, "{entry}");
         }
     }
 }
