@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ClientCapabilities, ElicitParams, ProtocolVersion, UrlElicitParams, method};
+use crate::{ClientCapabilities, ElicitParams, Excerpt, ProtocolVersion, UrlElicitParams, method};
 
 /// A JSON-RPC error code: an open set of integers with the names that MCP gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -82,9 +82,7 @@ impl RpcError {
     /// `-32601` for a method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
-        // The name comes from the peer: it is echoed, but not at any length.
-        let shown: String = method.chars().take(128).collect();
-        Self::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
+        Self::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {}", Excerpt::new(method)))
     }
 
     /// `-32601` for a method that a revision does not have, with what takes its place there.
@@ -153,10 +151,10 @@ impl RpcError {
     /// `-32022` with what is supported and what was asked for.
     #[must_use]
     pub fn unsupported_version(requested: &str, supported: &[ProtocolVersion]) -> Self {
-        let shown: String = requested.chars().take(64).collect();
+        let requested = Excerpt::new(requested);
         let names: Vec<&str> = supported.iter().map(|v| v.as_str()).collect();
-        Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, format!("unsupported protocol version: {shown}"))
-            .with_data(json!({ "supported": names, "requested": shown }))
+        Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, format!("unsupported protocol version: {requested}"))
+            .with_data(json!({ "supported": names, "requested": requested.as_str() }))
     }
 }
 

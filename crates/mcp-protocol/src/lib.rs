@@ -27,6 +27,7 @@ mod completion;
 mod content;
 mod elicitation;
 mod error;
+mod excerpt;
 mod implementation;
 mod input;
 mod json;
@@ -35,6 +36,7 @@ mod lifecycle;
 mod logging;
 pub mod meta;
 pub mod method;
+pub mod mirror;
 mod misfit;
 pub mod notification;
 mod progress;
@@ -67,6 +69,7 @@ pub use self::{
         ElicitAction, ElicitParams, ElicitResult, ElicitationCompleteParams, FormElicitParams, UrlElicitParams,
     },
     error::{ErrorCode, RpcError},
+    excerpt::Excerpt,
     implementation::{Icon, IconTheme, Implementation},
     input::{InputRequest, InputRequests, InputRequiredResult},
     json::JsonObject,

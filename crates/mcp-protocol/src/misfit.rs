@@ -4,6 +4,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
+use crate::Excerpt;
+
 /// Reads a text as a type; what does not fit is told with its place.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
     // To keep track of the place costs, so that it is done only when it is to be told.
@@ -33,8 +35,7 @@ fn told(path: &Path, error: &serde_json::Error) -> String {
         match segment {
             Segment::Seq { index } => place.push_str(&format!("/{index}")),
             Segment::Map { key: name } | Segment::Enum { variant: name } => {
-                place.push('/');
-                place.extend(name.chars().take(SHOWN));
+                place.push_str(&format!("/{}", Excerpt::new(name)));
             }
             Segment::Unknown => place.push_str("/?"),
         }
@@ -42,9 +43,6 @@ fn told(path: &Path, error: &serde_json::Error) -> String {
     let text = plain(error);
     if place.is_empty() { text } else { format!("`{place}`: {text}") }
 }
-
-/// So many characters of a name of the peer's are told.
-const SHOWN: usize = 64;
 
 /// What an error says, without its position in the fragment, which would mean nothing to the peer, and without names of
 /// types.
