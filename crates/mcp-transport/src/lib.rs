@@ -21,5 +21,6 @@ mod transport;
 pub use self::{
     error::{TransportError, TrySendError},
     frame::{Frame, Hints, Route},
+    queue::{Queue, Queued, TryPushError},
     transport::{BoxFuture, Connect, FrameSender, Transport, recv},
 };

@@ -8,10 +8,7 @@ use std::{
 use mcp_protocol::RequestId;
 use tokio::task::coop;
 
-use crate::{
-    BoxFuture, Frame, FrameSender, Transport, TransportError, TrySendError,
-    queue::{Queue, Rejected},
-};
+use crate::{BoxFuture, Frame, FrameSender, Queue, Transport, TransportError, TryPushError, TrySendError};
 
 /// Two connected transports; each direction holds up to `capacity` frames (at least one).
 #[must_use]
@@ -42,7 +39,7 @@ impl MemoryTransport {
 impl Transport for MemoryTransport {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
         let budget = ready!(coop::poll_proceed(cx));
-        let frame = ready!(self.inbound.poll_pop(1, cx));
+        let frame = ready!(self.inbound.poll_pop(cx));
         budget.made_progress();
         Poll::Ready(frame.map(Ok))
     }
@@ -69,9 +66,9 @@ impl FrameSender for MemorySender {
     }
 
     fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
-        self.outbound.try_push(1, frame).map_err(|(frame, why)| match why {
-            Rejected::Full => TrySendError::Full(frame),
-            Rejected::Closed => TrySendError::Closed(frame),
+        self.outbound.try_push(1, frame).map_err(|error| match error {
+            TryPushError::Full(frame) => TrySendError::Full(frame),
+            TryPushError::Closed(frame) => TrySendError::Closed(frame),
         })
     }
 

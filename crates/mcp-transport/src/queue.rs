@@ -1,100 +1,208 @@
-//! A bounded queue between many senders and one receiver, where every item has a cost.
-//!
-//! Unlike a channel it can be closed from either end while both live, keeps the fault that closed it, and lets the
-//! receiver take all that is queued at once and give the room back later, when the items have left.
+//! A bounded queue between many senders and one receiver, where each item has a cost.
 
 use std::{
     collections::VecDeque,
     mem,
+    pin::pin,
+    sync::atomic::{AtomicUsize, Ordering},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Semaphore, TryAcquireError};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError},
+    time,
+};
 
 use crate::TransportError;
 
-/// See the module.
+/// A bounded queue between many senders and one receiver, where each item has a cost.
+///
+/// It differs from a channel in these points:
+/// - The costs of the queued items are bounded, not only their number. An item above the whole capacity fits alone.
+/// - Both ends can close it, and it keeps the error that closed it.
+/// - The receiver can take all items at once, and return their capacity when they have left the process.
+/// - With [`Queue::with_stall_timeout`] it closes when a sender waits and the receiver makes no progress.
+///
+/// ```
+/// use std::future::poll_fn;
+///
+/// use mcp_transport::{Queue, TransportError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), TransportError> {
+/// let queue = Queue::new(10);
+/// queue.push(8, "first").await?;
+/// assert!(queue.try_push(4, "second").unwrap_err().is_full());
+///
+/// assert_eq!(poll_fn(|cx| queue.poll_pop(cx)).await, Some("first"));
+/// queue.push(4, "second").await?;
+/// queue.close(TransportError::closed());
+/// assert_eq!(poll_fn(|cx| queue.poll_pop(cx)).await, Some("second"));
+/// assert_eq!(poll_fn(|cx| queue.poll_pop(cx)).await, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub struct Queue<T> {
     state: Mutex<State<T>>,
-    /// Room in units of cost. Fair: nobody overtakes a sender that waits.
-    room: Semaphore,
+    /// Free capacity in units of cost. Fair: a sender that waits is not overtaken.
+    free: Semaphore,
     capacity: u32,
+    stall_timeout: Option<Duration>,
+    /// Counts what the receiver took, gave back or reported.
+    progress: AtomicUsize,
+    closed: Notify,
 }
 
 #[derive(Debug)]
 struct State<T> {
-    items: VecDeque<T>,
+    items: VecDeque<Queued<T>>,
     closed: Option<TransportError>,
     receiver: Option<Waker>,
 }
 
-/// Why an item was not queued.
+/// An item of a [`Queue`] with its cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Queued<T> {
+    /// The capacity that the item occupies.
+    pub cost: u32,
+    /// The item.
+    pub item: T,
+}
+
+/// The reason why [`Queue::try_push`] did not queue an item. It gives the item back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rejected {
-    Full,
-    Closed,
+#[expect(clippy::exhaustive_enums, reason = "a queue is full or closed")]
+pub enum TryPushError<T> {
+    /// The free capacity is less than the cost of the item.
+    Full(T),
+    /// The queue is closed.
+    Closed(T),
+}
+
+impl<T> TryPushError<T> {
+    /// Returns the item that was not queued.
+    pub fn into_item(self) -> T {
+        match self {
+            Self::Full(item) | Self::Closed(item) => item,
+        }
+    }
+
+    /// Whether the queue is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
 }
 
 impl<T> Queue<T> {
-    /// An empty queue with room for items that cost `capacity` together.
-    pub(crate) fn new(capacity: u32) -> Self {
+    /// Returns an empty queue for items whose costs add up to at most `capacity` (at least 1).
+    #[must_use]
+    pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
-        let state = State { items: VecDeque::new(), closed: None, receiver: None };
-        Self { state: Mutex::new(state), room: Semaphore::new(capacity as usize), capacity }
+        Self {
+            state: Mutex::new(State { items: VecDeque::new(), closed: None, receiver: None }),
+            free: Semaphore::new(capacity as usize),
+            capacity,
+            stall_timeout: None,
+            progress: AtomicUsize::new(0),
+            closed: Notify::new(),
+        }
     }
 
-    /// Queues an item if there is room now, and gives it back if not. A cost above the capacity counts as the capacity.
-    pub(crate) fn try_push(&self, cost: u32, item: T) -> Result<(), (T, Rejected)> {
-        match self.room.try_acquire_many(cost.min(self.capacity)) {
+    /// Closes the queue when a sender has waited this long for capacity and the receiver made no progress meanwhile.
+    ///
+    /// Each item that the receiver takes or releases is progress, and so is [`Queue::record_progress`].
+    #[must_use]
+    pub fn with_stall_timeout(mut self, timeout: Duration) -> Self {
+        self.stall_timeout = Some(timeout);
+        self
+    }
+
+    /// Queues an item if the free capacity allows it. A cost above the capacity counts as the capacity.
+    ///
+    /// # Errors
+    /// Gives the item back when the queue is full or closed.
+    pub fn try_push(&self, cost: u32, item: T) -> Result<(), TryPushError<T>> {
+        let cost = cost.min(self.capacity);
+        match self.free.try_acquire_many(cost) {
             Ok(permit) => {
                 permit.forget();
-                self.insert(item).map_err(|item| (item, Rejected::Closed))
+                self.insert(Queued { cost, item }).map_err(TryPushError::Closed)
             }
-            Err(TryAcquireError::NoPermits) => Err((item, Rejected::Full)),
-            Err(TryAcquireError::Closed) => Err((item, Rejected::Closed)),
+            Err(TryAcquireError::NoPermits) => Err(TryPushError::Full(item)),
+            Err(TryAcquireError::Closed) => Err(TryPushError::Closed(item)),
         }
     }
 
-    /// Waits for room, then queues the item.
-    pub(crate) async fn push(&self, cost: u32, item: T) -> Result<(), TransportError> {
-        let Ok(permit) = self.room.acquire_many(cost.min(self.capacity)).await else {
-            return Err(self.fault());
+    /// Waits for capacity, then queues the item. Senders are served in the order in which they came.
+    ///
+    /// # Errors
+    /// The error that closed the queue.
+    pub async fn push(&self, cost: u32, item: T) -> Result<(), TransportError> {
+        let cost = cost.min(self.capacity);
+        self.acquire(cost).await?.forget();
+        self.insert(Queued { cost, item }).map_err(|_| self.error())
+    }
+
+    /// Waits until the free capacity reaches `cost`. Another sender can use it first.
+    ///
+    /// # Errors
+    /// The error that closed the queue.
+    pub async fn ready(&self, cost: u32) -> Result<(), TransportError> {
+        self.acquire(cost.min(self.capacity)).await.map(drop)
+    }
+
+    /// Rejects further items. The receiver can still take those that are queued. The first reason is kept.
+    pub fn close(&self, reason: TransportError) {
+        let receiver = {
+            let mut state = self.state.lock();
+            state.closed.get_or_insert(reason);
+            state.receiver.take()
         };
-        permit.forget();
-        self.insert(item).map_err(|_| self.fault())
-    }
-
-    /// Waits until an item of this cost may fit; somebody else may be faster.
-    pub(crate) async fn ready(&self, cost: u32) -> Result<(), TransportError> {
-        match self.room.acquire_many(cost.min(self.capacity)).await {
-            Ok(_given_back) => Ok(()),
-            Err(_) => Err(self.fault()),
-        }
-    }
-
-    /// Takes no more items; those that are queued can still be taken. The first reason is kept.
-    pub(crate) fn close(&self, reason: TransportError) {
-        let mut state = self.lock();
-        state.closed.get_or_insert(reason);
-        let receiver = state.receiver.take();
-        drop(state);
-        self.room.close();
+        self.free.close();
+        self.closed.notify_waiters();
         wake(receiver);
     }
 
-    /// Takes no more items and drops those that are queued.
-    pub(crate) fn abort(&self, reason: TransportError) {
+    /// Rejects further items and drops those that are queued.
+    pub fn abort(&self, reason: TransportError) {
         self.close(reason);
-        let items = mem::take(&mut self.lock().items);
+        let items = mem::take(&mut self.state.lock().items);
         drop(items);
     }
 
-    /// The next item, whose room is free at once; `None` when the queue is closed and empty.
-    pub(crate) fn poll_pop(&self, cost: u32, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut state = self.lock();
-        if let Some(item) = state.items.pop_front() {
+    /// Waits until the queue is closed.
+    pub async fn closed(&self) {
+        let mut closed = pin!(self.closed.notified());
+        // Registered before the check, so that a close in between is noticed.
+        closed.as_mut().enable();
+        if !self.is_closed() {
+            closed.await;
+        }
+    }
+
+    /// Whether the queue rejects items.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed.is_some()
+    }
+
+    /// Whether no item is queued.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().items.is_empty()
+    }
+
+    /// Returns the error that closed the queue, or [`TransportError::closed`] while it is open.
+    pub fn error(&self) -> TransportError {
+        self.state.lock().closed.clone().unwrap_or_else(TransportError::closed)
+    }
+
+    /// Takes the next item and frees its capacity; `None` when the queue is closed and empty.
+    pub fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut state = self.state.lock();
+        if let Some(Queued { cost, item }) = state.items.pop_front() {
             drop(state);
             self.release(cost);
             return Poll::Ready(Some(item));
@@ -102,55 +210,85 @@ impl<T> Queue<T> {
         state.park(cx).map(|()| None)
     }
 
-    /// Ready when something is queued, or with false when the queue is closed and empty.
-    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut state = self.lock();
+    /// Takes all items and frees their capacity; `None` when the queue is closed and empty.
+    pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Queued<T>>>> {
+        // The check and the removal are one step: a second receiver cannot take the items in between.
+        let mut state = self.state.lock();
+        if state.items.is_empty() {
+            return state.park(cx).map(|()| None);
+        }
+        let items = mem::take(&mut state.items);
+        drop(state);
+        // No overflow: the sum is at most the capacity.
+        self.release(items.iter().map(|queued| queued.cost).sum());
+        Poll::Ready(Some(items))
+    }
+
+    /// Waits until an item is queued: `true`. Returns `false` when the queue is closed and empty.
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut state = self.state.lock();
         if state.items.is_empty() { state.park(cx).map(|()| false) } else { Poll::Ready(true) }
     }
 
-    /// Swaps all queued items with the empty `items`. Their room stays taken until [`Queue::release`].
-    pub(crate) fn take_all(&self, items: &mut VecDeque<T>) {
+    /// Swaps all queued items with the empty `items`. Their capacity stays in use until [`Queue::release`].
+    pub fn take_all(&self, items: &mut VecDeque<Queued<T>>) {
         debug_assert!(items.is_empty(), "items would be queued again");
-        mem::swap(items, &mut self.lock().items);
+        mem::swap(items, &mut self.state.lock().items);
+        self.record_progress();
     }
 
-    /// Gives the room of items that have left to the senders.
-    pub(crate) fn release(&self, cost: u32) {
-        self.room.add_permits(cost.min(self.capacity) as usize);
+    /// Frees the capacity of items that the receiver got from [`Queue::take_all`]: the sum of their costs.
+    pub fn release(&self, cost: u32) {
+        self.record_progress();
+        self.free.add_permits(cost as usize);
     }
 
-    /// Why the queue is closed.
-    pub(crate) fn fault(&self) -> TransportError {
-        self.lock().closed.clone().unwrap_or_else(TransportError::closed)
+    /// Restarts the stall timeout, for example when a part of an item was written.
+    pub fn record_progress(&self) {
+        self.progress.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn insert(&self, item: T) -> Result<(), T> {
-        let mut state = self.lock();
-        if state.closed.is_some() {
-            return Err(item);
+    async fn acquire(&self, cost: u32) -> Result<SemaphorePermit<'_>, TransportError> {
+        let mut acquire = pin!(self.free.acquire_many(cost));
+        let Some(timeout) = self.stall_timeout else {
+            return acquire.await.map_err(|_| self.error());
+        };
+        loop {
+            let progress = self.progress.load(Ordering::Acquire);
+            match time::timeout(timeout, acquire.as_mut()).await {
+                Ok(permit) => return permit.map_err(|_| self.error()),
+                Err(_) if self.progress.load(Ordering::Acquire) != progress => {}
+                Err(_) => {
+                    tracing::debug!(?timeout, "a queue is closed because its receiver made no progress");
+                    self.close(TransportError::closed());
+                    return Err(self.error());
+                }
+            }
         }
-        state.items.push_back(item);
+    }
+
+    fn insert(&self, queued: Queued<T>) -> Result<(), T> {
+        let mut state = self.state.lock();
+        if state.closed.is_some() {
+            return Err(queued.item);
+        }
+        state.items.push_back(queued);
         let receiver = state.receiver.take();
         drop(state);
         wake(receiver);
         Ok(())
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing that can panic runs under the lock.
-        self.state.lock()
-    }
 }
 
 impl<T> State<T> {
-    /// Ready when the queue is closed; otherwise the task is woken by the next push or by the close.
+    /// Ready when the queue is closed. Otherwise the next push or the close wakes the task.
     fn park(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.closed.is_some() {
             return Poll::Ready(());
         }
-        match &mut self.receiver {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
+        // A receiver that waited before polls again: this one may have replaced it.
+        if let Some(other) = self.receiver.replace(cx.waker().clone()).filter(|other| !other.will_wake(cx.waker())) {
+            other.wake();
         }
         Poll::Pending
     }
@@ -159,5 +297,83 @@ impl<T> State<T> {
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_without_progress_closes_after_the_stall_timeout() {
+        let queue = Queue::new(1000).with_stall_timeout(Duration::from_secs(30));
+        queue.push(700, 1).await.unwrap();
+        assert_eq!(queue.try_push(700, 2), Err(TryPushError::Full(2)));
+        let (pushed, popped) = tokio::join!(queue.push(700, 2), poll_fn(|cx| queue.poll_pop(cx)));
+        pushed.unwrap();
+        assert_eq!(popped, Some(1));
+        let start = time::Instant::now();
+        assert!(queue.push(700, 3).await.unwrap_err().is_closed());
+        assert_eq!(start.elapsed().as_secs(), 30);
+        queue.closed().await;
+        // The receiver still gets the item that was queued before.
+        assert_eq!(poll_fn(|cx| queue.poll_pop(cx)).await, Some(2));
+        assert_eq!(poll_fn(|cx| queue.poll_pop(cx)).await, None);
+        assert_eq!(queue.try_push(1, 4), Err(TryPushError::Closed(4)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_restarts_the_stall_timeout() {
+        let queue = Queue::new(1000).with_stall_timeout(Duration::from_secs(30));
+        queue.push(700, 1).await.unwrap();
+        let receive = async {
+            for _ in 0..4 {
+                time::sleep(Duration::from_secs(20)).await;
+                queue.record_progress();
+            }
+            poll_fn(|cx| queue.poll_pop(cx)).await
+        };
+        let (pushed, popped) = tokio::join!(queue.push(700, 2), receive);
+        pushed.unwrap();
+        assert_eq!(popped, Some(1));
+    }
+
+    #[tokio::test]
+    async fn an_item_above_the_capacity_fits_alone() {
+        let queue = Queue::new(100);
+        queue.push(1000, 1).await.unwrap();
+        assert!(queue.try_push(1, 2).unwrap_err().is_full());
+        let taken = poll_fn(|cx| queue.poll_take(cx)).await.unwrap();
+        assert_eq!(taken, [Queued { cost: 100, item: 1 }]);
+        assert_eq!((0..).take_while(|n| queue.try_push(7, *n).is_ok()).count(), 14);
+    }
+
+    #[tokio::test]
+    async fn capacity_of_items_taken_at_once_is_free_after_the_release() {
+        let queue = Queue::new(2);
+        queue.push(1, 1).await.unwrap();
+        queue.push(1, 2).await.unwrap();
+        let mut items = VecDeque::new();
+        queue.take_all(&mut items);
+        assert!(queue.is_empty() && items.len() == 2);
+        assert_eq!(queue.try_push(1, 3), Err(TryPushError::Full(3)));
+        queue.release(1);
+        queue.push(1, 3).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn closing_wakes_senders_and_receivers_with_the_first_reason() {
+        let queue = Queue::new(1);
+        queue.push(1, 1).await.unwrap();
+        let close = async {
+            queue.abort(TransportError::other("first"));
+            queue.close(TransportError::other("second"));
+        };
+        let (pushed, (), ()) = tokio::join!(queue.push(1, 2), queue.closed(), close);
+        assert_eq!(pushed.unwrap_err().to_string(), "first");
+        assert!(!poll_fn(|cx| queue.poll_ready(cx)).await);
+        assert!(poll_fn(|cx| queue.poll_take(cx)).await.is_none());
     }
 }

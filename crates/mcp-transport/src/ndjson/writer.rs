@@ -21,10 +21,7 @@ use tokio::{
 };
 
 use super::Options;
-use crate::{
-    BoxFuture, Frame, FrameSender, TransportError, TrySendError,
-    queue::{Queue, Rejected},
-};
+use crate::{BoxFuture, Frame, FrameSender, Queue, Queued, TransportError, TrySendError};
 
 /// Short messages are gathered up to this size.
 const GATHER: usize = 64 << 10;
@@ -97,12 +94,10 @@ impl FrameSender for LineSender {
 
     fn try_send(&self, mut frame: Frame) -> Result<(), TrySendError> {
         let line = one_line(std::mem::take(&mut frame.message));
-        self.outbound.queue.try_push(self.outbound.cost(&line), line).map_err(|(line, why)| {
-            frame.message = line;
-            match why {
-                Rejected::Full => TrySendError::Full(frame),
-                Rejected::Closed => TrySendError::Closed(frame),
-            }
+        self.outbound.queue.try_push(self.outbound.cost(&line), line).map_err(|error| {
+            let is_full = error.is_full();
+            frame.message = error.into_item();
+            if is_full { TrySendError::Full(frame) } else { TrySendError::Closed(frame) }
         })
     }
 
@@ -203,14 +198,15 @@ async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) ->
 async fn write_some<W: AsyncWrite + Unpin>(
     outbound: &Outbound,
     writer: &mut W,
-    messages: &mut VecDeque<Bytes>,
+    messages: &mut VecDeque<Queued<Bytes>>,
     gathered: &mut BytesMut,
 ) -> io::Result<()> {
     gathered.clear();
     let mut cost: u32 = 0;
     let mut long = None;
-    while let Some(message) = messages.pop_front() {
-        cost = cost.saturating_add(outbound.cost(&message));
+    while let Some(queued) = messages.pop_front() {
+        cost = cost.saturating_add(queued.cost);
+        let message = queued.item;
         if message.len() >= DIRECT {
             long = Some(message);
             break;
