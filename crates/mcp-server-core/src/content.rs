@@ -1,33 +1,32 @@
-//! What a server serves from the disk: files as resources, and directories that describe a whole server.
+//! Content from the disk: files as resources, and directories that describe a server.
 
-mod beneath;
 #[cfg(feature = "fs")]
 mod command;
-mod directory;
+mod error;
 mod listing;
 #[cfg(feature = "fs")]
 mod load;
 #[cfg(feature = "fs")]
 mod manifest;
 mod mime;
-mod problem;
 #[cfg(feature = "fs")]
 mod resource_dir;
+mod sandbox;
 #[cfg(feature = "fs")]
 mod server_dir;
 #[cfg(feature = "fs")]
 mod watch;
 
-pub use self::problem::ContentProblem;
+pub use self::error::ContentProblem;
 #[cfg(feature = "fs")]
 pub use self::resource_dir::ResourceDir;
 #[cfg(feature = "fs")]
 pub(crate) use self::watch::{Watched, Watchers};
 #[cfg(feature = "skills")]
 pub(crate) use self::{
-    beneath::Beneath,
     listing::list,
     mime::{contents, of_name},
+    sandbox::Sandbox,
 };
 
 /// A segment of a URI's path out of a name: everything but what RFC 3986 lets stand is percent-encoded.

@@ -110,6 +110,7 @@ async fn links_are_followed_inside_of_the_directory_only() {
 
     let disk = library("links_are_followed");
     symlink("b.md", disk.path("root/inside.md")).unwrap();
+    symlink(disk.path("root/b.md"), disk.path("root/absolute.md")).unwrap();
     symlink("a b", disk.path("root/inside")).unwrap();
     symlink("../secret.txt", disk.path("root/outside.txt")).unwrap();
     symlink(disk.path("."), disk.path("root/above")).unwrap();
@@ -120,7 +121,8 @@ async fn links_are_followed_inside_of_the_directory_only() {
     for unlisted in ["inside/ü.txt", "outside.txt", "above/secret.txt", "pipe", "loop"] {
         assert!(!server.resources().names().iter().any(|uri| uri.ends_with(unlisted)), "{unlisted}");
     }
-    for (path, text) in [("inside.md", Some("# B")), ("inside/%C3%BC.txt", Some("text"))] {
+    for (path, text) in [("inside.md", Some("# B")), ("absolute.md", Some("# B")), ("inside/%C3%BC.txt", Some("text"))]
+    {
         let read = server.read_resource(&format!("file:///{path}")).await.unwrap();
         assert_eq!(read.contents[0].as_text(), text, "{path}");
     }

@@ -1,42 +1,42 @@
-//! What a directory holds: its files by path, in order, as many as may be listed.
+//! Lists the files of a directory by path, in order and up to a limit.
 
 use std::{collections::BTreeMap, io};
 
+use cap_fs_ext::DirExt as _;
+use cap_std::fs::Dir;
 use mcp_schema::safe_relative_path;
 
-use super::{
-    beneath::Beneath,
-    directory::{Directory, Kind, Stamp},
-};
+use super::sandbox::{FileStamp, Sandbox};
 
-/// Directories nest this deep at most; what lies deeper is not listed.
-const DEPTH: usize = 32;
-/// Entries that are looked at, listed or not.
-const ENTRIES: usize = 100_000;
+/// The deepest level of directories that a listing enters.
+const MAX_DEPTH: usize = 32;
+/// The directory entries that a listing examines, whether it lists them or not.
+const MAX_ENTRIES: usize = 100_000;
 
-/// Files by their path, which has slashes whatever the system has.
-pub(crate) type Listing = BTreeMap<String, Stamp>;
+/// Files by their path. Its separator is a slash on every system.
+pub(crate) type Listing = BTreeMap<String, FileStamp>;
 
-/// Lists the first `limit` files that have `max_size` bytes at most, in the order of their paths.
-pub(crate) fn list(beneath: &Beneath, limit: usize, max_size: u64) -> io::Result<Listing> {
-    let mut walk = Walk { beneath, limit, max_size, left: ENTRIES, files: Listing::new() };
-    walk.directory(&beneath.directory()?, "", 0)?;
+/// Lists the first `limit` files of at most `max_size` bytes, in the order of their paths.
+pub(crate) fn list(sandbox: &Sandbox, limit: usize, max_size: u64) -> io::Result<Listing> {
+    let mut walk = Walk { sandbox, limit, max_size, entries_left: MAX_ENTRIES, files: Listing::new() };
+    walk.directory(&sandbox.open_root()?, "", 0)?;
     Ok(walk.files)
 }
 
 struct Walk<'a> {
-    beneath: &'a Beneath,
+    sandbox: &'a Sandbox,
     limit: usize,
     max_size: u64,
-    left: usize,
+    entries_left: usize,
     files: Listing,
 }
 
 impl Walk<'_> {
-    fn directory(&mut self, directory: &Directory, prefix: &str, depth: usize) -> io::Result<()> {
-        let names = directory.names(self.left)?;
-        self.left -= names.len();
-        // A name that is not UTF-8 has no URI that leads back to it.
+    fn directory(&mut self, directory: &Dir, prefix: &str, depth: usize) -> io::Result<()> {
+        let entries = directory.entries()?.filter_map(Result::ok).take(self.entries_left);
+        let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        self.entries_left -= names.len();
+        // A URI cannot name a file whose name is not UTF-8.
         let mut names: Vec<String> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
         names.sort_unstable();
         for name in names {
@@ -45,28 +45,28 @@ impl Walk<'_> {
             }
             let relative = format!("{prefix}{name}");
             let is_plain = safe_relative_path(&relative).is_ok() && !name.contains(char::is_control);
-            if !is_plain || !self.beneath.shows(&name) {
+            if !is_plain || !self.sandbox.shows(&name) {
                 continue;
             }
-            // What cannot be read is not there as far as anybody here can tell.
-            let Ok(mut entry) = directory.look(name.as_ref()) else { continue };
-            if entry.kind == Kind::Directory {
-                if depth < DEPTH
-                    && let Ok(inner) = directory.enter(name.as_ref())
+            // Clients cannot distinguish an unreadable file from a missing one.
+            let Ok(mut metadata) = directory.symlink_metadata(&name) else { continue };
+            if metadata.is_dir() {
+                if depth < MAX_DEPTH
+                    && let Ok(inner) = directory.open_dir_nofollow(&name)
                 {
                     let _ = self.directory(&inner, &format!("{relative}/"), depth + 1);
                 }
                 continue;
             }
-            // A link is listed where it leads to a file beneath the root; directories behind links are not looked into.
-            if entry.kind == Kind::Link {
-                match self.beneath.look(&relative) {
-                    Ok(target) => entry = target,
+            // A link to a file inside of the root is listed. A listing does not enter directories through links.
+            if metadata.is_symlink() {
+                match self.sandbox.metadata(&relative) {
+                    Ok(target) => metadata = target,
                     Err(_) => continue,
                 }
             }
-            if entry.kind == Kind::File && entry.stamp.size <= self.max_size {
-                self.files.insert(relative, entry.stamp);
+            if metadata.is_file() && metadata.len() <= self.max_size {
+                self.files.insert(relative, FileStamp::of(&metadata));
             }
         }
         Ok(())
@@ -86,17 +86,17 @@ mod tests {
 
     use super::*;
 
-    /// Ends the other thread however this one ends, since the scope waits for both.
-    struct Done<'a>(&'a AtomicBool);
+    /// Stops the other thread when this one ends, also by a panic: the scope waits for both threads.
+    struct StopOnDrop<'a>(&'a AtomicBool);
 
-    impl Drop for Done<'_> {
+    impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
 
     #[test]
-    fn a_directory_that_turns_into_a_link_shows_nothing_from_elsewhere() {
+    fn a_directory_replaced_by_a_link_lists_no_files_outside_of_the_root() {
         let disk = std::env::temp_dir().join(format!("mcp-listing-{}", std::process::id()));
         let _ = fs::remove_dir_all(&disk);
         fs::create_dir_all(disk.join("root/directory")).unwrap();
@@ -106,17 +106,17 @@ mod tests {
         fs::write(disk.join("elsewhere/secret"), "secret").unwrap();
         symlink("../elsewhere", disk.join("root/link")).unwrap();
         let (directory, link) = (disk.join("root/directory"), disk.join("root/link"));
-        let (beneath, done) = (Beneath::new(disk.join("root")), AtomicBool::new(false));
+        let (sandbox, done) = (Sandbox::new(disk.join("root")), AtomicBool::new(false));
         let mut seen = Listing::new();
         thread::scope(|scope| {
-            let _done = Done(&done);
+            let _stop = StopOnDrop(&done);
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 }
             });
             for _ in 0..2_000 {
-                seen.extend(list(&beneath, 10, 100).unwrap().into_iter().filter(|(_, stamp)| stamp.size != 1));
+                seen.extend(list(&sandbox, 10, 100).unwrap().into_iter().filter(|(_, stamp)| stamp.size != 1));
             }
         });
         assert_eq!(seen.keys().collect::<Vec<_>>(), Vec::<&String>::new());

@@ -11,9 +11,9 @@ use tokio::sync::Semaphore;
 
 use super::{
     ContentProblem, ResourceDir,
-    beneath::Beneath,
     command::CommandTool,
     manifest::{self, OutputForm, ServerManifest, ToolManifest},
+    sandbox::Sandbox,
 };
 use crate::{RawArgs, ServerBuilder, ToolRoute, tool};
 
@@ -78,10 +78,10 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
             Err(error) => return self.problem(directory, error),
         };
         // Whoever made the directory chose its files: a link may lead to a hidden one.
-        let beneath = Beneath::new(&directory).hidden(true);
+        let sandbox = Sandbox::new(&directory).hidden(true);
         for name in names {
             let path = directory.join(&name);
-            let text = match beneath.read(&name, MAX_FILE).map(String::from_utf8) {
+            let text = match sandbox.read(&name, MAX_FILE).map(String::from_utf8) {
                 Ok(Ok(text)) => text,
                 Ok(Err(_)) => {
                     self.problem(path, "it is not UTF-8");
@@ -184,13 +184,13 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
 
     /// What the directory says of the server: `server.toml` or `server.json`.
     pub(super) fn server(root: &Path) -> Result<ServerManifest, ContentProblem> {
-        let beneath = Beneath::new(root).hidden(true);
+        let sandbox = Sandbox::new(root).hidden(true);
         for name in ["server.toml", "server.json"] {
             let path = root.join(name);
             if !path.exists() {
                 continue;
             }
-            let bytes = beneath.read(name, MAX_FILE).map_err(|error| ContentProblem::new(&path, error))?;
+            let bytes = sandbox.read(name, MAX_FILE).map_err(|error| ContentProblem::new(&path, error))?;
             let text = String::from_utf8(bytes).map_err(|_| ContentProblem::new(&path, "it is not UTF-8"))?;
             return manifest::read(name, &text).map_err(|reason| ContentProblem::new(&path, reason));
         }

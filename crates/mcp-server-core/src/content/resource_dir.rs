@@ -7,11 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    beneath::{Beneath, ReadError},
-    directory::Stamp,
     encode_path,
     listing::{self, Listing},
     mime,
+    sandbox::{FileStamp, ReadError, Sandbox},
     watch::{Known, Watched},
 };
 use crate::{
@@ -39,7 +38,7 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "a directory is served by a server"]
 pub struct ResourceDir {
-    beneath: Beneath,
+    sandbox: Sandbox,
     prefix: String,
     max_file_size: u64,
     max_listed: usize,
@@ -52,7 +51,7 @@ impl ResourceDir {
     /// The files of a directory, as `file:///` and their path in it.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
-            beneath: Beneath::new(path),
+            sandbox: Sandbox::new(path),
             prefix: "file:///".to_owned(),
             max_file_size: 4 * 1024 * 1024,
             max_listed: 1_000,
@@ -84,7 +83,7 @@ impl ResourceDir {
     /// Whether files are served whose name, or whose directory's name, begins with a dot, also through links of another
     /// name. Not by default.
     pub fn hidden_files(mut self, on: bool) -> Self {
-        self.beneath = self.beneath.hidden(on);
+        self.sandbox = self.sandbox.hidden(on);
         self
     }
 
@@ -121,11 +120,11 @@ impl ResourceDir {
     }
 
     pub(super) fn list(&self) -> std::io::Result<Listing> {
-        listing::list(&self.beneath, self.max_listed, self.max_file_size)
+        listing::list(&self.sandbox, self.max_listed, self.max_file_size)
     }
 
     /// A listed file.
-    pub(super) fn file_route<S>(self: &Arc<Self>, path: &str, stamp: &Stamp) -> ResourceRoute<S>
+    pub(super) fn file_route<S>(self: &Arc<Self>, path: &str, stamp: &FileStamp) -> ResourceRoute<S>
     where
         S: Clone + Send + Sync + 'static,
     {
@@ -164,12 +163,12 @@ impl ResourceDir {
     async fn read(self: Arc<Self>, path: String) -> Result<ReadResourceResult, ToolError> {
         let dir = self.clone();
         let name = path.clone();
-        let bytes = tokio::task::spawn_blocking(move || dir.beneath.read(&name, dir.max_file_size)).await?;
+        let bytes = tokio::task::spawn_blocking(move || dir.sandbox.read(&name, dir.max_file_size)).await?;
         match bytes {
             Ok(bytes) => Ok(ReadResourceResult::new(vec![mime::contents(&path, bytes)])),
             Err(ReadError::TooLarge(limit)) => Err(ToolError::new(format!("the file is larger than {limit} bytes"))),
-            Err(ReadError::Missing(error)) => {
-                tracing::debug!(root = %self.beneath.root().display(), path, %error, "a file is not served");
+            Err(ReadError::NotFound(error)) => {
+                tracing::debug!(root = %self.sandbox.root().display(), path, %error, "a file is not served");
                 Err(ToolError::not_found())
             }
         }
@@ -207,7 +206,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         &mut self,
         dir: ResourceDir,
     ) -> Result<Vec<(PathBuf, RegistrationError)>, RegistrationError> {
-        let root = dir.beneath.root().to_owned();
+        let root = dir.sandbox.root().to_owned();
         let mut listing = dir
             .list()
             .map_err(|error| RegistrationError::new(format!("the resource directory `{}`: {error}", root.display())))?;

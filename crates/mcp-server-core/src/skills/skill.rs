@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use super::check::{MAX_BYTES, MAX_FILES, SKILL_MD};
-use crate::content::{Beneath, ContentProblem, list};
+use crate::content::{ContentProblem, Sandbox, list};
 
 /// Files beneath a directory of skills that are looked at.
 const MAX_LISTED: usize = 100_000;
@@ -45,15 +45,15 @@ impl Skill {
     /// When a file cannot be read, or there are more than 512 of them, or more than 16 MiB.
     pub fn from_dir(path: impl Into<String>, dir: impl AsRef<Path>) -> Result<Self, ContentProblem> {
         let dir = dir.as_ref();
-        let beneath = Beneath::new(dir);
-        let listed = list(&beneath, MAX_FILES + 1, u64::MAX).map_err(|error| ContentProblem::new(dir, error))?;
+        let sandbox = Sandbox::new(dir);
+        let listed = list(&sandbox, MAX_FILES + 1, u64::MAX).map_err(|error| ContentProblem::new(dir, error))?;
         if listed.len() > MAX_FILES {
             return Err(ContentProblem::new(dir, format!("the skill has more than {MAX_FILES} files")));
         }
         let mut files = BTreeMap::new();
         let mut left = MAX_BYTES;
         for name in listed.into_keys() {
-            let bytes = beneath.read(&name, left).map_err(|error| ContentProblem::new(dir.join(&name), error))?;
+            let bytes = sandbox.read(&name, left).map_err(|error| ContentProblem::new(dir.join(&name), error))?;
             left -= bytes.len() as u64;
             files.insert(name, bytes);
         }
@@ -69,7 +69,7 @@ impl fmt::Debug for Skill {
 
 /// The paths beneath a directory at which there are skills, the outer ones first.
 pub(super) fn beneath(root: &Path) -> Result<Vec<String>, ContentProblem> {
-    let listed = list(&Beneath::new(root), MAX_LISTED, u64::MAX).map_err(|error| ContentProblem::new(root, error))?;
+    let listed = list(&Sandbox::new(root), MAX_LISTED, u64::MAX).map_err(|error| ContentProblem::new(root, error))?;
     if listed.contains_key(SKILL_MD) {
         let reason = format!("`{SKILL_MD}` lies in the directory of skills itself, and not in one of its own");
         return Err(ContentProblem::new(root, reason));

@@ -1,0 +1,198 @@
+//! Reads files inside of one directory, and refuses every path that leads out of it.
+//!
+//! A read has two steps. First the sandbox resolves the path with all links and checks that the target lies inside of the
+//! root. Then it opens the resolved path through `cap-std`: one component after the other, each from the handle of its
+//! parent, without following links. A link that appears between the two steps is an error.
+//!
+//! The first step is our own code, because `cap-std` alone breaks two rules: it refuses an absolute link that leads to a
+//! file inside of the root, and it follows a link to a hidden file.
+
+use std::{
+    fmt, io,
+    io::Read as _,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, File, Metadata, OpenOptions},
+};
+use mcp_schema::safe_relative_path;
+
+/// A directory whose files the server may read.
+#[derive(Debug, Clone)]
+pub(crate) struct Sandbox {
+    root: PathBuf,
+    hidden: bool,
+}
+
+/// The reason why a file was not read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The file has more bytes than this limit.
+    TooLarge(u64),
+    /// The path does not exist, leads out of the root, is hidden, or does not name a regular file.
+    NotFound(io::Error),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge(limit) => write!(f, "the file is larger than {limit} bytes"),
+            Self::NotFound(error) => write!(f, "the file cannot be read: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::NotFound(error)
+    }
+}
+
+/// The metadata by which a change of a file is detected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    /// The size in bytes.
+    pub(crate) size: u64,
+    modified: Option<SystemTime>,
+    /// The number of the file in its file system: it differs when another file replaces this one.
+    inode: u64,
+}
+
+impl FileStamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        let inode = cap_std::fs::MetadataExt::ino(metadata);
+        #[cfg(not(unix))]
+        let inode = 0;
+        let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
+        Self { size: metadata.len(), modified, inode }
+    }
+
+    /// The time of the last modification, in milliseconds since 1970.
+    #[cfg(feature = "fs")]
+    pub(crate) fn modified_millis(&self) -> Option<u64> {
+        let since = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_millis()).ok()
+    }
+}
+
+impl Sandbox {
+    /// A sandbox without hidden files.
+    pub(crate) fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), hidden: false }
+    }
+
+    /// Sets whether hidden files can be read: files with a component that begins with a dot, in the requested path or in
+    /// the resolved path.
+    #[cfg(feature = "fs")]
+    pub(crate) fn hidden(self, on: bool) -> Self {
+        Self { hidden: on, ..self }
+    }
+
+    /// Whether the sandbox shows a directory entry of this name.
+    pub(super) fn shows(&self, name: &str) -> bool {
+        self.hidden || !name.starts_with('.')
+    }
+
+    #[cfg(feature = "fs")]
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Reads a file of at most `limit` bytes. A client may have chosen the path.
+    pub(crate) fn read(&self, relative: &str, limit: u64) -> Result<Vec<u8>, ReadError> {
+        let (root, inner) = self.resolve(relative)?;
+        let file = open(&root, &inner)?;
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            return Err(ReadError::TooLarge(limit));
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the metadata of a file, and follows links inside of the root.
+    pub(super) fn metadata(&self, relative: &str) -> io::Result<Metadata> {
+        let (root, inner) = self.resolve(relative)?;
+        let (directory, name) = open_parent(&root, &inner)?;
+        directory.symlink_metadata(name)
+    }
+
+    /// Opens the root, to list its entries.
+    pub(super) fn open_root(&self) -> io::Result<Dir> {
+        Dir::open_ambient_dir(self.root.canonicalize()?, ambient_authority())
+    }
+
+    /// Resolves all links. Returns the root, and the path from the root to the target.
+    fn resolve(&self, relative: &str) -> io::Result<(PathBuf, PathBuf)> {
+        let relative = safe_relative_path(relative).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        let root = self.root.canonicalize()?;
+        let path = root.join(&relative).canonicalize()?;
+        let inner = match path.strip_prefix(&root) {
+            Ok(inner) if !inner.as_os_str().is_empty() => inner.to_owned(),
+            _ => return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of the directory")),
+        };
+        if !self.hidden && [&relative, &inner].into_iter().any(|path| is_hidden(path)) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is hidden"));
+        }
+        Ok((root, inner))
+    }
+}
+
+/// Whether a component of a path begins with a dot.
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|component| component.as_os_str().as_encoded_bytes().starts_with(b"."))
+}
+
+/// Opens a regular file at a resolved path.
+fn open(root: &Path, inner: &Path) -> io::Result<File> {
+    let irregular = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a regular file");
+    let (directory, name) = open_parent(root, inner)?;
+    // Opening a device can have effects of its own.
+    if !directory.symlink_metadata(name)?.is_file() {
+        return Err(irregular());
+    }
+    let mut options = OpenOptions::new();
+    // Without `nonblock`, opening a pipe that just replaced the file would block the thread.
+    options.read(true).follow(FollowSymlinks::No).nonblock(true);
+    let file = directory.open_with(name, &options)?;
+    if !file.metadata()?.is_file() {
+        return Err(irregular());
+    }
+    Ok(file)
+}
+
+/// Opens the parent directory of a resolved path. Returns it with the last component of the path.
+fn open_parent<'a>(root: &Path, inner: &'a Path) -> io::Result<(Dir, &'a Path)> {
+    let nameless = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not end in a name");
+    let (parent, name) = inner.parent().zip(inner.file_name()).ok_or_else(nameless)?;
+    let root = Dir::open_ambient_dir(root, ambient_authority())?;
+    let directory = parent.components().try_fold(root, |dir, component| dir.open_dir_nofollow(component))?;
+    Ok((directory, Path::new(name)))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn open_does_not_follow_a_link_that_appears_after_the_path_was_resolved() {
+        let root = std::env::temp_dir().join(format!("mcp-sandbox-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("inner")).unwrap();
+        let root = root.canonicalize().unwrap();
+        fs::write(root.join("inner/file"), "x").unwrap();
+        std::os::unix::fs::symlink("inner/file", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("inner", root.join("directory")).unwrap();
+        for (path, opens) in [("inner/file", true), ("link", false), ("directory/file", false), ("none", false)] {
+            assert_eq!(open(&root, Path::new(path)).is_ok(), opens, "{path}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
