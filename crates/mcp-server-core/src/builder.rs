@@ -3,23 +3,29 @@
 use std::{collections::HashSet, sync::Arc};
 
 use mcp_protocol::{Icon, Implementation, ProtocolVersion};
-use mcp_store::Store;
+use mcp_store::{MemoryStore, Store};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
+    Server,
+    data::{Config, ServerData},
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
     heard::{ClientNotification, Hook},
     hints::CacheHint,
     inputs::StateKeys,
     layers::{Handlers, Invocation, Outcome},
     limits::Limits,
+    notices::{Fleet, Publisher, Readers},
+    records::Records,
     registry::{
-        PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, ResourceSpec, Sources,
-        TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute, ToolSpec,
+        Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
+        ResourceSpec, Sources, TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute, ToolSpec,
     },
-    server::Server,
-    tasks::TaskPolicy,
+    session::Gate,
+    tasks::{TaskPolicy, TaskTable},
     trace::{Bridge, Propagate},
 };
 
@@ -33,36 +39,6 @@ pub struct ServerBuilder<S = ()> {
     templates: Vec<(TemplateSpec, Erased<S, ResourceKind>, Sources<S>)>,
     prompts: Vec<(mcp_protocol::Prompt, Erased<S, PromptKind>, Sources<S>)>,
     names: HashSet<(&'static str, String)>,
-}
-
-/// What a server is told that is not a registration.
-#[derive(Debug, Clone)]
-pub(crate) struct Config {
-    pub(crate) info: Implementation,
-    pub(crate) instructions: Option<String>,
-    pub(crate) versions: Vec<ProtocolVersion>,
-    pub(crate) limits: Limits,
-    pub(crate) list_cache: CacheHint,
-    pub(crate) read_cache: CacheHint,
-    pub(crate) discover_cache: CacheHint,
-    pub(crate) required_scopes: Vec<String>,
-    pub(crate) state_keys: Option<StateKeys>,
-    pub(crate) store: Option<Arc<dyn Store>>,
-    pub(crate) on_notification: Option<Hook>,
-    pub(crate) task_policy: TaskPolicy,
-    /// Whether there are tasks apart from calls.
-    pub(crate) other_tasks: bool,
-    /// Present when there are layers around all handlers.
-    pub(crate) layers: Option<Handlers>,
-    pub(crate) bridge: Option<Bridge>,
-    /// Lists that may be empty at first.
-    pub(crate) tools_later: bool,
-    pub(crate) resources_later: bool,
-    pub(crate) prompts_later: bool,
-    #[cfg(feature = "fs")]
-    pub(crate) watched: Vec<crate::content::Watched>,
-    #[cfg(feature = "skills")]
-    pub(crate) skills: crate::skills::SkillSet,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -450,8 +426,66 @@ impl ServerBuilder<()> {
             run: run.with_state(()),
             completions: completions.ready(),
         });
-        Server::assemble(self.config, tools.collect(), resources.collect(), templates.collect(), prompts.collect())
+        assemble(self.config, tools.collect(), resources.collect(), templates.collect(), prompts.collect())
     }
+}
+
+#[track_caller]
+fn assemble(
+    config: Config,
+    tools: Vec<ToolEntry>,
+    resources: Vec<ResourceEntry>,
+    templates: Vec<TemplateEntry>,
+    prompts: Vec<PromptEntry>,
+) -> Server {
+    let server_info = json!({ mcp_protocol::meta::keys::SERVER_INFO: config.info });
+    let list_style = ListStyle {
+        entries: config.limits.page_entries,
+        bytes: config.limits.page_bytes,
+        cache: config.list_cache,
+        stateless_opening: format!("\"resultType\":\"complete\",\"_meta\":{server_info},").into(),
+    };
+    let state_keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
+        Ok(keys) => keys,
+        Err(error) => panic!("the system has no random numbers: {error}"),
+    };
+    let records = Records::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
+    let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone()));
+    let readers: Arc<Readers> = Arc::default();
+    let fleet =
+        config.store.clone().map(|store| match Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()) {
+            Some(fleet) => fleet,
+            None => panic!("the system has no random numbers"),
+        });
+    let data = ServerData {
+        state_keys,
+        tasks,
+        records,
+        gate: Gate::new(config.limits.handlers),
+        #[cfg(feature = "fs")]
+        watchers: crate::content::Watchers::new(config.watched.clone()),
+        config,
+        tools: filled(tools),
+        resources: filled(resources),
+        templates: filled(templates),
+        prompts: filled(prompts),
+        list_style,
+        publisher: Publisher::new(readers, fleet),
+        shutdown: CancellationToken::new(),
+    };
+    let server = Server { data: Arc::new(data) };
+    #[cfg(feature = "fs")]
+    server.data.watchers.start(&server.data);
+    server
+}
+
+fn filled<E: Entry>(entries: Vec<E>) -> Registry<E> {
+    let registry = Registry::default();
+    // The builder claimed every name, so none can be taken here.
+    if let Err(error) = registry.add(entries) {
+        tracing::error!(%error, "an entry was lost");
+    }
+    registry
 }
 
 impl<S> std::fmt::Debug for ServerBuilder<S> {

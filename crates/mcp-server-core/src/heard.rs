@@ -133,7 +133,7 @@ impl Server {
     /// Hands a notification to the application, behind those of the same peer that wait: nobody waits for it, it may fail in
     /// peace, and it is no running handler.
     pub(crate) fn heard(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
-        let Some(hook) = self.inner.config.on_notification.clone() else { return };
+        let Some(hook) = self.data.config.on_notification.clone() else { return };
         let notification = ClientNotification {
             method: message.method.to_string(),
             params: message.params.and_then(|params| serde_json::from_str(params.get()).ok()),

@@ -341,7 +341,7 @@ impl Inputs {
             return self.asking.ask(key, needed, request, limit, check).await;
         }
         let span = trace::ask(&request.method, self.context.span());
-        let bridge = self.asking.server().inner.config.bridge.as_ref();
+        let bridge = self.asking.server().data.config.bridge.as_ref();
         let stands = bridge.filter(|_| !span.is_disabled()).and_then(|Bridge(bridge)| bridge.inject(&span));
         let request = match stands.or_else(|| self.context.trace_context()) {
             Some(context) => trace::traced(request, &context),

@@ -7,10 +7,11 @@
 
 mod builder;
 mod caller;
-mod connection;
+mod capabilities;
 #[cfg(any(feature = "fs", feature = "skills"))]
 mod content;
 mod context;
+mod data;
 pub mod engine;
 mod handler;
 mod heard;
@@ -18,10 +19,8 @@ mod hints;
 mod inputs;
 mod layers;
 mod limits;
-mod local;
 #[cfg(feature = "log-layer")]
 mod log_layer;
-mod memory;
 mod notices;
 mod records;
 mod registry;
@@ -35,8 +34,8 @@ mod trace;
 pub use self::{
     builder::ServerBuilder,
     caller::Caller,
-    connection::ServeError,
     context::{Cancelled, Completing, Context, Extensions, Progress, ResourceUri},
+    data::Server,
     handler::{
         Args, Arguments, Audio, Blob, Call, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
         FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, Returns,
@@ -47,12 +46,11 @@ pub use self::{
     inputs::{InputError, InputLimits, Inputs, StateKeys},
     layers::{Handlers, Invocation, Outcome},
     limits::Limits,
-    notices::Notices,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,
         ToolRoute, prompt, prompt_template, resource, template, tool,
     },
-    server::{Prompts, ResourceTemplates, Resources, Server, ShuttingDown, Tools},
+    server::{Notices, Prompts, ResourceTemplates, Resources, ServeError, ShuttingDown, Tools},
     session::{Peer, Session},
     tasks::{NewTask, TaskHandle, TaskLimits, TaskPolicy, Tasks},
     trace::Propagate,

@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{Context, Server, context, server, trace};
+use crate::{Context, Server, context, data, trace};
 
 /// The longest text in a record; more is cut off.
 const TEXT: usize = 8 << 10;
@@ -70,7 +70,7 @@ impl Server {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        LogLayer { server: Arc::downgrade(&self.inner), calls_only: records.calls_only }.with_filter(Wanted(records))
+        LogLayer { server: Arc::downgrade(&self.data), calls_only: records.calls_only }.with_filter(Wanted(records))
     }
 }
 
@@ -127,7 +127,7 @@ impl<S> Filter<S> for Wanted {
 
 /// What is filtered.
 struct LogLayer {
-    server: Weak<server::Inner>,
+    server: Weak<data::ServerData>,
     calls_only: bool,
 }
 
@@ -140,13 +140,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
 
     fn on_event(&self, event: &Event<'_>, context: LayerContext<'_, S>) {
         let Some(_quiet) = Quiet::enter() else { return };
-        let Some(inner) = self.server.upgrade() else { return };
+        let Some(data) = self.server.upgrade() else { return };
         let level = level_of(*event.metadata().level());
         let mut scope = context.event_scope(event).into_iter().flatten();
         match scope.find_map(|span| span.extensions().get::<Slot>().cloned()) {
             Some(call) => {
                 // A call that is answered says nothing any more, and what it says is nobody else's.
-                let Some(call) = call.context().filter(|call| Arc::ptr_eq(&call.server().inner, &inner)) else {
+                let Some(call) = call.context().filter(|call| Arc::ptr_eq(&call.server().data, &data)) else {
                     return;
                 };
                 if call.logs(level) {
@@ -154,7 +154,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
                 }
             }
             None if self.calls_only => {}
-            None => Server { inner }.notify().log_if_wanted(level, || record_of(level, event)),
+            None => Server { data }.notify().log_if_wanted(level, || record_of(level, event)),
         }
     }
 }

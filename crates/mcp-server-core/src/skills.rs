@@ -140,7 +140,7 @@ impl Server {
     }
 
     fn skills(&self) -> Option<&Catalog> {
-        self.inner.config.skills.catalog()
+        self.data.config.skills.catalog()
     }
 
     /// Declares the extension where there are skills.
@@ -161,7 +161,7 @@ impl Server {
         version: ProtocolVersion,
     ) -> Result<Bytes, RpcError> {
         let catalog = self.skills().ok_or_else(|| RpcError::method_not_found(name))?;
-        let style = &self.inner.list_style;
+        let style = &self.data.list_style;
         let refuse = |what: &str, uri: &str| {
             let shown: String = uri.chars().take(1024).collect();
             RpcError::invalid_params(what).with_data(json!({ "uri": shown }))

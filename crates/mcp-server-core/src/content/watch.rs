@@ -16,9 +16,9 @@ use tokio::{
 use super::{ResourceDir, listing::Listing};
 use crate::{
     RegistrationError, Server,
+    data::ServerData,
     notices::Notice,
     registry::{Change, ResourceEntry},
-    server::Inner,
 };
 
 /// A directory, and what of it is listed.
@@ -55,17 +55,17 @@ impl Watched {
     }
 
     /// Looks at the directory until the server is gone or ends.
-    async fn run(self, server: Weak<Inner>) {
+    async fn run(self, server: Weak<ServerData>) {
         let Some(interval) = self.dir.interval() else { return };
-        let Some(shutdown) = server.upgrade().map(|inner| inner.shutdown.clone()) else { return };
+        let Some(shutdown) = server.upgrade().map(|data| data.shutdown.clone()) else { return };
         let looking = async {
             loop {
                 tokio::time::sleep(interval).await;
                 let dir = self.dir.clone();
                 let now = spawn_blocking(move || dir.list()).await;
-                let Some(inner) = server.upgrade() else { return };
+                let Some(data) = server.upgrade() else { return };
                 match now {
-                    Ok(Ok(now)) => self.compare(&Server { inner }, &now),
+                    Ok(Ok(now)) => self.compare(&Server { data }, &now),
                     // It may be back the next time: what is listed stays until then.
                     Ok(Err(error)) => tracing::debug!(%error, "a directory of resources cannot be read"),
                     Err(_) => {}
@@ -97,14 +97,14 @@ impl Watched {
             .collect();
         let new: Vec<&String> = now.keys().filter(|path| !before.contains_key(*path)).collect();
         let entries = |paths: &[&String]| paths.iter().filter_map(|path| entry(path).ok()).collect();
-        let Change { taken, differs } = server.inner.resources.change(&gone, entries(&changed), entries(&new));
+        let Change { taken, differs } = server.data.resources.change(&gone, entries(&changed), entries(&new));
         if !taken.is_empty() {
             // They are new at every look, and listed as soon as their URIs are free.
             tracing::debug!(?taken, "files are not listed: their URIs are other resources'");
             self.known.listing().retain(|path, _| !taken.contains(&self.dir.uri(path)));
         }
         if differs {
-            server.publish(Notice::Resources);
+            server.data.publisher.publish(Notice::Resources);
         }
         for uri in gone {
             server.notify().resource_updated(&uri);
@@ -129,7 +129,7 @@ impl Watchers {
     }
 
     /// Looks at the directories from now on, where there is a runtime to do it.
-    pub(crate) fn start(&self, server: &Arc<Inner>) {
+    pub(crate) fn start(&self, server: &Arc<ServerData>) {
         if self.watched.is_empty() {
             return;
         }

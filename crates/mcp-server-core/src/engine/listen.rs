@@ -49,7 +49,9 @@ impl ListenWork {
     /// Takes a place among the readers; none among the handlers that run.
     pub(super) fn enter(&mut self, server: &Server, scope: &Scope) -> bool {
         let filter = std::mem::take(&mut self.filter);
-        self.listening = server.listen(filter, scope.principal.as_deref());
+        #[cfg(feature = "fs")]
+        server.data.watchers.start(&server.data);
+        self.listening = server.data.publisher.listen(filter, scope.principal.as_deref(), server.limits());
         self.listening.is_some()
     }
 }
@@ -67,7 +69,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let _place: Option<Place> = place;
     let (mut honoured, listening, sink) = (work.honoured, work.listening?, scope.sink.as_deref()?);
     let stream = Stream { id: &id, sink };
-    let ending = scope.ending.as_ref().unwrap_or(&server.inner.shutdown);
+    let ending = scope.ending.as_ref().unwrap_or(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
         Ok::<_, RpcError>(tasks::found_for(&server, &scope, &id, &task).await?.map(|found| match found {
             ToTell::Running(live) => live.detailed(),

@@ -189,7 +189,7 @@ impl Server {
             Some(said) => said.meta(),
             None => trace::meta_of(request),
         };
-        trace::follow(&span, meta, self.inner.config.bridge.as_ref());
+        trace::follow(&span, meta, self.data.config.bridge.as_ref());
         let prepared = span.in_scope(|| self.prepare_in(request, scope, &span));
         #[cfg(feature = "log-layer")]
         if let (Some(slot), Ok(prepared)) = (slot, &prepared) {
@@ -211,7 +211,7 @@ impl Server {
         if !self.serves(name) || (scope.lacks_session() && needs_session(name)) {
             return Err(RpcError::method_not_found(name).into());
         }
-        self.check_scopes(&scope, &self.inner.config.required_scopes)?;
+        self.check_scopes(&scope, &self.data.config.required_scopes)?;
         let mut completing = None;
         let work = self.work(request, &scope, &mut completing)?;
         let asking = match &work {
@@ -294,8 +294,8 @@ impl Server {
             method::Discover::NAME => {
                 let names = self.versions().iter().map(|version| version.as_str().to_owned());
                 let mut result = DiscoverResult::new(names.collect(), self.capabilities(version, false));
-                result.instructions.clone_from(&self.inner.config.instructions);
-                let hint = self.inner.config.discover_cache;
+                result.instructions.clone_from(&self.data.config.instructions);
+                let hint = self.data.config.discover_cache;
                 result.ttl_ms = Some(hint.ttl_ms());
                 result.cache_scope = Some(hint.scope);
                 done(Reply::result(self, &request.id, version, result, 512))
@@ -334,7 +334,7 @@ impl Server {
             task: Option<&'a RawValue>,
         }
         let params: Params<'_> = decode_params(name, params)?;
-        let tools = self.inner.tools.load();
+        let tools = self.data.tools.load();
         let Some(entry) = tools.find(&params.name) else {
             let shown: String = params.name.chars().take(128).collect();
             return Err(RpcError::invalid_params(format!("Unknown tool: {shown}")).into());
@@ -351,7 +351,7 @@ impl Server {
         if !is_declared || (tool.support == TaskSupport::Forbidden && task.is_none()) {
             return Ok(Plan::Plain);
         }
-        let config = &self.inner.config;
+        let config = &self.data.config;
         let server = (config.task_policy, &config.limits.tasks);
         Plan::of(tool, task, scope.version, scope.client.capabilities(), server)
     }
@@ -363,10 +363,10 @@ impl Server {
         version: ProtocolVersion,
     ) -> Result<HandlerWork, Refusal> {
         let params: ReadResourceParams = decode_params(name, params)?;
-        if let Some(entry) = self.inner.resources.load().find(&params.uri) {
+        if let Some(entry) = self.data.resources.load().find(&params.uri) {
             return Ok(HandlerWork::Resource { entry: entry.clone(), uri: params.uri });
         }
-        for entry in self.inner.templates.load().iter() {
+        for entry in self.data.templates.load().iter() {
             if let Some(variables) = entry.spec.matcher.matches(&params.uri) {
                 let variables = variables.iter().map(|(name, value)| (name.to_owned(), captured(value))).collect();
                 return Ok(HandlerWork::Template { entry: entry.clone(), uri: params.uri, variables });
@@ -377,7 +377,7 @@ impl Server {
 
     fn prompt_get(&self, name: &str, params: Option<&RawValue>) -> Result<HandlerWork, Refusal> {
         let params: GetPromptParams = decode_params(name, params)?;
-        let prompts = self.inner.prompts.load();
+        let prompts = self.data.prompts.load();
         let entry = prompts.find(&params.name).ok_or_else(|| unknown_prompt(&params.name))?;
         let arguments = params.arguments.unwrap_or_default();
         let missing: Vec<_> = entry
@@ -405,7 +405,7 @@ impl Server {
         let argument = &*params.argument.name;
         let source = match &params.reference {
             CompletionReference::Prompt { name, .. } => {
-                let prompts = self.inner.prompts.load();
+                let prompts = self.data.prompts.load();
                 let entry = prompts.find(name).ok_or_else(|| unknown_prompt(name))?;
                 let mut arguments = entry.prompt.arguments.iter();
                 if !arguments.any(|known| known.name == argument) {
@@ -414,14 +414,14 @@ impl Server {
                 source_of(&entry.completions, argument)
             }
             CompletionReference::ResourceTemplate { uri } => {
-                let templates = self.inner.templates.load();
+                let templates = self.data.templates.load();
                 match templates.find(uri) {
                     Some(entry) if entry.spec.matcher.variables().any(|known| known == argument) => {
                         source_of(&entry.completions, argument)
                     }
                     Some(_) => return Err(unknown_argument(&format!("the template `{uri}`"), argument).into()),
                     // A URI of a plain resource has nothing to complete, but it is not unknown.
-                    None if self.inner.resources.load().find(uri).is_some() => None,
+                    None if self.data.resources.load().find(uri).is_some() => None,
                     None => {
                         let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unknown resource template");
                         return Err(error.with_data(json!({ "uri": uri })).into());
@@ -439,12 +439,12 @@ impl Server {
     }
 
     fn list(&self, name: &str, version: ProtocolVersion, cursor: Option<&str>) -> Result<Bytes, RpcError> {
-        let (inner, style) = (&self.inner, &self.inner.list_style);
+        let (data, style) = (&self.data, &self.data.list_style);
         match name {
-            method::ListTools::NAME => inner.tools.load().page(version, cursor, style),
-            method::ListResources::NAME => inner.resources.load().page(version, cursor, style),
-            method::ListResourceTemplates::NAME => inner.templates.load().page(version, cursor, style),
-            _ => inner.prompts.load().page(version, cursor, style),
+            method::ListTools::NAME => data.tools.load().page(version, cursor, style),
+            method::ListResources::NAME => data.resources.load().page(version, cursor, style),
+            method::ListResourceTemplates::NAME => data.templates.load().page(version, cursor, style),
+            _ => data.prompts.load().page(version, cursor, style),
         }
         .map_err(|_| RpcError::invalid_params("invalid cursor"))
     }
@@ -457,8 +457,8 @@ impl Server {
         if granted.is_some_and(|principal| required.iter().all(|needed| principal.scopes.contains(needed))) {
             return Ok(());
         }
-        let mut all = self.inner.config.required_scopes.clone();
-        all.extend(required.iter().filter(|scope| !self.inner.config.required_scopes.contains(scope)).cloned());
+        let mut all = self.data.config.required_scopes.clone();
+        all.extend(required.iter().filter(|scope| !self.data.config.required_scopes.contains(scope)).cloned());
         Err(Refusal::Scopes(all))
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, ResultType, RpcError, jsonrpc};
 
-use crate::server::Server;
+use crate::Server;
 
 /// The answer to one request.
 #[derive(Debug, Clone)]
@@ -158,7 +158,7 @@ pub(crate) fn write_result<R: ResultPayload>(
     }
     out.push(b'{');
     if result.meta_mut().is_none() && result.result_type() == ResultType::Complete {
-        out.extend_from_slice(server.inner.list_style.stateless_opening.as_bytes());
+        out.extend_from_slice(server.data.list_style.stateless_opening.as_bytes());
     } else {
         identify(server, result.meta_mut().get_or_insert_default());
         out.extend_from_slice(format!("\"resultType\":\"{}\",", result.result_type().as_str()).as_bytes());

@@ -144,7 +144,7 @@ impl Prepared {
                 (None, None)
             }
             _ => {
-                let pass = self.server.inner.gate.enter().ok_or_else(busy)?;
+                let pass = self.server.data.gate.enter().ok_or_else(busy)?;
                 (Some(pass), peer.map(|peer| peer.gate().enter().ok_or_else(busy)).transpose()?)
             }
         };
@@ -221,7 +221,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     if let Some(asking) = context.asking() {
         unless_cancelled(scope, pin!(asking.resume())).await??;
     }
-    let layers = match (&server.inner.config.layers, &work) {
+    let layers = match (&server.data.config.layers, &work) {
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
         (layers, _) => layers.clone(),
     };
@@ -421,7 +421,7 @@ async fn read(
             contents.mime_type = mime_type.map(str::to_owned);
         }
     }
-    let hint = cache.unwrap_or(server.inner.config.read_cache);
+    let hint = cache.unwrap_or(server.data.config.read_cache);
     result.ttl_ms.get_or_insert(hint.ttl_ms());
     result.cache_scope.get_or_insert(hint.scope);
     result.shape(version);

@@ -96,8 +96,7 @@ impl Asking {
                 let binding = seal::binding(principal.as_deref(), &request.method, params)
                     .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
                 state.fresh = round.input_responses.unwrap_or_default();
-                match round.request_state.map(|text| server.inner.state_keys.open(&text, &binding, seal_limit(server)))
-                {
+                match round.request_state.map(|text| server.data.state_keys.open(&text, &binding, seal_limit(server))) {
                     None => state.flow.id = super::random_name().ok_or_else(no_random_numbers)?,
                     Some(Some(Kept::Inline(flow))) => state.flow = flow,
                     Some(Some(Kept::Handle(name))) => state.kept = Some(name),
@@ -137,7 +136,7 @@ impl Asking {
     /// `-32602` when it is not there any more.
     pub(crate) async fn resume(&self) -> Result<(), RpcError> {
         let Some(name) = self.state().kept.take() else { return Ok(()) };
-        let kept = self.server.inner.records.get(&name).await.map_err(|error| {
+        let kept = self.server.data.records.get(&name).await.map_err(|error| {
             tracing::error!(%error, "the state of a call cannot be fetched");
             RpcError::internal("the state of the call cannot be fetched")
         })?;
@@ -192,14 +191,14 @@ impl Asking {
             // The same round kept twice takes the room of one.
             let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
             let name = format!("mcp/state/{}/{round}", flow.id);
-            self.server.inner.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
+            self.server.data.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
                 tracing::error!(%error, "the state of a call cannot be kept");
                 RpcError::internal("the state of the call cannot be kept")
             })?;
             Kept::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);
-        let sealed = self.server.inner.state_keys.seal(&state, limits.state, binding);
+        let sealed = self.server.data.state_keys.seal(&state, limits.state, binding);
         result.request_state = Some(sealed.ok_or_else(no_random_numbers)?);
         Ok(result)
     }

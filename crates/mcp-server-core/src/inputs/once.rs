@@ -96,7 +96,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
     name: String,
     effect: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
-    let records = &asking.server().inner.records;
+    let records = &asking.server().data.records;
     let me = super::random_name().ok_or_else(|| ToolError::protocol(no_random_numbers()))?;
     let mark = written(&Guard::Running(me.clone()))?;
     let mut expected = None;
@@ -163,7 +163,7 @@ async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-        current = asking.server().inner.records.get(name).await?;
+        current = asking.server().data.records.get(name).await?;
     }
 }
 
@@ -191,7 +191,7 @@ impl Drop for GiveUp<'_> {
             // never.
             let mut expected = Some(mark.clone());
             for _ in 0..3 {
-                let records = &server.inner.records;
+                let records = &server.data.records;
                 let swap = records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl(&server));
                 match swap.await {
                     Ok(Swap::Lost { current })

@@ -1,20 +1,15 @@
 //! The notices of several nodes: what one publishes reaches the readers of all, through the store that they share. So does
 //! the cancellation of a task that runs on another node.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use mcp_store::{Delivery, Store, Subscription};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
 
-use super::{Notice, Pending};
-use crate::{inputs::random_name, records::PATIENCE, server::Inner};
+use super::{Notice, Pending, Readers};
+use crate::{inputs::random_name, records::PATIENCE, tasks::TaskTable};
 
 /// Notices that wait for the store, and notices of others that wait for this node. Beyond them, everything counts as
 /// changed.
@@ -33,8 +28,10 @@ pub(crate) struct Fleet {
 struct Shared {
     store: Arc<dyn Store>,
     topic: String,
-    /// What this node calls itself, so that it does not listen to itself.
+    /// The random name of this node, by which it ignores its own messages.
     node: String,
+    readers: Arc<Readers>,
+    tasks: Arc<TaskTable>,
     outgoing: Mutex<Outgoing>,
     more: Notify,
     /// Something that other nodes said was not heard.
@@ -73,25 +70,38 @@ impl Fleet {
     /// Nodes whose servers have the same name hear each other.
     ///
     /// `None` when the system has no random numbers.
-    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Option<Self> {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        server: &str,
+        readers: Arc<Readers>,
+        tasks: Arc<TaskTable>,
+    ) -> Option<Self> {
         let node = random_name()?;
         let name: String = server.chars().take(100).collect();
         let topic = format!("mcp/notices/{name}");
-        let shared =
-            Shared { store, topic, node, outgoing: Mutex::default(), more: Notify::new(), missed: Notify::new() };
+        let shared = Shared {
+            store,
+            topic,
+            node,
+            readers,
+            tasks,
+            outgoing: Mutex::default(),
+            more: Notify::new(),
+            missed: Notify::new(),
+        };
         Some(Self { shared: Arc::new(shared), task: Mutex::default() })
     }
 
     /// Takes part from now on, where there is a runtime to do it.
-    pub(super) fn start(&self, server: &Arc<Inner>) {
+    pub(super) fn start(&self) {
         let mut task = self.task.lock();
         // A runtime of another time may have ended with the task.
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        let (shared, server) = (self.shared.clone(), Arc::downgrade(server));
-        let running = async move { tokio::join!(shared.publish(), shared.listen(&server), shared.catch_up(&server)) };
+        let shared = self.shared.clone();
+        let running = async move { tokio::join!(shared.publish(), shared.listen(), shared.catch_up()) };
         *task = Some(runtime.spawn(running).abort_handle());
     }
 
@@ -173,7 +183,7 @@ impl Shared {
         }
     }
 
-    async fn listen(&self, server: &Weak<Inner>) {
+    async fn listen(&self) {
         let mut pause = PAUSES.0;
         let mut is_first = true;
         loop {
@@ -181,11 +191,11 @@ impl Shared {
                 Ok(Ok(subscription)) => {
                     pause = PAUSES.0;
                     if !std::mem::take(&mut is_first) {
-                        deliver(server, None);
+                        self.readers.deliver_all();
                     }
                     // A task may have been cancelled before this node listened.
                     self.missed.notify_one();
-                    self.hear(subscription, server).await;
+                    self.hear(subscription).await;
                 }
                 failed => {
                     let problem = problem(failed.map(|outcome| outcome.map(drop)));
@@ -198,17 +208,17 @@ impl Shared {
         }
     }
 
-    async fn hear(&self, mut subscription: Subscription, server: &Weak<Inner>) {
+    async fn hear(&self, mut subscription: Subscription) {
         while let Some(delivery) = subscription.recv().await {
             let Delivery::Message(message) = delivery else {
-                self.miss(server);
+                self.miss();
                 continue;
             };
             let notice = match serde_json::from_slice::<Message>(&message) {
                 Ok(message) if message.node == self.node => continue,
                 Ok(message) => match message.changed {
                     Changed::All => {
-                        self.miss(server);
+                        self.miss();
                         continue;
                     }
                     Changed::Tools => Notice::Tools,
@@ -216,41 +226,34 @@ impl Shared {
                     Changed::Resources => Notice::Resources,
                     Changed::Resource(uri) => Notice::Updated(uri.into()),
                     Changed::Cancelled(id) => {
-                        if let Some(server) = server.upgrade() {
-                            server.tasks.cancelled_elsewhere(&id);
-                        }
+                        self.tasks.cancelled_elsewhere(&id);
                         continue;
                     }
                 },
                 // A newer version of this library may know more kinds of change.
                 Err(error) => {
                     tracing::debug!(%error, "a notice of another node cannot be read");
-                    self.miss(server);
+                    self.miss();
                     continue;
                 }
             };
-            deliver(server, Some(notice));
+            self.readers.deliver(&notice);
         }
     }
 
     /// Something was not heard: anything may have changed, and any task may have been cancelled.
-    fn miss(&self, server: &Weak<Inner>) {
-        deliver(server, None);
+    fn miss(&self) {
+        self.readers.deliver_all();
         self.missed.notify_one();
     }
 
     /// Looks whether the tasks that run here were cancelled, whenever that may not have been heard.
-    async fn catch_up(&self, server: &Weak<Inner>) {
+    async fn catch_up(&self) {
         loop {
             self.missed.notified().await;
-            let ids = server.upgrade().map(|server| server.tasks.running()).unwrap_or_default();
-            for id in ids {
+            for id in self.tasks.running() {
                 let mut pause = PAUSES.0;
-                // The server is not kept while this waits.
-                while let Some(server) = server.upgrade()
-                    && let Err(error) = server.tasks.check(&id).await
-                {
-                    drop(server);
+                while let Err(error) = self.tasks.check(&id).await {
                     tracing::warn!(%error, "whether a task was cancelled on another node cannot be seen yet");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSES.1);
@@ -266,14 +269,5 @@ fn problem<E: fmt::Display>(outcome: Result<Result<(), E>, tokio::time::error::E
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some("the store did not answer in time".to_owned()),
-    }
-}
-
-/// Tells the readers of this node of one change, or that anything may have changed.
-fn deliver(server: &Weak<Inner>, notice: Option<Notice>) {
-    let Some(server) = server.upgrade() else { return };
-    match notice {
-        Some(notice) => server.publisher.deliver(&notice),
-        None => server.publisher.deliver_all(),
     }
 }

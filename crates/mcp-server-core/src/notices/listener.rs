@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{Filter, LISTS, Notice, Pending, fleet::PAUSES, subscription_meta};
-use crate::{Server, tasks::Live};
+use super::{Filter, LISTS, Notice, Pending, Readers, fleet::PAUSES, subscription_meta};
+use crate::tasks::Live;
 
 /// A stream of notices as the publisher sees it.
 #[derive(Debug)]
@@ -114,14 +114,14 @@ impl Listener {
 
 /// The place of a stream among the readers, given back when dropped.
 pub(crate) struct Listening {
-    server: Server,
+    readers: Arc<Readers>,
     number: u64,
     listener: Arc<Listener>,
 }
 
 impl Listening {
-    pub(super) fn new(server: Server, (number, listener): (u64, Arc<Listener>)) -> Self {
-        Self { server, number, listener }
+    pub(super) fn new(readers: Arc<Readers>, number: u64, listener: Arc<Listener>) -> Self {
+        Self { readers, number, listener }
     }
 
     /// Tells the stream of a task from now on, beginning with how it stands.
@@ -188,7 +188,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.server.inner.publisher.leave(self.number);
+        self.readers.leave(self.number);
     }
 }
 

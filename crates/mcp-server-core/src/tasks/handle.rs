@@ -64,11 +64,11 @@ impl Tasks<'_> {
     /// # Errors
     /// When its owner has too many tasks, or the store refuses.
     pub async fn create(&self, task: NewTask) -> Result<TaskHandle, RpcError> {
-        let tasks = &self.server.inner.tasks;
+        let tasks = &self.server.data.tasks;
         let ttl = tasks.limits().clamped(task.ttl);
         let wanted = Wanted { owner: task.owner, tool: None, ttl, message: task.message, session: None };
         // Another node may cancel it.
-        self.server.fleet();
+        self.server.data.publisher.fleet();
         let live = tasks.create(wanted).await?;
         tokio::spawn(run::watch_over(self.server.clone(), live.clone()));
         Ok(TaskHandle { server: self.server.clone(), live })
@@ -96,12 +96,12 @@ impl TaskHandle {
 
     /// Ends it with a result; false when it had ended, by cancellation or because its time was up.
     pub async fn finish(self, result: CallToolResult) -> bool {
-        self.server.inner.tasks.settle(&self.live, Outcome::of(&result)).await
+        self.server.data.tasks.settle(&self.live, Outcome::of(&result)).await
     }
 
     /// Ends it with an error; false when it had ended.
     pub async fn fail(self, error: RpcError) -> bool {
-        self.server.inner.tasks.settle(&self.live, Outcome::Error(error)).await
+        self.server.data.tasks.settle(&self.live, Outcome::Error(error)).await
     }
 
     /// Resolves when the client cancels it, or its time is up.
@@ -116,7 +116,7 @@ impl Drop for TaskHandle {
         if !self.live.is_over() {
             tracing::warn!("a task was dropped before it ended");
             self.server
-                .inner
+                .data
                 .tasks
                 .mark(&self.live, Outcome::Error(RpcError::internal("the work on this task was given up")));
         }

@@ -71,7 +71,7 @@ pub(super) async fn cancelled(asker: &Asker<'_>, id: &str, was_running: bool) ->
 /// One page of the asker's tasks, oldest first.
 pub(super) async fn list(asker: &Asker<'_>, after: Option<&str>) -> Result<Reply, RpcError> {
     let size = asker.server.limits().page_entries.clamp(1, PAGE);
-    let (found, next) = asker.server.inner.tasks.list(&asker.owner, after, size).await?;
+    let (found, next) = asker.server.data.tasks.list(&asker.owner, after, size).await?;
     let show = |record: &Record| asker.may_use(record).is_ok().then(|| record.legacy());
     let mut result = ListTasksResult::new(found.iter().filter_map(|found| found.look(show)).collect());
     result.next_cursor = next.map(|id| BASE64_URL_SAFE_NO_PAD.encode(id));

@@ -133,11 +133,11 @@ impl Candidate<'_> {
                 // It was quick, and is a task all the same.
                 Some(Ok(Output::Tool(result))) if self.is_required => {
                     let live = self.create().await?;
-                    self.server.inner.tasks.mark(&live, Outcome::of(&result));
+                    self.server.data.tasks.mark(&live, Outcome::of(&result));
                     let created = self.created(&live);
                     // The record says so before the answer does, and does so when nobody waits for the answer.
                     let (server, ended) = (self.server.clone(), live.clone());
-                    let _ = tokio::spawn(async move { server.inner.tasks.persist(&ended).await }).await;
+                    let _ = tokio::spawn(async move { server.data.tasks.persist(&ended).await }).await;
                     return Ok(created);
                 }
                 Some(done) => return done,
@@ -180,8 +180,8 @@ impl Candidate<'_> {
         let message = self.context.tasking().and_then(|tasking| tasking.words.lock().clone());
         let wanted = Wanted { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
         // Another node may cancel it.
-        self.server.fleet();
-        self.server.inner.tasks.create(wanted).await
+        self.server.data.publisher.fleet();
+        self.server.data.tasks.create(wanted).await
     }
 
     fn created(&self, live: &Live) -> Output {
@@ -199,7 +199,7 @@ async fn drive(server: Server, live: Arc<Live>, work: Work) {
     let outcome = tokio::select! {
         biased;
         // Whoever cancels has marked it, and may be gone by now.
-        () = live.cancel.cancelled() => return server.inner.tasks.persist(&live).await,
+        () = live.cancel.cancelled() => return server.data.tasks.persist(&live).await,
         done = work => match done {
             Ok(Output::Tool(result)) => Outcome::of(&result),
             Ok(_) => Outcome::Error(RpcError::internal("not a tool result")),
@@ -216,7 +216,7 @@ pub(super) async fn watch_over(server: Server, live: Arc<Live>) {
     let outcome = tokio::select! {
         biased;
         // Whoever ended it has marked it, and may be gone by now.
-        () = live.ended() => return server.inner.tasks.persist(&live).await,
+        () = live.ended() => return server.data.tasks.persist(&live).await,
         outcome = over(&server, &live) => outcome,
     };
     end(&server, &live, outcome).await;
@@ -236,8 +236,8 @@ async fn over(server: &Server, live: &Live) -> Outcome {
 }
 
 async fn end(server: &Server, live: &Arc<Live>, outcome: Outcome) {
-    server.inner.tasks.settle(live, outcome).await;
+    server.data.tasks.settle(live, outcome).await;
     if live.expires() <= tokio::time::Instant::now() {
-        server.inner.tasks.forget(live.id());
+        server.data.tasks.forget(live.id());
     }
 }

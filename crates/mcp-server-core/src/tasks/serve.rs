@@ -148,14 +148,14 @@ impl Asker<'_> {
 
     /// The task of that id, if it is the asker's and the asker may still use the tool behind it.
     pub(super) async fn find(&self, id: &str) -> Result<Found, RpcError> {
-        let found = self.server.inner.tasks.find(&self.owner, id).await?;
+        let found = self.server.data.tasks.find(&self.owner, id).await?;
         found.look(|record| self.may_use(record)).map_err(Refusal::into_error)?;
         Ok(found)
     }
 
     pub(super) fn may_use(&self, record: &Record) -> Result<(), Refusal> {
         let Some(tool) = &record.tool else { return Ok(()) };
-        match self.server.inner.tools.load().find(tool) {
+        match self.server.data.tools.load().find(tool) {
             Some(entry) => self.server.check_scopes(self.scope, &entry.spec.required_scopes),
             None => Ok(()),
         }
@@ -163,7 +163,7 @@ impl Asker<'_> {
 
     /// Cancels a task; false when it had ended.
     async fn cancel(&self, found: &Found) -> Result<bool, RpcError> {
-        let tasks = &self.server.inner.tasks;
+        let tasks = &self.server.data.tasks;
         match found {
             Found::Here(live) => Ok(tasks.settle(live, Outcome::Cancelled).await),
             Found::Stored(record, bytes) => {
@@ -172,9 +172,9 @@ impl Asker<'_> {
                 // Once the record is marked the node of the task must hear of it, also when nobody waits for the answer.
                 let cancelling = tokio::spawn(async move {
                     let id = record.id.clone();
-                    let cancelled = server.inner.tasks.cancel_stored(&owner, *record, &bytes).await?;
+                    let cancelled = server.data.tasks.cancel_stored(&owner, *record, &bytes).await?;
                     if cancelled != Cancelled::Never
-                        && let Some(fleet) = server.fleet()
+                        && let Some(fleet) = server.data.publisher.fleet()
                     {
                         fleet.tell_cancelled(&id);
                     }

@@ -1,0 +1,69 @@
+//! The capabilities that a server declares, computed from its registries.
+
+use mcp_protocol::{
+    JsonObject, PromptsCapability, ProtocolVersion, ResourcesCapability, ServerCapabilities, TasksCapability,
+    ToolsCapability,
+};
+
+use crate::Server;
+
+impl Server {
+    /// What the server can do, for a client of a revision. Where callers cannot be told apart, tasks are not listed.
+    pub(crate) fn capabilities(&self, version: ProtocolVersion, callers_differ: bool) -> ServerCapabilities {
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.logging = Some(JsonObject::default());
+        if self.has_tools() {
+            let mut tools = ToolsCapability::default();
+            tools.list_changed = Some(true);
+            capabilities.tools = Some(tools);
+        }
+        if self.has_resources() {
+            let mut resources = ResourcesCapability::default();
+            resources.list_changed = Some(true);
+            resources.subscribe = Some(true);
+            capabilities.resources = Some(resources);
+        }
+        if self.has_prompts() {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = Some(true);
+            capabilities.prompts = Some(prompts);
+        }
+        if self.has_completions() && version.has_completions_capability() {
+            capabilities.completions = Some(JsonObject::default());
+        }
+        if self.has_tasks() && version.has_core_tasks() {
+            let mut tasks = TasksCapability::new().with_request("tools", "call");
+            tasks.cancel = Some(JsonObject::default());
+            tasks.list = callers_differ.then(JsonObject::default);
+            capabilities.tasks = Some(tasks);
+        }
+        if self.has_tasks() && version.has_extensions() {
+            capabilities = capabilities.with_extension(mcp_protocol::tasks::ext::IDENTIFIER, JsonObject::default());
+        }
+        #[cfg(feature = "skills")]
+        let capabilities = self.with_skills(capabilities);
+        capabilities
+    }
+
+    pub(crate) fn has_tools(&self) -> bool {
+        self.data.config.tools_later || self.data.tools.load().is_in_use()
+    }
+
+    pub(crate) fn has_resources(&self) -> bool {
+        self.data.config.resources_later
+            || self.data.resources.load().is_in_use()
+            || self.data.templates.load().is_in_use()
+    }
+
+    pub(crate) fn has_prompts(&self) -> bool {
+        self.data.config.prompts_later || self.data.prompts.load().is_in_use()
+    }
+
+    pub(crate) fn has_completions(&self) -> bool {
+        self.data.prompts.load().has_more() || self.data.templates.load().has_more()
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.data.config.other_tasks || self.data.tools.load().has_more()
+    }
+}

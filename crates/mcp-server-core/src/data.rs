@@ -1,0 +1,81 @@
+//! The data of a server: registries, configuration, limits and shared state. The handle [`Server`] is one pointer to it.
+
+use std::sync::Arc;
+
+use mcp_protocol::{Implementation, ProtocolVersion};
+use mcp_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    heard::Hook,
+    hints::CacheHint,
+    inputs::StateKeys,
+    layers::Handlers,
+    limits::Limits,
+    notices::Publisher,
+    records::Records,
+    registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
+    session::Gate,
+    tasks::{TaskPolicy, TaskTable},
+    trace::Bridge,
+};
+
+/// An MCP server, ready to be served over any transport. Cheap to clone: all clones share one server.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) data: Arc<ServerData>,
+}
+
+/// Everything that the clones of a [`Server`] share.
+pub(crate) struct ServerData {
+    pub(crate) config: Config,
+    pub(crate) tools: Registry<ToolEntry>,
+    pub(crate) resources: Registry<ResourceEntry>,
+    pub(crate) templates: Registry<TemplateEntry>,
+    pub(crate) prompts: Registry<PromptEntry>,
+    pub(crate) list_style: ListStyle,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) publisher: Publisher,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) state_keys: StateKeys,
+    pub(crate) records: Records,
+    pub(crate) tasks: Arc<TaskTable>,
+    #[cfg(feature = "fs")]
+    pub(crate) watchers: crate::content::Watchers,
+}
+
+/// The configuration of a server, without its registrations.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) info: Implementation,
+    pub(crate) instructions: Option<String>,
+    pub(crate) versions: Vec<ProtocolVersion>,
+    pub(crate) limits: Limits,
+    pub(crate) list_cache: CacheHint,
+    pub(crate) read_cache: CacheHint,
+    pub(crate) discover_cache: CacheHint,
+    pub(crate) required_scopes: Vec<String>,
+    pub(crate) state_keys: Option<StateKeys>,
+    pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) on_notification: Option<Hook>,
+    pub(crate) task_policy: TaskPolicy,
+    /// Whether there are tasks apart from calls.
+    pub(crate) other_tasks: bool,
+    /// Present when there are layers around all handlers.
+    pub(crate) layers: Option<Handlers>,
+    pub(crate) bridge: Option<Bridge>,
+    /// Lists that may be empty at first.
+    pub(crate) tools_later: bool,
+    pub(crate) resources_later: bool,
+    pub(crate) prompts_later: bool,
+    #[cfg(feature = "fs")]
+    pub(crate) watched: Vec<crate::content::Watched>,
+    #[cfg(feature = "skills")]
+    pub(crate) skills: crate::skills::SkillSet,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("info", &self.data.config.info).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! The lifecycle of a session: `initialize`, `notifications/initialized` and `notifications/cancelled`.
+
+use std::sync::Arc;
+
+use mcp_protocol::{
+    CancelledParams, InitializeParams, InitializeResult, NotificationMethod as _, ProtocolVersion, RpcError,
+    ServerCapabilities,
+    jsonrpc::{Notification, Request, decode_params},
+    notification,
+};
+
+use crate::{Caller, Peer, Server, Session, engine::Reply, trace};
+
+/// The most bytes that a session keeps of what a client says of itself.
+const KEPT_BYTES: usize = 16 << 10;
+
+impl Server {
+    /// Whether some revision with a handshake is spoken.
+    #[must_use]
+    pub fn has_legacy_versions(&self) -> bool {
+        self.versions().iter().any(|version| version.has_handshake())
+    }
+
+    /// Answers `initialize`: negotiates the revision and makes the session.
+    ///
+    /// # Errors
+    /// `-32602` when the parameters do not fit, or a session cannot keep as much as they say of the client (16 KiB, icons that
+    /// come as `data:` aside); `-32022` with the revisions when none has a handshake.
+    pub fn initialize(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+        peer: &Peer,
+    ) -> Result<(Arc<Session>, Reply), RpcError> {
+        let span = trace::open(request, caller.is_local());
+        // No handler runs that could say something.
+        #[cfg(feature = "log-layer")]
+        drop(crate::log_layer::opened());
+        trace::follow(&span, || trace::meta_of(request), self.data.config.bridge.as_ref());
+        let opened = span.in_scope(|| self.open_session(request, caller, peer));
+        match &opened {
+            Ok((session, _)) => {
+                trace::belongs(&span, session.version(), Some(session));
+                trace::name(&span, &request.method, trace::Target::None);
+            }
+            Err(error) => trace::failed_at(&span, &request.method, error),
+        }
+        opened
+    }
+
+    fn open_session(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+        peer: &Peer,
+    ) -> Result<(Arc<Session>, Reply), RpcError> {
+        let (mut params, version) = self.negotiate(request)?;
+        bound_what_is_kept(&mut params, request)?;
+        let capabilities = self.capabilities(version, caller.is_one());
+        let InitializeParams { client_info, capabilities: of_client, .. } = params;
+        // What a client declares for other revisions means nothing in this one.
+        let of_client = shaped(of_client, version);
+        let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
+        #[cfg(feature = "fs")]
+        self.data.watchers.start(&self.data);
+        self.data.publisher.join(&session);
+        Ok((session, self.welcome(request, version, capabilities)))
+    }
+
+    /// Answers `initialize` and keeps nothing: no notice is promised, since there is nowhere to send one, no task, and no
+    /// log records, whose level nobody would remember.
+    ///
+    /// # Errors
+    /// See [`Server::initialize`].
+    pub fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
+        let (_, version) = self.negotiate(request)?;
+        let mut capabilities = self.capabilities(version, false);
+        (capabilities.tasks, capabilities.logging) = (None, None);
+        if let Some(tools) = &mut capabilities.tools {
+            tools.list_changed = None;
+        }
+        if let Some(resources) = &mut capabilities.resources {
+            (resources.list_changed, resources.subscribe) = (None, None);
+        }
+        if let Some(prompts) = &mut capabilities.prompts {
+            prompts.list_changed = None;
+        }
+        Ok((version, self.welcome(request, version, capabilities)))
+    }
+
+    fn negotiate(&self, request: &Request<'_>) -> Result<(InitializeParams, ProtocolVersion), RpcError> {
+        let params: InitializeParams = decode_params(&request.method, request.params)?;
+        let mut legacy = self.versions().iter().copied().filter(|version| version.has_handshake());
+        let Some(newest) = legacy.next() else {
+            return Err(RpcError::unsupported_version(&params.protocol_version, self.versions()));
+        };
+        let version = ProtocolVersion::parse(&params.protocol_version)
+            .filter(|asked| *asked == newest || legacy.any(|version| version == *asked))
+            .unwrap_or(newest);
+        Ok((params, version))
+    }
+
+    fn welcome(&self, request: &Request<'_>, version: ProtocolVersion, capabilities: ServerCapabilities) -> Reply {
+        let mut result = InitializeResult::new(version.as_str(), capabilities, self.info().clone());
+        result.instructions.clone_from(&self.data.config.instructions);
+        Reply::result(self, &request.id, version, shaped(result, version), 512)
+    }
+
+    /// Takes a notification of a client. Cancellations that come too late are ignored; all others reach the application.
+    pub fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
+        match &*message.method {
+            notification::Initialized::NAME => {
+                if let Some(session) = session {
+                    session.mark_initialized();
+                }
+                self.heard(session, peer, message);
+            }
+            notification::Cancelled::NAME => match decode_params::<CancelledParams>(&message.method, message.params) {
+                Ok(params) => {
+                    if let Some(id) = params.request_id {
+                        peer.in_flight().cancel(&id);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "a cancellation cannot be read"),
+            },
+            _ => self.heard(session, peer, message),
+        }
+    }
+}
+
+/// A session keeps what is said here, and whoever opens sessions may be nobody. Images in the text are left out where they
+/// would make it too much.
+fn bound_what_is_kept(params: &mut InitializeParams, request: &Request<'_>) -> Result<(), RpcError> {
+    if request.params.is_none_or(|params| params.get().len() <= KEPT_BYTES) {
+        return Ok(());
+    }
+    let is_inline = |uri: &str| uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
+    params.client_info.icons.retain(|icon| !is_inline(&icon.src));
+    let kept = serde_json::to_vec(&(&params.client_info, &params.capabilities));
+    if kept.is_ok_and(|kept| kept.len() <= KEPT_BYTES) {
+        return Ok(());
+    }
+    let text = format!("what `initialize` says of the client is larger than {KEPT_BYTES} bytes");
+    Err(RpcError::invalid_params(text))
+}
+
+fn shaped<T: mcp_protocol::Shape>(mut value: T, version: ProtocolVersion) -> T {
+    value.shape(version);
+    value
+}

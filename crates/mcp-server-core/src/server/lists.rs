@@ -1,0 +1,86 @@
+//! The lists of a running server: tools, resources, templates and prompts that are added and removed while it serves.
+
+use crate::{
+    Server,
+    notices::Notice,
+    registry::{
+        Entry as _, PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, TemplateEntry,
+        TemplateRoute, ToolEntry, ToolRoute,
+    },
+};
+
+macro_rules! live_list {
+    ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $notice:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<'a> {
+            pub(super) server: &'a Server,
+        }
+
+        impl $name<'_> {
+            /// Adds one while the server runs. Every client that listens is told.
+            ///
+            /// # Errors
+            /// When the definition is not valid, or its name is taken.
+            pub fn add(&self, route: $route<()>) -> Result<(), RegistrationError> {
+                self.extend([route])
+            }
+
+            /// Adds several at once, or none. Every client that listens is told.
+            ///
+            /// # Errors
+            /// When a definition is not valid, or a name is taken.
+            pub fn extend(&self, routes: impl IntoIterator<Item = $route<()>>) -> Result<(), RegistrationError> {
+                let entries: Vec<_> = routes.into_iter().map($convert).collect::<Result<_, RegistrationError>>()?;
+                if self.server.data.$registry.add(entries)? > 0 {
+                    self.server.data.publisher.publish($notice);
+                }
+                Ok(())
+            }
+
+            /// Removes one; false when there is none of that name. Calls that run go on.
+            pub fn remove(&self, name: &str) -> bool {
+                let removed = self.server.data.$registry.remove(name);
+                if removed {
+                    self.server.data.publisher.publish($notice);
+                }
+                removed
+            }
+
+            /// The names, in the order of registration.
+            #[must_use]
+            pub fn names(&self) -> Vec<String> {
+                self.server.data.$registry.load().iter().map(|entry| entry.key().to_owned()).collect()
+            }
+        }
+    };
+}
+
+live_list!(
+    /// The tools of a running server, by name.
+    Tools, tools, ToolRoute => |route| {
+        let (spec, run) = route.check()?;
+        Ok(ToolEntry { spec, run: run.with_state(()) })
+    }, Notice::Tools
+);
+live_list!(
+    /// The resources of a running server, by URI.
+    Resources, resources, ResourceRoute => |route| {
+        let (spec, run) = route.check()?;
+        Ok(ResourceEntry { spec, run: run.with_state(()) })
+    }, Notice::Resources
+);
+live_list!(
+    /// The resource templates of a running server, by template.
+    ResourceTemplates, templates, TemplateRoute => |route| {
+        let (spec, run, completions) = route.check()?;
+        Ok(TemplateEntry { spec, run: run.with_state(()), completions: completions.ready() })
+    }, Notice::Resources
+);
+live_list!(
+    /// The prompts of a running server, by name.
+    Prompts, prompts, PromptRoute => |route| {
+        let (prompt, run, completions) = route.check()?;
+        Ok(PromptEntry { prompt, run: run.with_state(()), completions: completions.ready() })
+    }, Notice::Prompts
+);
