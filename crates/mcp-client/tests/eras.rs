@@ -156,7 +156,7 @@ async fn revisions_are_negotiated_downwards() {
         ("", None),
     ] {
         let (connector, mut peers) = scripted();
-        let versions = ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake());
+        let versions = ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake());
         let connecting = start(builder().versions(versions).connect(connector));
         let mut peer = peers.next().await;
         let opening = peer.recv().await;

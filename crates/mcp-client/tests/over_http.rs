@@ -70,7 +70,7 @@ async fn event(seen: &mut UnboundedReceiver<&'static str>) -> &'static str {
 
 #[tokio::test]
 async fn what_changes_is_told() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         let client = connect(&server).await;
         let mut subscription = client.subscribe(["config://app"]).await.unwrap();
@@ -86,7 +86,7 @@ async fn what_changes_is_told() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_ends_on_the_server() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (server, mut seen) = server(version);
         let client = connect(&server).await;
         let call = start(client.call_tool("hold", ()));
@@ -101,7 +101,7 @@ async fn a_call_that_is_dropped_ends_on_the_server() {
 
 #[tokio::test]
 async fn mirrored_arguments_are_sent_whether_the_tools_were_listed_or_not() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         for lists in [true, false] {
             let client = connect(&server).await;
@@ -117,7 +117,7 @@ async fn mirrored_arguments_are_sent_whether_the_tools_were_listed_or_not() {
 
 #[tokio::test]
 async fn calls_are_tasks_where_they_can_be() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         let client = connect(&server).await;
         let started = client.call_tool("job", ()).as_task().await.unwrap();
@@ -129,7 +129,7 @@ async fn calls_are_tasks_where_they_can_be() {
 
 #[tokio::test]
 async fn many_calls_run_side_by_side() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         let client = connect(&server).await;
         let calls: Vec<_> =
@@ -143,7 +143,7 @@ async fn many_calls_run_side_by_side() {
 
 #[tokio::test]
 async fn a_call_waits_for_a_server_that_is_being_restarted() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (first, mut seen) = server(version);
         let (address, serving) = serve(&first, "127.0.0.1:0").await;
         let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_call_waits_for_a_server_that_is_being_restarted() {
 
 #[tokio::test]
 async fn a_server_that_stays_away_is_unreachable() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         for attempts in [0, 2, 8] {
             let (server, _seen) = server(version);
             let (address, serving) = serve(&server, "127.0.0.1:0").await;
@@ -185,7 +185,7 @@ async fn a_server_that_stays_away_is_unreachable() {
 
 #[tokio::test]
 async fn a_server_that_was_restarted_is_called_again() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (first, _seen) = server(version);
         let (address, serving) = serve(&first, "127.0.0.1:0").await;
         let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();

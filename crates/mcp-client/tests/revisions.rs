@@ -86,7 +86,7 @@ enum Over {
 }
 
 fn everywhere() -> impl Iterator<Item = (ProtocolVersion, Over)> {
-    ProtocolVersion::ALL.into_iter().flat_map(|version| [(version, Over::Memory), (version, Over::Http)])
+    ProtocolVersion::ALL.iter().copied().flat_map(|version| [(version, Over::Memory), (version, Over::Http)])
 }
 
 async fn connect(version: ProtocolVersion) -> Client {
@@ -198,7 +198,7 @@ async fn questions_are_answered_in_every_revision() {
 
 #[tokio::test]
 async fn what_nobody_answers_is_told_to_the_server() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let client = Client::connect(server(version)).await.unwrap();
         let error = client.call_tool("think", ()).await.unwrap_err();
         assert_eq!(error.rpc().unwrap().code.0, -32021, "{version}: {error}");
@@ -207,7 +207,7 @@ async fn what_nobody_answers_is_told_to_the_server() {
 
 #[tokio::test]
 async fn logs_are_asked_for_once_and_heard_in_every_revision() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (sender, mut logged) = tokio::sync::mpsc::unbounded_channel();
         let client = builder()
             .on::<notification::LoggingMessage>(move |message| drop(sender.send(message.data)))
@@ -227,7 +227,7 @@ async fn logs_are_asked_for_once_and_heard_in_every_revision() {
 #[tokio::test]
 async fn a_client_that_speaks_less_makes_the_server_speak_less() {
     let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let client = builder().versions([version]).connect(&server).await.unwrap();
         assert_eq!(client.version(), version);
         assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
@@ -246,7 +246,7 @@ async fn a_client_that_speaks_less_makes_the_server_speak_less() {
 #[tokio::test]
 async fn what_a_server_does_not_have_fails_without_being_sent() {
     let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let client = builder().versions([version]).connect(&server).await.unwrap();
         let errors: [Error; 3] = [
             client.list_prompts().await.unwrap_err(),
@@ -275,7 +275,7 @@ async fn results_can_be_taken_raw() {
 
 #[tokio::test]
 async fn arguments_are_checked_before_they_are_sent_when_that_is_wanted() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let client = builder().check_arguments(true).connect(server(version)).await.unwrap();
         client.list_tools().await.unwrap();
         let error = client.call_tool("add", json!({ "a": "one", "b": 2 })).await.unwrap_err();

@@ -42,7 +42,7 @@ async fn loads(client: &Client) {
 
 #[tokio::test]
 async fn skills_are_loaded_in_every_revision() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let server = server(version);
         let client = builder().connect(&server).await.unwrap();
         assert_eq!(client.version(), version);

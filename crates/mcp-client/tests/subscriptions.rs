@@ -41,7 +41,7 @@ fn server(version: ProtocolVersion) -> Server {
 
 #[tokio::test]
 async fn what_changes_is_told_in_every_revision() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let server = server(version);
         let client = builder().connect(&server).await.unwrap();
         let filter = SubscriptionFilter::lists().with_resources(["config://app"]);
@@ -60,7 +60,7 @@ async fn what_changes_is_told_in_every_revision() {
 
 #[tokio::test]
 async fn callbacks_hear_of_changes_in_every_revision() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let server = server(version);
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let client = builder()
@@ -78,7 +78,7 @@ async fn callbacks_hear_of_changes_in_every_revision() {
 
 #[tokio::test]
 async fn what_a_server_does_not_tell_is_an_error() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let server = Server::builder("real", "1").versions([version]).tool(tool("quick", async || "quick")).build();
         let client = builder().connect(&server).await.unwrap();
         let subscribed = client.subscribe(["config://app"]).await;

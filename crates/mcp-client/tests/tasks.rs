@@ -61,7 +61,7 @@ async fn connect(version: ProtocolVersion) -> (Client, Arc<Semaphore>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_a_task_where_it_can_be_and_done_where_it_cannot() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (client, gate) = connect(version).await;
         let has_tasks = version.has_core_tasks() || version.has_extensions();
         let done = client.call_tool("plain", ()).as_task().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_call_is_a_task_where_it_can_be_and_done_where_it_cannot() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_nothing_but_a_task_is_awaited_as_if_it_were_none() {
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (client, _gate) = connect(version).await;
         // 2025-11-25 says so in the list only.
         client.list_tools().await.unwrap();

@@ -279,7 +279,7 @@ async fn messages_of_the_client_fit_the_schemas_of_their_revisions() {
         say(&format!("SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"));
     }
     let mut problems = Vec::new();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (client, played) = open(version).await;
         speak(&client, version).await.unwrap_or_else(|error| panic!("{version}: {error}"));
         client.close().await;

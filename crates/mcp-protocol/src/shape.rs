@@ -154,14 +154,17 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Shapes `full` for every revision, oldest first, and compares it with what each must make of it.
-    pub(crate) fn check<T: Shape + Serialize + DeserializeOwned + Clone>(full: &Value, expected: [Value; 5]) {
+    /// Shapes `full` for each revision and compares it with the expected values, oldest revision first. The last value
+    /// holds for all newer revisions.
+    pub(crate) fn check<T: Shape + Serialize + DeserializeOwned + Clone>(full: &Value, expected: impl AsRef<[Value]>) {
         let value: T = serde_json::from_value(full.clone()).unwrap();
-        for (version, expected) in ProtocolVersion::ALL.into_iter().rev().zip(expected) {
+        let expected = expected.as_ref();
+        for (index, &version) in ProtocolVersion::ALL.iter().rev().enumerate() {
+            let expected = expected.get(index).or(expected.last()).unwrap();
             let mut shaped = value.clone();
             shaped.shape(version);
             let once = serde_json::to_value(&shaped).unwrap();
-            assert_eq!(once, expected, "{version}");
+            assert_eq!(once, *expected, "{version}");
             shaped.shape(version);
             assert_eq!(serde_json::to_value(&shaped).unwrap(), once, "{version} twice");
         }

@@ -24,7 +24,7 @@ use ProtocolVersion::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_
 
 impl ProtocolVersion {
     /// Every revision, newest first.
-    pub const ALL: [Self; 5] = [V2026_07_28, V2025_11_25, V2025_06_18, V2025_03_26, V2024_11_05];
+    pub const ALL: &[Self] = &[V2026_07_28, V2025_11_25, V2025_06_18, V2025_03_26, V2024_11_05];
     /// The newest revision.
     pub const LATEST: Self = V2026_07_28;
     /// The newest revision that opens with `initialize`.
@@ -47,7 +47,7 @@ impl ProtocolVersion {
     /// The revision of that date; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.as_str() == text)
+        Self::ALL.iter().copied().find(|v| v.as_str() == text)
     }
 
     /// Whether it opens with `initialize` and remembers a session.
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_order_is_by_date() {
-        for version in ProtocolVersion::ALL {
+        for &version in ProtocolVersion::ALL {
             assert_eq!(ProtocolVersion::parse(version.as_str()), Some(version));
         }
         assert!(ProtocolVersion::ALL.is_sorted_by(|a, b| a > b));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn eras_do_not_overlap() {
-        for version in ProtocolVersion::ALL {
+        for &version in ProtocolVersion::ALL {
             assert_ne!(version.has_handshake(), version.is_stateless());
             assert!(!(version.has_core_tasks() && version.has_extensions()));
         }

@@ -32,7 +32,7 @@ fn params(uri: &str) -> Value {
 #[tokio::test]
 async fn the_six_results_carry_hints_in_the_newest_revision_only() {
     let server = builder().build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         for (method, uri) in SIX {
             if method == "server/discover" && version.has_handshake() {

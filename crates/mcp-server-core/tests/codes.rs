@@ -35,7 +35,7 @@ fn server() -> Server {
 #[tokio::test]
 async fn no_code_is_made_up_and_none_outlives_its_revision() {
     let server = server();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         let mut seen = BTreeSet::new();
         for (method, params) in [

@@ -64,7 +64,7 @@ fn of_template(variable: &str, value: &str) -> Value {
 #[tokio::test]
 async fn values_come_from_lists_and_handlers_in_every_revision() {
     let server = server();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         for (params, values) in [
             (of_prompt("lang", ""), json!(["rust", "ruby", "python", "Rust"])),
@@ -92,7 +92,7 @@ async fn values_come_from_lists_and_handlers_in_every_revision() {
 #[tokio::test]
 async fn arguments_that_are_settled_are_passed_on() {
     let server = server();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         let mut params = of_prompt("seen", "p");
         params["context"] = json!({ "arguments": { "lang": "rust", "a": "1" } });
@@ -125,7 +125,7 @@ async fn what_is_known_without_a_source_is_empty_and_what_is_unknown_is_an_error
     let server = server();
     let prompt = |name: &str| of(json!({ "type": "ref/prompt", "name": name }), "a", "");
     let uri = |uri: &str| of(json!({ "type": "ref/resource", "uri": uri }), "a", "");
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         for params in [of_prompt("none", ""), prompt("bare"), of_template("street", ""), uri("a:r")] {
             let result = client.result("completion/complete", params.clone()).await;
@@ -173,7 +173,7 @@ async fn a_fault_of_a_source_gives_nothing_away() {
 async fn a_server_that_completes_nothing_says_so() {
     let server =
         Server::builder("t", "1").prompt(prompt("p", async || "x").arguments([PromptArgument::new("lang")])).build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         assert!(client.opening["capabilities"].get("completions").is_none(), "{version}");
         assert_eq!(client.error("completion/complete", of_prompt("lang", "")).await["code"], -32601, "{version}");

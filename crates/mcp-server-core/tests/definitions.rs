@@ -266,7 +266,7 @@ async fn every_definition_is_listed_in_full_and_older_revisions_get_what_they_kn
         "name": "prompt", "title": "Prompt", "description": "d", "icons": [icon_wire()], "_meta": meta(),
         "arguments": [{ "name": "arg", "title": "Argument", "description": "ad", "required": true }]
     });
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let (has_titles, has_icons) =
             (version >= ProtocolVersion::V2025_06_18, version >= ProtocolVersion::V2025_11_25);
         let expect = |full: &Value| {
@@ -321,7 +321,7 @@ async fn definitions_of_bare_registrations_are_bare() {
         .resource_template(template("a://{x}", async || "x"))
         .prompt(prompt("p", async || "x"))
         .build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = kit::Client::connect(&server, version).await;
         let expected = [
             json!({ "uri": "a://x/settings.json", "name": "settings.json" }),

@@ -33,7 +33,7 @@ fn server() -> Server {
 #[tokio::test]
 async fn logging_is_declared_and_levels_are_checked() {
     let server = server();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         assert_eq!(client.opening["capabilities"]["logging"], json!({}), "{version}");
         if version.has_session_methods() {

@@ -79,7 +79,7 @@ async fn the_client_that_was_asked_is_told_once_that_the_user_is_done() {
 #[tokio::test]
 async fn the_error_that_sends_to_pages_is_one_of_its_revision_alone() {
     let server = server();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = kit::Client::connect_with(&server, version, declared()).await;
         let mut errors = vec![
             client.error("tools/call", call("refuse")).await,

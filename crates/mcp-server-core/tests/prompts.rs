@@ -98,7 +98,7 @@ async fn unknown_prompts_and_missing_arguments_are_invalid_params_in_every_revis
         .prompt(prompt("needs", async |RawArgs(args): RawArgs| json!(args.0).to_string()).arguments(both))
         .prompt(prompt("bare", async || "x"))
         .build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         for (params, said) in [
             (json!({ "name": "nope" }), "Unknown prompt: nope"),

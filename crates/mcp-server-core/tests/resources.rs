@@ -87,7 +87,7 @@ async fn a_missing_resource_has_the_code_of_the_revision() {
         .resource(resource("a:empty", async || Vec::<ResourceContents>::new()))
         .resource_template(template("b:{x}", async || Err::<String, _>(ToolError::not_found())))
         .build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let code = if version == ProtocolVersion::V2026_07_28 { -32602 } else { -32002 };
         let mut client = Client::connect(&server, version).await;
         for uri in ["a:nope", "a:R", "a:r/", "a:gone", "b:1", "", "no uri at all", "../r"] {
@@ -138,7 +138,7 @@ async fn resources_share_the_state() {
 #[tokio::test]
 async fn annotations_are_never_made_up() {
     let server = Server::builder("t", "1").resource(resource("a:r", async || "x")).build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         let listed = client.list("resources/list", "resources").await;
         assert_eq!(listed, [json!({ "uri": "a:r", "name": "a:r" })], "{version}");
@@ -148,7 +148,7 @@ async fn annotations_are_never_made_up() {
 #[tokio::test]
 async fn templates_may_stand_alone() {
     let server = Server::builder("t", "1").resource_template(template("b:{x}", async || "x")).build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         assert!(client.list("resources/list", "resources").await.is_empty(), "{version}");
         assert_eq!(client.list("resources/templates/list", "resourceTemplates").await.len(), 1, "{version}");

@@ -207,7 +207,7 @@ async fn older_revisions_get_what_they_have_a_form_for() {
         (Value::Null, sum.clone(), "audio", "resource_link"),
         (json!([1]), sum, "audio", "resource_link"),
     ];
-    for (version, (list, object, audio, link)) in ProtocolVersion::ALL.into_iter().rev().zip(rows) {
+    for (version, (list, object, audio, link)) in ProtocolVersion::ALL.iter().copied().rev().zip(rows) {
         let mut client = kit::Client::connect(&server, version).await;
         let mut call = async |name: &str| client.result("tools/call", json!({ "name": name })).await;
         let result = call("list").await;

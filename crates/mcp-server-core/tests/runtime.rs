@@ -85,7 +85,7 @@ async fn what_is_taken_or_wrong_changes_nothing() {
 #[tokio::test]
 async fn a_change_is_told_once_to_each_session() {
     let server = one_of_each();
-    for version in ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake()) {
+    for version in ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake()) {
         let mut first = Client::connect(&server, version).await;
         let mut second = Client::connect(&server, version).await;
         // Both have said that they are initialized once they have an answer.
@@ -122,7 +122,7 @@ async fn a_change_is_told_once_to_each_session() {
 async fn what_was_offered_once_stays_offered_when_it_runs_empty() {
     let server = one_of_each();
     let mut clients = Vec::new();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         clients.push((version, Client::connect(&server, version).await));
     }
     assert!(server.tools().remove("x") && server.prompts().remove("x"));
@@ -157,7 +157,7 @@ async fn what_is_not_offered_has_no_methods() {
         ("prompts/get", json!({ "name": "x" }), "prompts"),
     ];
     let full = one_of_each();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&nothing, version).await;
         let mut with_all = Client::connect(&full, version).await;
         for (method, params, capability) in calls.clone() {
@@ -173,7 +173,7 @@ async fn what_is_not_offered_has_no_methods() {
 async fn lists_are_in_the_order_of_registration_and_the_same_for_everybody() {
     let words = ["zebra", "apple", "Mango", "a.b", "_", "zz"];
     let server = words.iter().fold(Server::builder::<()>("t", "1"), |builder, name| builder.tool(named(name))).build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut first = Client::connect_with(&server, version, json!({ "roots": {} })).await;
         let before = first.list("tools/list", "tools").await;
         assert_eq!(names(&before, "name"), words, "{version}");

@@ -29,7 +29,7 @@ fn server() -> Server {
 #[tokio::test]
 async fn skills_are_declared_listed_and_read_in_every_revision() {
     let server = server();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         let declared = &client.opening["capabilities"];
         assert_eq!(declared["extensions"]["io.modelcontextprotocol/skills"], json!({ "directoryRead": true }));

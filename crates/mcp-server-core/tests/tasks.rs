@@ -21,7 +21,7 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 async fn each_revision_is_told_of_tasks_in_its_own_way() {
     let jobs = Jobs::new();
     let tasks = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&jobs.server, version).await;
         let capabilities = client.opening["capabilities"].clone();
         let (core, extension) = (version.has_core_tasks(), version.has_extensions());
@@ -85,7 +85,7 @@ async fn a_task_is_reached_when_its_tool_is_gone() {
 #[tokio::test]
 async fn a_tool_runs_as_a_task_where_it_may_and_must_where_it_must() {
     let jobs = Jobs::new();
-    for version in ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake()) {
+    for version in ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake()) {
         let core = version.has_core_tasks();
         let mut client = Client::connect(&jobs.server, version).await;
         for (params, expected) in [

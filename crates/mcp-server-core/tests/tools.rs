@@ -107,7 +107,7 @@ async fn the_context_tells_who_asks_what_and_how() {
         })
     };
     let server = serve(tool("who", handler));
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect_with(&server, version, json!({ "roots": {} })).await;
         client.meta = json!({ "io.modelcontextprotocol/clientInfo": { "name": "kit", "version": "1" } });
         client.meta["example.com/k"] = 5.into();
@@ -177,7 +177,7 @@ async fn progress_comes_before_the_answer_where_it_is_wanted() {
         progress.is_wanted().to_string()
     };
     let server = serve(tool("t", handler));
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         client.meta = json!({ "progressToken": "p" });
         let result = client.result("tools/call", json!({ "name": "t", "_meta": { "progressToken": "p" } })).await;
@@ -217,7 +217,7 @@ async fn a_cancelled_call_tells_the_handler_and_is_not_answered() {
 #[tokio::test]
 async fn unknown_tools_are_a_protocol_error_in_every_revision() {
     let server = serve(tool("known", async || "x"));
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         for (name, shown) in [("nope", "Unknown tool: nope".to_owned()), ("Known", "Unknown tool: Known".into())] {
             let error = client.error("tools/call", json!({ "name": name })).await;
@@ -241,7 +241,7 @@ async fn a_crash_of_one_call_is_the_end_of_that_call_only() {
         .tool(tool("fails", async || -> Result<String, ToolError> { Ok("x".parse::<u8>()?.to_string()) }))
         .tool(tool("works", async || "works"))
         .build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
         for name in ["panics", "fails"] {
             let result = client.result("tools/call", json!({ "name": name })).await;
@@ -285,7 +285,7 @@ async fn a_missing_client_capability_is_told_before_the_handler_runs() {
         )
         .with_state(runs.clone())
         .build();
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         for lacking in [json!({}), json!({ "elicitation": {} }), json!({ "roots": {}, "sampling": {} })] {
             let mut client = Client::connect_with(&server, version, lacking.clone()).await;
             let error = client.error("tools/call", json!({ "name": "asks" })).await;
@@ -296,7 +296,7 @@ async fn a_missing_client_capability_is_told_before_the_handler_runs() {
     }
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     let mut able = 0;
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let has = json!({ "elicitation": { "form": {}, "url": {} } });
         let mut client = Client::connect_with(&server, version, has).await;
         let response = client.request("tools/call", json!({ "name": "asks" })).await;

@@ -50,7 +50,7 @@ impl WireSchemas {
     /// When one cannot be read.
     pub fn load(folder: impl AsRef<Path>) -> Result<Self, WireError> {
         let mut revisions = BTreeMap::new();
-        for version in ProtocolVersion::ALL {
+        for &version in ProtocolVersion::ALL {
             let path = folder.as_ref().join(version.as_str()).join("schema.json");
             revisions.insert(version, Revision::load(&path)?);
         }

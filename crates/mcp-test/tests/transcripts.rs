@@ -86,7 +86,7 @@ async fn messages_fit_the_schemas_of_their_revisions() {
     let count = problems.len();
     problems.truncate(20);
     assert!(count == 0, "{count} messages do not fit, among them\n{}", problems.join("\n\n"));
-    for version in ProtocolVersion::ALL {
+    for &version in ProtocolVersion::ALL {
         let counts = seen.remove(&version).unwrap_or_default();
         let list: Vec<String> = counts.iter().map(|(definition, count)| format!("{definition} {count}")).collect();
         say(&format!("{version}: {}", list.join(", ")));

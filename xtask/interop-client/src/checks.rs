@@ -65,7 +65,7 @@ impl Peer {
             .on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
             .on_elicit_url(async |_| Ok(ElicitResult::new(ElicitAction::Accept)))
             .roots([Root::new(format!("file://{}", config.dir)).with_name("work")]);
-        let legacy = ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake());
+        let legacy = ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake());
         let builder = match config.era {
             Era::Legacy => builder.versions(legacy),
             Era::Modern => builder.versions([ProtocolVersion::LATEST]),
