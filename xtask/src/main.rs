@@ -32,7 +32,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "test", usage: "[CARGO TEST ARGS]  every test of the workspace, doc tests too", run: test::run },
     Command {
         name: "tidy",
-        usage: "checks that no compiler makes: arrows, file heads and lengths, links",
+        usage: "[--update | --language]  checks crate and room order, file heads and lengths, links and language",
         run: tidy::run,
     },
     Command {

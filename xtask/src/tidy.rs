@@ -8,20 +8,37 @@ use crate::{
 };
 
 mod arrows;
+mod ceilings;
 mod links;
 mod manifests;
+mod prose;
+mod rooms;
 mod shown;
 mod source;
 mod text;
 
-/// Runs every check and prints what it found; warnings do not fail.
+use self::ceilings::Ceilings;
+
+/// Runs each check and prints its findings; warnings do not fail. `--update` lowers the ceilings to the measured values,
+/// and `--language` lists the sentences that break the language rule.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
-    if let Some(arg) = args.first() {
-        return Err(Error::new(format!("tidy takes no arguments, not `{arg}`")));
-    }
+    let (update, language) = match args {
+        [] => (false, false),
+        [arg] if arg == "--update" => (true, false),
+        [arg] if arg == "--language" => (false, true),
+        _ => return Err(Error::new(format!("tidy takes --update or --language, not `{}`", args.join(" ")))),
+    };
     let root = workspace::root();
-    let found = check(&root)?;
-    for warning in &found.warnings {
+    let (found, ceilings) = check(&root)?;
+    if language {
+        for breach in &found.language {
+            println!("{breach}");
+        }
+    }
+    if update {
+        ceilings.lower(&root)?;
+    }
+    for warning in found.warnings.iter().filter(|_| !update) {
         println!("warning: {warning}");
     }
     for error in &found.errors {
@@ -31,12 +48,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     if found.errors.is_empty() { Ok(()) } else { Err(Error::new("the workspace is not tidy")) }
 }
 
-/// What the checks found.
+/// The results of the checks.
 #[derive(Debug, Default)]
 struct Findings {
     files: usize,
     warnings: Vec<String>,
     errors: Vec<String>,
+    /// The sentences that break the language rule.
+    language: Vec<String>,
 }
 
 impl Findings {
@@ -56,7 +75,7 @@ struct File {
     text: String,
 }
 
-fn check(root: &Path) -> Result<Findings, Error> {
+fn check(root: &Path) -> Result<(Findings, Ceilings), Error> {
     let mut found = Findings::default();
     let files = read_files(root)?;
     found.files = files.len();
@@ -74,8 +93,12 @@ fn check(root: &Path) -> Result<Findings, Error> {
     }
     let metadata = Metadata::load(root)?;
     arrows::check(root, &metadata, &mut found);
+    arrows::check_names(&metadata, &mut found);
     manifests::check(&metadata, &mut found)?;
-    Ok(found)
+    let mut ceilings = Ceilings::load(root)?;
+    rooms::check(root, &metadata, &mut ceilings, &mut found)?;
+    found.language = prose::check(&files, &mut ceilings, &mut found);
+    Ok((found, ceilings))
 }
 
 /// The files that are text; the others (images, archives) have nothing to check.
@@ -99,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_workspace_is_tidy() {
-        let found = check(&workspace::root()).unwrap();
+        let (found, _) = check(&workspace::root()).unwrap();
         assert!(found.files > 50, "only {} files were looked at", found.files);
         assert!(found.errors.is_empty(), "\n{}\n", found.errors.join("\n"));
     }

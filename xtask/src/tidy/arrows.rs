@@ -13,34 +13,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-protocol", &[]),
     ("mcp-schema", &[]),
     ("mcp-store", &[]),
-    ("mcp-fetch", &[]),
-    ("mcp-tool-format", &["mcp-protocol", "mcp-schema"]),
     ("mcp-transport", &["mcp-protocol"]),
-    ("mcp-auth", &["mcp-protocol", "mcp-store", "mcp-fetch"]),
-    ("mcp-oauth", &["mcp-protocol", "mcp-store"]),
     ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport"]),
-    ("mcp-server-http", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-auth"]),
-    (
-        "mcp-server",
-        &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-server-http", "mcp-auth"],
-    ),
-    ("mcp-client-http", &["mcp-protocol", "mcp-transport", "mcp-fetch", "mcp-oauth"]),
-    (
-        "mcp-client",
-        &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http", "mcp-oauth", "mcp-fetch"],
-    ),
-    (
-        "mcp-agent",
-        &[
-            "mcp-protocol",
-            "mcp-schema",
-            "mcp-store",
-            "mcp-transport",
-            "mcp-client",
-            "mcp-tool-format",
-            "mcp-server-core",
-        ],
-    ),
+    ("mcp-server-http", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core"]),
+    ("mcp-server", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-server-http"]),
+    ("mcp-client-http", &["mcp-protocol", "mcp-transport"]),
+    ("mcp-client", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http"]),
     ("mcp-cli", ANY),
     ("mcp-test", ANY),
 ];
@@ -51,13 +29,13 @@ const ANY: &[&str] = &["*"];
 /// What can never be reached from these, through any number of steps.
 const UNREACHABLE: &[(&[&str], &[&str])] =
     &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
-const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-tool-format"];
-const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http", "mcp-auth"];
-const CLIENT: &[&str] = &["mcp-client", "mcp-client-http", "mcp-oauth"];
+const PURE: &[&str] = &["mcp-protocol", "mcp-schema"];
+const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http"];
+const CLIENT: &[&str] = &["mcp-client", "mcp-client-http"];
 
 /// Foreign crates that only these of ours may depend on directly.
 const RESERVED: &[(&str, &[&str])] = &[
-    ("reqwest", &["mcp-fetch", "mcp-client-http"]),
+    ("reqwest", &["mcp-client-http"]),
     ("axum", &["mcp-server-http", "mcp-test"]),
     ("async-trait", &[]),
     ("once_cell", &[]),
@@ -74,6 +52,17 @@ pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) {
         }
         check_direct(package, &ours, metadata, found);
         check_reach(package, metadata, found);
+    }
+}
+
+/// Reports the names of this file that are not crates of the workspace.
+pub(super) fn check_names(metadata: &Metadata, found: &mut Findings) {
+    let drawn = ARROWS.iter().flat_map(|(name, allowed)| [*name].into_iter().chain(allowed.iter().copied()));
+    let grouped = [PURE, SERVER, CLIENT].into_iter().flatten().copied();
+    let owners = RESERVED.iter().flat_map(|(_, owners)| owners.iter().copied());
+    let names: BTreeSet<&str> = drawn.chain(grouped).chain(owners).filter(|name| !ANY.contains(name)).collect();
+    for name in names.into_iter().filter(|name| metadata.member(name).is_none()) {
+        found.error("xtask/src/tidy/arrows.rs", format_args!("`{name}` is not a crate of this workspace"));
     }
 }
 
@@ -175,13 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn the_map_names_crates_of_the_workspace_only() {
+        let mut found = Findings::default();
+        check_names(&metadata(&["mcp-client:"]), &mut found);
+        assert!(found.errors.iter().any(|error| error.contains("`mcp-protocol` is not")), "{found:?}");
+        assert!(!found.errors.iter().any(|error| error.contains("`mcp-client`")), "{found:?}");
+    }
+
+    #[test]
     fn arrows_reach_and_owners_are_kept() {
         for (lines, complaint) in [
             (&["mcp-transport: mcp-protocol tokio", "mcp-protocol: serde", "tokio:", "serde:"][..], None),
             (&["mcp-protocol: mcp-store", "mcp-store:"], Some("no such arrow")),
             (&["mcp-protocol: serde", "serde: tokio", "tokio:"], Some("mcp-protocol -> serde -> tokio")),
             (&["mcp-server: x", "x: mcp-client", "mcp-client:"], Some("reaches `mcp-client`")),
-            (&["mcp-auth: reqwest", "reqwest:"], Some("it belongs to")),
+            (&["mcp-store: reqwest", "reqwest:"], Some("it belongs to")),
             (&["mcp-new:"], Some("not on the map")),
         ] {
             let errors = errors(lines);
