@@ -1,5 +1,15 @@
 //! One call before it is made: a builder that is awaited.
 
+mod attempts;
+mod cache;
+mod catalog;
+mod execute;
+mod list;
+mod send_once;
+mod tasks;
+mod tool_result;
+mod url_elicitation;
+
 use std::{fmt, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Meta, Method, ProgressParams, method};
@@ -7,11 +17,22 @@ use mcp_transport::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::{
+    attempts::{Answered, exchange},
+    cache::Cache,
+    catalog::Catalog,
+    execute::{Options, Reply, answer, drive, start},
+    send_once::Mark,
+    tool_result::tool_result,
+};
+pub use self::{
+    list::{Items, List, Listed, Page},
+    tasks::{Started, TaskCall, TaskHandle},
+    tool_result::ToolResult,
+};
 use crate::{
-    Client, Error, TaskCall, ToolResult,
-    drive::{Options, Reply, drive},
-    shared::Shared,
-    wire::Request,
+    Client, Error,
+    connection::{Request, Shared},
 };
 
 /// A call to a server, which is made when it is awaited.

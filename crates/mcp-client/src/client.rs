@@ -1,12 +1,14 @@
 //! The handle: what a program calls.
 
+mod builder;
+
 use std::{fmt, sync::Arc};
 
 use mcp_protocol::{
-    CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference, EmptyParams, EmptyResult,
-    GetPromptParams, GetPromptResult, Implementation, LoggingLevel, Method, Prompt, ProtocolVersion,
-    ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate, SetLevelParams, SubscriptionFilter, Tool,
-    jsonrpc, method, tasks::Task,
+    CompleteParams, CompleteResult, CompletionArgument, CompletionReference, EmptyParams, EmptyResult, GetPromptParams,
+    GetPromptResult, Implementation, LoggingLevel, Method, Prompt, ProtocolVersion, ReadResourceParams,
+    ReadResourceResult, Resource, ResourceTemplate, SetLevelParams, SubscriptionFilter, Tool, jsonrpc, method,
+    tasks::Task,
 };
 use mcp_transport::Connect;
 use serde::Serialize;
@@ -16,17 +18,15 @@ use serde_json::{
 };
 use tokio::sync::watch;
 
+pub use self::builder::ClientBuilder;
 use crate::{
-    Call, ClientBuilder, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, TaskHandle,
-    ToolResult,
+    Call, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, TaskHandle, ToolResult,
+    call::tool_result,
     config::Config,
-    drive::Reply,
+    connection::{Request, Shared, Standing, supervisor},
     error::Kind,
-    listener,
-    shared::{Shared, Standing},
+    inbound::Listeners,
     subscription::keep_for_callbacks,
-    supervise,
-    wire::Request,
 };
 
 /// A connection to one server, which opens again by itself. Cheap to clone, and usable from any task; the connection is closed
@@ -74,22 +74,18 @@ impl Client {
         Self::builder(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).connect(target).await
     }
 
-    pub(crate) async fn open(
-        config: Config,
-        listeners: listener::Listeners,
-        connector: Arc<dyn Connect>,
-    ) -> Result<Self, Error> {
+    pub(crate) async fn open(config: Config, listeners: Listeners, connector: Arc<dyn Connect>) -> Result<Self, Error> {
         let shared = Shared::new(config, connector);
         let client = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
         // From the start: a server may speak at once.
         let listened = listeners.filter.clone();
         listeners.listen(&shared);
-        let link = supervise::open(&shared, shared.config.known.as_ref(), true).await?;
+        let link = supervisor::open(&shared, shared.config.known.as_ref(), true).await?;
         shared.stand(Standing::Ready(Arc::clone(&link)));
         if !listened.is_empty() {
             tokio::spawn(keep_for_callbacks(Arc::clone(&shared), listened));
         }
-        tokio::spawn(supervise::supervise(shared, link));
+        tokio::spawn(supervisor::supervise(shared, link));
         Ok(client)
     }
 
@@ -339,18 +335,6 @@ impl fmt::Debug for Client {
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
-}
-
-/// The result of a tool, checked against what the tool promises where that is known and has a schema.
-pub(crate) fn tool_result(shared: &Shared, reply: &Reply) -> Result<ToolResult, Error> {
-    let result: CallToolResult = reply.read()?;
-    if shared.config.checks_results
-        && reply.version.has_structured_content()
-        && let Some(known) = reply.name.as_ref().and_then(|name| shared.catalog.find(name))
-    {
-        known.check_result(&result)?;
-    }
-    Ok(ToolResult::new(result))
 }
 
 /// Parameters or arguments as a JSON object; nothing is an empty one, since some servers insist on it.

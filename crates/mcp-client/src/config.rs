@@ -6,7 +6,7 @@ use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER,
 };
 
-use crate::{handlers::Handlers, negotiated::Negotiated};
+use crate::{connection::Negotiated, inbound::Handlers};
 
 /// What bounds a client's work. Times are how long something may take, counts are caps.
 #[derive(Debug, Clone)]

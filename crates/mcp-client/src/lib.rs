@@ -24,32 +24,16 @@
 //! A server is behind a URL (feature `http`, on by default; the module `http` has what can be set), in a [`ChildProcess`], or
 //! in the same program: a server of `mcp-server` is something to connect to as it is.
 
-mod builder;
-mod cache;
 mod call;
-mod catalog;
 mod client;
 mod config;
-mod connector;
-mod drive;
-mod era;
+mod connection;
 mod error;
-mod handlers;
-mod link;
-mod list;
-mod listener;
-mod negotiated;
-mod notify;
-mod polled;
-mod result;
-mod shared;
+mod inbound;
 #[cfg(feature = "skills")]
 mod skills;
 mod state;
 mod subscription;
-mod supervise;
-mod tasks;
-mod wire;
 
 /// The guide, so that its examples are compiled.
 #[cfg(doctest)]
@@ -59,8 +43,8 @@ mod guide {}
 /// Marks that tell the implementations of [`IntoConnector`] apart; never written.
 pub mod marker {
     #[cfg(feature = "http")]
-    pub use crate::connector::ByUrl;
-    pub use crate::connector::{ByReference, ByShare, ByValue};
+    pub use crate::connection::connector::ByUrl;
+    pub use crate::connection::connector::{ByReference, ByShare, ByValue};
 }
 
 #[cfg(feature = "http")]
@@ -73,18 +57,12 @@ pub use mcp_transport::child::ChildProcess;
 #[cfg(feature = "skills")]
 pub use self::skills::LoadedSkill;
 pub use self::{
-    builder::ClientBuilder,
-    call::Call,
-    client::Client,
+    call::{Call, Items, List, Listed, Page, Started, TaskCall, TaskHandle, ToolResult},
+    client::{Client, ClientBuilder},
     config::{Limits, Reconnect},
-    connector::{IntoConnector, Once},
+    connection::{IntoConnector, Negotiated, Once},
     error::Error,
-    handlers::{Asked, Handler, RawRequest, Roots},
-    list::{Items, List, Listed, Page},
-    negotiated::Negotiated,
-    notify::{Notification, Notifications},
-    result::ToolResult,
+    inbound::{Asked, Handler, Notification, Notifications, RawRequest, Roots},
     state::State,
     subscription::{Subscription, Update},
-    tasks::{Started, TaskCall, TaskHandle},
 };

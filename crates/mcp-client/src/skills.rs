@@ -9,7 +9,7 @@ use mcp_protocol::{
     skills::{GetSkillParams, GetSkillResult, Skill, SkillFile},
 };
 
-use crate::{Call, Client, Error, List, error::Kind, wire::Request};
+use crate::{Call, Client, Error, List, connection::Request, error::Kind};
 
 /// The skills extension (feature `skills`).
 impl Client {

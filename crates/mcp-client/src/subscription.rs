@@ -1,7 +1,6 @@
 //! Subscriptions: streams of what changes on the server, which open again by themselves.
 
-mod inbox;
-mod keep;
+mod keeper;
 
 use std::{
     collections::HashMap,
@@ -16,12 +15,11 @@ use mcp_protocol::{SubscribeParams, SubscriptionFilter, method, tasks::ext::Deta
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::inbox::Inbox;
 use crate::{
     Client, Error, Notification,
-    drive::{Options, drive},
-    shared::Shared,
-    wire::Request,
+    call::{Options, drive},
+    connection::{Request, Shared},
+    inbound::Inbox,
 };
 
 /// Something changed on the server.
@@ -63,7 +61,7 @@ impl Subscription {
     pub(crate) async fn open(client: &Client, filter: SubscriptionFilter) -> Result<Self, Error> {
         let inbox = Arc::new(Inbox::new(filter));
         let shared = client.shared();
-        let keeping = tokio::spawn(keep::keep(Arc::clone(shared), Arc::clone(&inbox)));
+        let keeping = tokio::spawn(keeper::keep(Arc::clone(shared), Arc::clone(&inbox)));
         let subscription = Self { inbox, keeping, _client: client.clone() };
         subscription.inbox.opened().await?;
         Ok(subscription)
@@ -104,7 +102,7 @@ impl fmt::Debug for Subscription {
 /// Keeps a subscription for callbacks alone, until the client is closed or the server refuses it.
 pub(crate) async fn keep_for_callbacks(shared: Arc<Shared>, filter: SubscriptionFilter) {
     let closing = shared.closing.clone();
-    if let Some(error) = closing.run_until_cancelled(keep::keep_on(&shared, &filter)).await {
+    if let Some(error) = closing.run_until_cancelled(keeper::keep_on(&shared, &filter)).await {
         tracing::debug!(%error, "the server does not tell what changes");
     }
 }

@@ -12,19 +12,15 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Options, Reply,
-    wait::{Sending, spend, wait},
+    Cache, Options, Reply,
+    catalog::Known,
+    list::read_page,
+    send_once::{Sending, spend, wait},
 };
 use crate::{
     Error,
-    cache::Cache,
-    catalog::Known,
-    era,
+    connection::{Agreed, Failure, Inputs, Link, Request, Shared, Ticket, era},
     error::Kind,
-    link::{Agreed, Failure, Link, Ticket},
-    list::read_page,
-    shared::Shared,
-    wire::{Inputs, Request},
 };
 
 /// Times that a request is sent, when the connection is lost under it and it may be.

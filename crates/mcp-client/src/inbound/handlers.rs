@@ -1,10 +1,5 @@
 //! Who answers when the server asks: the user, the model, the roots. What is set is what the client says it can do.
 
-mod asked;
-mod form;
-mod question;
-mod roots;
-
 use std::sync::Arc;
 
 use mcp_protocol::{
@@ -14,14 +9,7 @@ use mcp_protocol::{
 use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
-pub(crate) use self::{
-    asked::Asker,
-    question::{Question, refuse},
-};
-pub use self::{
-    asked::{Asked, RawRequest},
-    roots::Roots,
-};
+use super::{Asked, Asker, Question, RawRequest, Roots, server_request::refuse};
 
 /// Answers what a server asks. Every method has a default that refuses; [`Handler::capabilities`] says which ones are real.
 ///

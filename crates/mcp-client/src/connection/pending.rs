@@ -14,7 +14,7 @@ use mcp_transport::TransportError;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::subscription::Inbox;
+use crate::inbound::Inbox;
 
 /// How a request ended: the raw result, or why there is none.
 pub(crate) type Outcome = Result<Bytes, Failure>;

@@ -14,7 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::{Error, polled::Polled};
+use super::wake_on_change::Polled;
+use crate::Error;
 
 /// What stands for notifications that are lost. Servers of `mcp-server` say it where they could not keep everything for a client
 /// that was away; here it is also said where a stream could not be gone on with.

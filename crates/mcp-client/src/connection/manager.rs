@@ -17,16 +17,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::{Link, Negotiated};
 use crate::{
     Error, State,
-    cache::Cache,
-    catalog::Catalog,
+    call::{Cache, Catalog},
     config::Config,
     error::Kind,
-    handlers::{Asker, Question},
-    link::Link,
-    negotiated::Negotiated,
-    notify::{Hub, Notification},
+    inbound::{Asker, Hub, Notification, Question},
     subscription::Subscribers,
 };
 

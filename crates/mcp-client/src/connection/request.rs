@@ -141,7 +141,7 @@ pub(crate) struct Inputs {
 }
 
 /// The message of a request, in the form of the revision of the stamp.
-pub(crate) fn request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'_>) -> Vec<u8> {
+pub(crate) fn write_request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'_>) -> Vec<u8> {
     let shaped = shape_params(&request.method, &request.body.text, stamp.version);
     let params = shaped.as_deref().unwrap_or(&request.body.text);
     let is_stateless = stamp.version.is_stateless();
@@ -238,7 +238,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "it is called with literals")]
     fn check(params: Value, stamp: &Stamp, extra: &Extra<'_>, expected: Value) {
         let made = Request::new("m", &params).unwrap();
-        let bytes = request(7, &made, stamp, extra);
+        let bytes = write_request(7, &made, stamp, extra);
         let read: Value =
             serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&bytes)));
         assert_eq!(read, json!({"jsonrpc": "2.0", "id": 7, "method": "m", "params": expected}));
@@ -302,7 +302,7 @@ mod tests {
         for (raw, expected) in [("{ }", json!({})), ("{\n  \"a\" : 1\r\n}", json!({"a": 1})), (" { } ", json!({}))] {
             let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
             let extra = Extra { wants_progress: true, ..Extra::default() };
-            let bytes = request(7, &Request::new("m", &raw).unwrap(), &stamp, &extra);
+            let bytes = write_request(7, &Request::new("m", &raw).unwrap(), &stamp, &extra);
             let mut read: Value = serde_json::from_slice(&bytes).unwrap();
             let params = read["params"].as_object_mut().unwrap();
             assert!(params.remove("_meta").unwrap()["progressToken"] == 7);

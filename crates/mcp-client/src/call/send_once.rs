@@ -6,13 +6,10 @@ use mcp_protocol::tasks::TaskMetadata;
 use mcp_transport::Hints;
 use tokio::time::{Instant, sleep};
 
-use super::Options;
+use super::{Options, catalog::Known};
 use crate::{
     Error, Limits,
-    catalog::Known,
-    link::{Agreed, Clock, Link, Outcome, Ticket},
-    shared::Shared,
-    wire::{self, Extra, Inputs, Request},
+    connection::{self, Agreed, Clock, Extra, Inputs, Link, Outcome, Request, Shared, Ticket},
 };
 
 /// A request, and what this one sending of it adds.
@@ -51,7 +48,7 @@ pub(super) async fn wait(
         inputs,
         task: task.as_ref(),
     };
-    let message = wire::request(id, request, agreed.stamp(declares_tasks), &extra);
+    let message = connection::write_request(id, request, agreed.stamp(declares_tasks), &extra);
     let mut hints = Hints::default();
     hints.version = Some(agreed.negotiated.version);
     hints.method = Some((*request.method).into());

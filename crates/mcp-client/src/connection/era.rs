@@ -20,15 +20,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{
-    Error,
-    config::Config,
-    error::Kind,
-    link::{Failure, Link, OnDrop, Outcome, Ticket},
-    negotiated::Negotiated,
-    shared::Shared,
-    wire::{self, Extra, Request, Stamp},
+use super::{
+    Extra, Failure, Link, Negotiated, OnDrop, Outcome, Request, Shared, Ticket, request::Stamp, write_request,
 };
+use crate::{Error, config::Config, error::Kind};
 
 /// Why nothing was agreed.
 #[derive(Debug)]
@@ -139,7 +134,7 @@ pub(crate) async fn ask_for_logs(shared: &Shared, link: &Arc<Link>) {
     let mut hints = Hints::default();
     hints.version = Some(negotiated.version);
     hints.method = Some(SetLevel::NAME.into());
-    let message = wire::request(id, &request, agreed.stamp(false), &Extra::default());
+    let message = write_request(id, &request, agreed.stamp(false), &Extra::default());
     let asking = async { link.begin_beside(id, message, hints, OnDrop::Cancel).await?.outcome().await };
     match timeout(shared.config.probe, asking).await {
         Ok(Ok(_)) => {}
@@ -378,7 +373,7 @@ async fn ask<M: Method>(
     hints.version = version.is_stateless().then_some(version);
     hints.method = Some(M::NAME.into());
     // What opens a connection is never cancelled: `initialize` may not be, and who does not know the other does not care.
-    let message = wire::request(id, &request, &stamp, &Extra::default());
+    let message = write_request(id, &request, &stamp, &Extra::default());
     link.begin_beside(id, message, hints, OnDrop::Forget).await
 }
 

@@ -5,7 +5,8 @@ use std::ops::Deref;
 use mcp_protocol::{CallToolResult, ContentBlock};
 use serde::de::DeserializeOwned;
 
-use crate::{Error, error::Kind};
+use super::Reply;
+use crate::{Error, connection::Shared, error::Kind};
 
 /// The result of a tool. It derefs to the whole [`CallToolResult`].
 ///
@@ -71,6 +72,18 @@ impl ToolResult {
     fn failure(&self) -> Error {
         Kind::Tool(self.text().into()).into()
     }
+}
+
+/// The result of a tool, checked against what the tool promises where that is known and has a schema.
+pub(crate) fn tool_result(shared: &Shared, reply: &Reply) -> Result<ToolResult, Error> {
+    let result: CallToolResult = reply.read()?;
+    if shared.config.checks_results
+        && reply.version.has_structured_content()
+        && let Some(known) = reply.name.as_ref().and_then(|name| shared.catalog.find(name))
+    {
+        known.check_result(&result)?;
+    }
+    Ok(ToolResult::new(result))
 }
 
 impl Deref for ToolResult {

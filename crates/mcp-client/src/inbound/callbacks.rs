@@ -10,7 +10,8 @@ use mcp_protocol::{
     notification::{PromptListChanged, ResourceListChanged, RootsListChanged, ToolListChanged},
 };
 
-use crate::{handlers::Roots, notify::Notification, shared::Shared};
+use super::{Notification, Roots};
+use crate::connection::Shared;
 
 pub(crate) type Listener = Box<dyn FnMut(&Notification) + Send>;
 

@@ -14,8 +14,8 @@ use mcp_protocol::{
 };
 use tokio::sync::Notify;
 
-use super::Update;
-use crate::{Error, Notification, polled::Polled};
+use super::{Notification, wake_on_change::Polled};
+use crate::{Error, subscription::Update};
 
 /// Updates that wait. Beyond, they are one that says that anything may have changed.
 const WAITING: usize = 256;

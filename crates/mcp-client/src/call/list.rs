@@ -15,7 +15,12 @@ use mcp_transport::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::{Call, Client, Error, drive::Reply, error::Kind, shared::Shared, wire::Request};
+use super::{Call, Reply};
+use crate::{
+    Client, Error,
+    connection::{Request, Shared},
+    error::Kind,
+};
 
 /// What servers list: tools, resources, resource templates, prompts, tasks; with the feature `skills`, skills.
 pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {

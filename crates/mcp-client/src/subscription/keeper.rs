@@ -9,15 +9,15 @@ use mcp_protocol::{
 use mcp_transport::{Hints, TransportError};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Inbox;
 use crate::{
     Error,
-    drive::{Options, drive},
-    era::{self, back_off},
+    call::{Options, drive},
+    connection::{
+        self, Agreed, Extra, Failure, Link, Request, Shared,
+        era::{self, back_off},
+    },
     error::Kind,
-    link::{Agreed, Failure, Link},
-    shared::Shared,
-    wire::{self, Extra, Request},
+    inbound::Inbox,
 };
 
 /// Why a subscription is not open any more.
@@ -117,7 +117,8 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
     let mut hints = Hints::default();
     hints.version = Some(agreed.negotiated.version);
     hints.method = Some(Listen::NAME.into());
-    let message = wire::request(id, &request, agreed.stamp(!inbox.filter().task_ids.is_empty()), &Extra::default());
+    let message =
+        connection::write_request(id, &request, agreed.stamp(!inbox.filter().task_ids.is_empty()), &Extra::default());
     let beginning = link.begin_listening(id, message, hints, Arc::clone(inbox));
     // The acknowledgement comes before anything else; the stream itself has no bound.
     let patience = shared.config.idle.unwrap_or(Duration::MAX);

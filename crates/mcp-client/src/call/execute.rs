@@ -1,9 +1,5 @@
 //! Brings a request to its end: over lost connections where that is safe, through the questions of the server, within its time.
 
-mod exchange;
-mod pages;
-mod wait;
-
 use std::{
     collections::BTreeMap,
     pin::{Pin, pin},
@@ -21,19 +17,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::pages::Pages;
-pub(crate) use self::{
-    exchange::{Answered, exchange},
-    wait::Mark,
-};
+use super::{Answered, Cache, exchange, url_elicitation::Pages};
 use crate::{
     Error,
-    cache::Cache,
+    connection::{Agreed, Inputs, Link, Request, Shared, Ticket},
     error::Kind,
-    handlers::Asker,
-    link::{Agreed, Link, Ticket},
-    shared::Shared,
-    wire::{Inputs, Request},
+    inbound::Asker,
 };
 
 /// How one call is made.
@@ -96,7 +85,7 @@ pub(crate) async fn drive(shared: &Arc<Shared>, request: Request, mut options: O
         let (reply, ticket) = rounds(shared, request, &mut options).await?;
         match &reply.task {
             // Most calls become none, and a future is as large as the largest that it may become.
-            Some(task) => Box::pin(crate::tasks::finish(shared, task, name, ticket, options)).await,
+            Some(task) => Box::pin(super::tasks::finish(shared, task, name, ticket, options)).await,
             None => Ok(reply),
         }
     });

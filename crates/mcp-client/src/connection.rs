@@ -1,8 +1,14 @@
 //! One connection: what was agreed on it, and the requests that wait on it. It never opens again; a new one takes its place.
 
 mod clock;
+pub(crate) mod connector;
+pub(crate) mod era;
+mod manager;
+mod negotiated;
 mod pending;
-mod read;
+mod reader;
+mod request;
+pub(crate) mod supervisor;
 
 use std::{
     collections::VecDeque,
@@ -19,12 +25,19 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use crate::{era::Probe, negotiated::Negotiated, subscription::Inbox, wire::Stamp};
+use self::{era::Probe, request::Stamp};
+use crate::inbound::Inbox;
 
 pub(crate) use self::{
     clock::Clock,
+    manager::{Shared, Standing},
     pending::{Failure, Outcome, Pending, Slot},
-    read::read,
+    reader::read,
+    request::{Extra, Inputs, Request, write_request},
+};
+pub use self::{
+    connector::{IntoConnector, Once},
+    negotiated::Negotiated,
 };
 
 /// What was agreed on a connection.

@@ -9,15 +9,12 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::{
-    Error,
+use super::{
+    Extra, Failure, Link, Negotiated, OnDrop, Request, Shared, Standing,
     era::{self, Stop, back_off},
-    error::Kind,
-    link::{self, Failure, Link, OnDrop},
-    negotiated::Negotiated,
-    shared::{Shared, Standing},
-    wire::{self, Extra, Request},
+    read, write_request,
 };
+use crate::{Error, error::Kind};
 
 /// The shortest time between two attempts of which one is made because a call waits.
 const HURRY: Duration = Duration::from_secs(1);
@@ -218,8 +215,7 @@ async fn dial(shared: &Arc<Shared>) -> Result<Dialed, Error> {
     let transport =
         connector.connect().await.map_err(|source| Kind::Unreachable { peer: connector.describe().into(), source })?;
     let link = Link::new(transport.sender(), shared.config.limits.pending);
-    let (reading, alive) =
-        (link::read(Arc::clone(&link), Arc::clone(shared), transport), shared.connections.subscribe());
+    let (reading, alive) = (read(Arc::clone(&link), Arc::clone(shared), transport), shared.connections.subscribe());
     tokio::spawn(async move {
         let _alive: watch::Receiver<()> = alive;
         reading.await;
@@ -249,7 +245,7 @@ async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
     let mut hints = Hints::default();
     hints.version = Some(version);
     hints.method = Some(name.into());
-    let message = wire::request(id, &request, agreed.stamp(false), &Extra::default());
+    let message = write_request(id, &request, agreed.stamp(false), &Extra::default());
     match link.begin_beside(id, message, hints, OnDrop::Cancel).await {
         Ok(mut ticket) => match ticket.outcome().await {
             Ok(_) | Err(Failure::Rpc(_) | Failure::Invalid(_)) => true,

@@ -13,8 +13,13 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Options, wait::spend};
-use crate::{Error, Notifications, error::Kind, handlers::Asker, link::Link, shared::Shared};
+use super::{Options, send_once::spend};
+use crate::{
+    Error, Notifications,
+    connection::{Link, Shared},
+    error::Kind,
+    inbound::Asker,
+};
 
 /// How long the server has to tell that the user is done, before it is asked again all the same: it need not tell. The time
 /// doubles with each asking, from the first to the last of these.
@@ -23,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// What the user agreed to visit in one call, by name and by address: nobody is asked twice.
 #[derive(Default)]
-pub(super) struct Pages {
+pub(crate) struct Pages {
     agreed: HashSet<String>,
     asked: u32,
 }
@@ -31,7 +36,7 @@ pub(super) struct Pages {
 impl Pages {
     /// Shows the user the pages of an error and waits until the server tells that the user is done with them, within what is
     /// left of the call's time. Returns whether the request may be made again.
-    pub(super) async fn visit(
+    pub(crate) async fn visit(
         &mut self,
         shared: &Arc<Shared>,
         error: &Error,

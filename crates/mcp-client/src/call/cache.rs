@@ -10,7 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::{Notification, drive::Reply, wire::Request};
+use super::Reply;
+use crate::{Notification, connection::Request};
 
 /// Results that are kept, and their bytes in all.
 const ENTRIES: usize = 512;

@@ -11,8 +11,8 @@ use mcp_protocol::{
 use mcp_transport::{Frame, Route, Transport, TransportError, TrySendError, recv};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Failure, Link, Outcome};
-use crate::{handlers::Question, notify::Notification, shared::Shared, subscription::Inbox};
+use super::{Failure, Link, Outcome, Shared};
+use crate::inbound::{Inbox, Notification, Question};
 
 /// Reads until the connection ends; then everything that waits on it has failed.
 pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Box<dyn Transport>) {

@@ -13,7 +13,7 @@ use mcp_protocol::{
 use mcp_schema::elicitation::{Form, FormError};
 use serde_json::{Value, value::RawValue};
 
-use crate::{link::Link, negotiated::Negotiated};
+use crate::connection::{Link, Negotiated};
 
 /// A question of a server. It derefs to the parameters.
 #[derive(Clone)]

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::{
     Asked, Client, Error, Handler, IntoConnector, Limits, Negotiated, Notification, RawRequest, Reconnect, Roots,
-    config::Config, handlers::answering, listener::Listeners,
+    config::Config,
+    inbound::{Listeners, answering},
 };
 
 /// Builds a [`Client`]. What it can answer is what is set here, and is declared to the server by being set.

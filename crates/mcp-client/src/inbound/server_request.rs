@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{Asked, Asker, Handlers, RawRequest, form};
-use crate::link::Link;
+use crate::connection::Link;
 
 /// A question, ready to be answered.
 pub(crate) struct Question {

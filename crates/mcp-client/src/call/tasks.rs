@@ -14,14 +14,11 @@ use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::sleep};
 
+use super::{Answered, Call, Mark, Options, Reply, ToolResult, answer, drive, exchange, start, tool_result};
 use crate::{
-    Call, Client, Error, ToolResult,
-    client::tool_result,
-    drive::{Answered, Mark, Options, Reply, answer, drive, exchange, start},
+    Client, Error,
+    connection::{Link, Request, Shared, Ticket},
     error::Kind,
-    link::{Link, Ticket},
-    shared::Shared,
-    wire::Request,
 };
 
 /// The wait between two looks at a task, when the server names none, and the bounds of what it may name.
