@@ -3,14 +3,17 @@
 mod attempts;
 mod cache;
 mod catalog;
+mod core;
 mod execute;
 mod list;
+mod options;
+mod reply;
 mod send_once;
 mod tasks;
 mod tool_result;
 mod url_elicitation;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Meta, Method, ProgressParams, method};
 use mcp_transport::BoxFuture;
@@ -18,10 +21,13 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
-    attempts::{Answered, exchange},
-    cache::Cache,
-    catalog::Catalog,
-    execute::{Options, Reply, answer, drive, start},
+    attempts::{Answer, send_until_answered},
+    cache::ResultCache,
+    catalog::ToolCatalog,
+    core::{ClientCore, ClientHandle},
+    execute::{answer_inputs, execute, execute_or_start_task},
+    options::CallOptions,
+    reply::Reply,
     send_once::Mark,
     tool_result::tool_result,
 };
@@ -30,10 +36,7 @@ pub use self::{
     tasks::{Started, TaskCall, TaskHandle},
     tool_result::ToolResult,
 };
-use crate::{
-    Client, Error,
-    connection::{Request, Shared},
-};
+use crate::{Error, connection::Request};
 
 /// A call to a server, which is made when it is awaited.
 ///
@@ -44,48 +47,53 @@ use crate::{
 /// connection was lost under it; see [`Error`] for all.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Call<T> {
-    pub(crate) client: Client,
+    pub(crate) handle: Arc<ClientHandle>,
     pub(crate) request: Result<Request, Error>,
-    pub(crate) options: Options,
-    pub(crate) read: fn(&Shared, &Reply) -> Result<T, Error>,
+    pub(crate) options: CallOptions,
+    pub(crate) read: fn(&ClientCore, &Reply) -> Result<T, Error>,
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    pub(crate) fn new(client: &Client, request: Result<Request, Error>) -> Self {
-        Self::with(client, request, |_, reply| reply.read())
+    pub(crate) fn new(handle: &Arc<ClientHandle>, request: Result<Request, Error>) -> Self {
+        Self::with(handle, request, |_, reply| reply.read())
     }
 }
 
 impl<T> Call<T> {
     pub(crate) fn with(
-        client: &Client,
+        handle: &Arc<ClientHandle>,
         request: Result<Request, Error>,
-        read: fn(&Shared, &Reply) -> Result<T, Error>,
+        read: fn(&ClientCore, &Reply) -> Result<T, Error>,
     ) -> Self {
-        let config = &client.shared().config;
+        let config = &handle.core.config;
         // Progress keeps a call alive. A tool is what may take long without being asked for it.
         let wants_progress = request.as_ref().is_ok_and(|request| request.method == method::CallTool::NAME);
-        let options = Options { idle: config.idle, total: config.total, wants_progress, ..Options::default() };
-        Self { client: client.clone(), request, options, read }
+        let options = CallOptions {
+            idle_timeout: config.idle_timeout,
+            total_timeout: config.total_timeout,
+            wants_progress,
+            ..CallOptions::default()
+        };
+        Self { handle: Arc::clone(handle), request, options, read }
     }
 
     /// How long the server may be silent: no answer and no progress. The default is that of the client: 60 seconds.
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.options.idle = Some(limit);
+        self.options.idle_timeout = Some(limit);
         self
     }
 
     /// How long the call may take in all, whatever progress is told. Time that this side takes to answer questions of the server
     /// does not count. The default is that of the client: 10 minutes.
     pub fn total_timeout(mut self, limit: Duration) -> Self {
-        self.options.total = Some(limit);
+        self.options.total_timeout = Some(limit);
         self
     }
 
     /// Waits for ever.
     pub fn no_timeout(mut self) -> Self {
-        self.options.idle = None;
-        self.options.total = None;
+        self.options.idle_timeout = None;
+        self.options.total_timeout = None;
         self
     }
 
@@ -140,8 +148,8 @@ impl<T: 'static> IntoFuture for Call<T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let reply = drive(self.client.shared(), self.request?, self.options).await?;
-            (self.read)(self.client.shared(), &reply)
+            let reply = execute(&self.handle.core, self.request?, self.options).await?;
+            (self.read)(&self.handle.core, &reply)
         })
     }
 }
@@ -152,8 +160,8 @@ impl<T> fmt::Debug for Call<T> {
         let method = self.request.as_ref().map(|request| &request.method);
         f.debug_struct("Call")
             .field("method", &method)
-            .field("timeout", &self.options.idle)
-            .field("total_timeout", &self.options.total)
+            .field("timeout", &self.options.idle_timeout)
+            .field("total_timeout", &self.options.total_timeout)
             .finish_non_exhaustive()
     }
 }

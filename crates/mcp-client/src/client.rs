@@ -21,11 +21,11 @@ use tokio::sync::watch;
 pub use self::builder::ClientBuilder;
 use crate::{
     Call, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, TaskHandle, ToolResult,
-    call::tool_result,
+    call::{ClientCore, ClientHandle, tool_result},
     config::Config,
-    connection::{Request, Shared, Standing, supervisor},
+    connection::{Request, Status, supervisor},
     error::Kind,
-    inbound::Listeners,
+    inbound::{Callbacks, HandlerSet, send_root_changes},
     subscription::keep_for_callbacks,
 };
 
@@ -46,18 +46,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    handle: Arc<Handle>,
-}
-
-/// Closes the connection with the last clone.
-struct Handle {
-    shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.closing.cancel();
-    }
+    handle: Arc<ClientHandle>,
 }
 
 impl Client {
@@ -74,23 +63,38 @@ impl Client {
         Self::builder(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).connect(target).await
     }
 
-    pub(crate) async fn open(config: Config, listeners: Listeners, connector: Arc<dyn Connect>) -> Result<Self, Error> {
-        let shared = Shared::new(config, connector);
-        let client = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
-        // From the start: a server may speak at once.
-        let listened = listeners.filter.clone();
-        listeners.listen(&shared);
-        let link = supervisor::open(&shared, shared.config.known.as_ref(), true).await?;
-        shared.stand(Standing::Ready(Arc::clone(&link)));
-        if !listened.is_empty() {
-            tokio::spawn(keep_for_callbacks(Arc::clone(&shared), listened));
+    async fn open(
+        config: Config,
+        handlers: HandlerSet,
+        callbacks: Callbacks,
+        known: Option<Negotiated>,
+        connector: Arc<dyn Connect>,
+    ) -> Result<Self, Error> {
+        let core = ClientCore::new(config, handlers, connector);
+        let client = Self { handle: ClientHandle::new(&core) };
+        let manager = &core.connections;
+        // A server may send notifications as soon as the connection is open, so the callbacks start first.
+        let filter = callbacks.filter.clone();
+        callbacks.listen(&core.inbound.hub, manager.closing.clone());
+        if let Some(roots) = core.inbound.handlers.roots.clone() {
+            send_root_changes(manager, roots);
         }
-        tokio::spawn(supervisor::supervise(shared, link));
+        let connection = supervisor::open(manager, known.as_ref(), true).await?;
+        manager.set_status(Status::Ready(Arc::clone(&connection)));
+        if !filter.is_empty() {
+            tokio::spawn(keep_for_callbacks(Arc::clone(&core), filter));
+        }
+        tokio::spawn(supervisor::supervise(Arc::clone(manager), connection));
         Ok(client)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.handle.shared
+    #[cfg(feature = "skills")]
+    pub(crate) fn handle(&self) -> &Arc<ClientHandle> {
+        &self.handle
+    }
+
+    fn core(&self) -> &Arc<ClientCore> {
+        &self.handle.core
     }
 
     /// Calls a tool. `arguments` becomes a JSON object: a struct, a map, or [`serde_json::json!`]; `()` for none.
@@ -107,44 +111,44 @@ impl Client {
             let params = Params { name, arguments: &arguments };
             Ok(Request::new(method::CallTool::NAME, &params)?.named(name))
         });
-        Call::with(self, request, tool_result)
+        Call::with(&self.handle, request, tool_result)
     }
 
     /// The tools: awaited all, or [page by page](List::page) or [one by one](List::stream).
     pub fn list_tools(&self) -> List<Tool> {
-        List::new(self)
+        List::new(&self.handle)
     }
 
     /// The resources.
     pub fn list_resources(&self) -> List<Resource> {
-        List::new(self)
+        List::new(&self.handle)
     }
 
     /// The families of resources.
     pub fn list_resource_templates(&self) -> List<ResourceTemplate> {
-        List::new(self)
+        List::new(&self.handle)
     }
 
     /// The prompts.
     pub fn list_prompts(&self) -> List<Prompt> {
-        List::new(self)
+        List::new(&self.handle)
     }
 
     /// A task by its id: one that was made here or elsewhere, now or before.
     pub fn task(&self, id: impl Into<String>) -> TaskHandle {
-        TaskHandle::new(self, id.into())
+        TaskHandle::new(&self.handle, id.into())
     }
 
     /// The tasks of this client (2025-11-25; later ones are known by their ids alone).
     pub fn list_tasks(&self) -> List<Task> {
-        List::new(self)
+        List::new(&self.handle)
     }
 
     /// Reads a resource.
     pub fn read_resource(&self, uri: impl AsRef<str>) -> Call<ReadResourceResult> {
         let uri = uri.as_ref();
         let request = Request::of::<method::ReadResource>(&ReadResourceParams::new(uri));
-        Call::new(self, request.map(|request| request.named(uri)))
+        Call::new(&self.handle, request.map(|request| request.named(uri)))
     }
 
     /// Fills in a prompt. `arguments` are strings by their names: pairs, a map, a struct, or [`serde_json::json!`]; `()` for none.
@@ -156,7 +160,7 @@ impl Client {
                 .fold(GetPromptParams::new(name), |params, (argument, value)| params.with_argument(argument, value));
             Ok(Request::of::<method::GetPrompt>(&params)?.named(name))
         });
-        Call::new(self, request)
+        Call::new(&self.handle, request)
     }
 
     /// Completes an argument of a prompt or a variable of a resource template, of which `value` is typed so far.
@@ -171,17 +175,17 @@ impl Client {
 
     /// Completes an argument, with what is known of the others.
     pub fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
-        Call::new(self, Request::of::<method::Complete>(params))
+        Call::new(&self.handle, Request::of::<method::Complete>(params))
     }
 
     /// Sends any request of the protocol, with its own types.
     pub fn send<M: Method>(&self, params: &M::Params) -> Call<M::Result> {
-        Call::new(self, Request::of::<M>(params).map(Request::find_name))
+        Call::new(&self.handle, Request::of::<M>(params).map(Request::find_name))
     }
 
     /// Sends any request, also one that the protocol does not know. `params` becomes a JSON object; `()` for none.
     pub fn request(&self, method: impl Into<String>, params: impl Serialize) -> Call<Value> {
-        Call::new(self, Request::new(method.into(), &params).map(Request::find_name))
+        Call::new(&self.handle, Request::new(method.into(), &params).map(Request::find_name))
     }
 
     /// Sends any notification. `params` becomes a JSON object; `()` for none.
@@ -191,13 +195,13 @@ impl Client {
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), Error> {
         let params = object(&params)?;
         let message = jsonrpc::notification(method, &params).map_err(|error| Error::request(error.to_string()))?;
-        let limit = self.shared().config.idle;
-        let link = match limit {
-            Some(limit) => self.shared().link_within(limit).await?,
-            None => self.shared().link().await?,
+        let limit = self.core().config.idle_timeout;
+        let connection = match limit {
+            Some(limit) => self.core().connections.connection_within(limit).await?,
+            None => self.core().connections.connection().await?,
         };
         let sending = async {
-            let sent = link.sender.send(link.notice(method, message)).await;
+            let sent = connection.sender.send(connection.notice(method, message)).await;
             sent.map_err(|fault| match fault.is_lasting() {
                 true => Kind::Unsendable(fault).into(),
                 false => Kind::Transport(fault).into(),
@@ -218,7 +222,7 @@ impl Client {
     /// As for every [`Call`].
     pub async fn ping(&self) -> Result<(), Error> {
         let has_ping = self.version().has_session_methods();
-        let limit = self.shared().config.ping_timeout;
+        let limit = self.core().config.ping_timeout;
         if has_ping {
             self.send::<method::Ping>(&EmptyParams::new()).timeout(limit).await?;
         } else {
@@ -236,14 +240,14 @@ impl Client {
         if self.version().has_session_methods() {
             let _: EmptyResult = self.send::<method::SetLevel>(&SetLevelParams::new(level)).await?;
         }
-        self.shared().set_log_level(level);
+        self.core().connections.set_log_level(level);
         Ok(())
     }
 
     /// The notifications that come from now on.
     #[must_use]
     pub fn notifications(&self) -> Notifications {
-        self.shared().hub.listen()
+        self.core().inbound.hub.listen()
     }
 
     /// Hears of what changes on the server: lists, resources, tasks. The same in every revision; the stream goes on over
@@ -252,7 +256,7 @@ impl Client {
     /// # Errors
     /// When the server does not tell what changes, or cannot be reached.
     pub async fn listen(&self, filter: SubscriptionFilter) -> Result<Subscription, Error> {
-        Subscription::open(self, filter).await
+        Subscription::open(&self.handle, filter).await
     }
 
     /// Hears of what changes in resources: [`Client::listen`] for these alone.
@@ -266,14 +270,14 @@ impl Client {
     /// The roots that the client was built with, to change them; `None` when it has none.
     #[must_use]
     pub fn roots(&self) -> Option<Roots> {
-        self.shared().config.handlers.roots.clone()
+        self.core().inbound.handlers.roots.clone()
     }
 
     /// What was agreed with the server. It can be stored and given to another client ([`ClientBuilder::known`]).
     #[must_use]
     pub fn negotiated(&self) -> Arc<Negotiated> {
         // Whoever has a client has been connected.
-        self.shared().negotiated().unwrap_or_else(|| Arc::new(Negotiated::new(ProtocolVersion::LATEST)))
+        self.core().connections.negotiated().unwrap_or_else(|| Arc::new(Negotiated::new(ProtocolVersion::LATEST)))
     }
 
     /// The revision that is spoken.
@@ -291,26 +295,26 @@ impl Client {
     /// How the connection stands.
     #[must_use]
     pub fn state(&self) -> State {
-        *self.shared().states().borrow()
+        *self.core().connections.states().borrow()
     }
 
     /// How the connection stands, to be watched.
     #[must_use]
     pub fn states(&self) -> watch::Receiver<State> {
-        self.shared().states()
+        self.core().connections.states()
     }
 
     /// How many requests wait for their answers.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.shared().current().map_or(0, |link| link.pending.len())
+        self.core().connections.current().map_or(0, |connection| connection.pending.len())
     }
 
     /// Gives the connection up and opens another one. Calls that run fail as when a connection is lost; new ones wait.
     pub fn reconnect(&self) {
-        match self.shared().current() {
-            Some(link) => link.end(None),
-            None => self.shared().wake.notify_one(),
+        match self.core().connections.current() {
+            Some(connection) => connection.end(None),
+            None => self.core().connections.wake.notify_one(),
         }
     }
 
@@ -321,17 +325,17 @@ impl Client {
     /// ([`ChildProcess::end_within`](crate::ChildProcess::end_within)).
     pub async fn close(&self) {
         let mut states = self.states();
-        self.shared().closing.cancel();
+        self.core().connections.closing.cancel();
         // Both are bounded by whoever brings them about.
         let _ = states.wait_for(|state| *state == State::Closed).await;
-        self.shared().connections.closed().await;
+        self.core().connections.connections.closed().await;
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("peer", &self.shared().connector.describe())
+            .field("peer", &self.core().connections.connector.describe())
             .field("state", &self.state())
             .finish_non_exhaustive()
     }

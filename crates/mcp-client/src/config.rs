@@ -6,8 +6,6 @@ use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER,
 };
 
-use crate::{connection::Negotiated, inbound::Handlers};
-
 /// What bounds a client's work. Times are how long something may take, counts are caps.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -90,12 +88,11 @@ pub(crate) struct Config {
     /// What may be spoken, newest first.
     pub(crate) versions: Vec<ProtocolVersion>,
     pub(crate) preferred: Option<ProtocolVersion>,
-    pub(crate) known: Option<Negotiated>,
-    pub(crate) idle: Option<Duration>,
-    pub(crate) total: Option<Duration>,
-    pub(crate) connect: Duration,
-    pub(crate) probe: Duration,
-    pub(crate) ping: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) total_timeout: Option<Duration>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) probe_timeout: Duration,
+    pub(crate) ping_interval: Option<Duration>,
     pub(crate) ping_timeout: Duration,
     pub(crate) ping_threshold: u32,
     pub(crate) log_level: Option<LoggingLevel>,
@@ -105,7 +102,8 @@ pub(crate) struct Config {
     pub(crate) checks_arguments: bool,
     pub(crate) checks_results: bool,
     pub(crate) caches: bool,
-    pub(crate) handlers: Handlers,
+    /// The capabilities that the handlers declare.
+    pub(crate) declared: ClientCapabilities,
 }
 
 impl Config {
@@ -116,12 +114,11 @@ impl Config {
             experimental: None,
             versions: ProtocolVersion::ALL.to_vec(),
             preferred: None,
-            known: None,
-            idle: Some(Duration::from_secs(60)),
-            total: Some(Duration::from_secs(600)),
-            connect: Duration::from_secs(60),
-            probe: Duration::from_secs(5),
-            ping: None,
+            idle_timeout: Some(Duration::from_secs(60)),
+            total_timeout: Some(Duration::from_secs(600)),
+            connect_timeout: Duration::from_secs(60),
+            probe_timeout: Duration::from_secs(5),
+            ping_interval: None,
             ping_timeout: Duration::from_secs(5),
             ping_threshold: 3,
             log_level: None,
@@ -131,13 +128,13 @@ impl Config {
             checks_arguments: false,
             checks_results: true,
             caches: true,
-            handlers: Handlers::default(),
+            declared: ClientCapabilities::new(),
         }
     }
 
     /// What this client can do, in the newest form.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = self.handlers.capabilities();
+        let mut capabilities = self.declared.clone();
         if !self.extensions.is_empty() {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.extend(self.extensions.clone());

@@ -5,8 +5,10 @@ pub(crate) mod connector;
 pub(crate) mod era;
 mod manager;
 mod negotiated;
+mod notification;
 mod pending;
 mod reader;
+mod receiver;
 mod request;
 pub(crate) mod supervisor;
 
@@ -25,44 +27,46 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use self::{era::Probe, request::Stamp};
-use crate::inbound::Inbox;
+use self::{era::EraCheck, request::MetaTemplate};
+use crate::{Error, error::Kind};
 
 pub(crate) use self::{
     clock::Clock,
-    manager::{Shared, Standing},
-    pending::{Failure, Outcome, Pending, Slot},
+    manager::{ConnectionManager, Status},
+    pending::{PendingRequests, ReplySlot, RequestFailure, RequestOutcome},
     reader::read,
-    request::{Extra, Inputs, Request, write_request},
+    receiver::{Receiver, StreamReceiver},
+    request::{InputResponses, Request, RequestExtras, write_request},
 };
 pub use self::{
     connector::{IntoConnector, Once},
     negotiated::Negotiated,
+    notification::Notification,
 };
 
 /// What was agreed on a connection.
 #[derive(Debug)]
-pub(crate) struct Agreed {
+pub(crate) struct Agreement {
     pub(crate) negotiated: Arc<Negotiated>,
-    stamp: Stamp,
-    with_tasks: Stamp,
+    stamp: MetaTemplate,
+    with_tasks: MetaTemplate,
 }
 
-impl Agreed {
+impl Agreement {
     /// The metadata of a request, which may become a task or not.
-    pub(crate) fn stamp(&self, declares_tasks: bool) -> &Stamp {
+    pub(crate) fn stamp(&self, declares_tasks: bool) -> &MetaTemplate {
         if declares_tasks { &self.with_tasks } else { &self.stamp }
     }
 }
 
 /// One connection to the server.
-pub(crate) struct Link {
+pub(crate) struct Connection {
     pub(crate) sender: Arc<dyn FrameSender>,
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingRequests,
     pub(crate) clock: Arc<Clock>,
     /// Whether the server is still of the era that was agreed on.
-    pub(crate) probe: Probe,
-    agreed: OnceLock<Agreed>,
+    pub(crate) probe: EraCheck,
+    agreed: OnceLock<Agreement>,
     /// What was agreed is the word of an earlier client, and nothing that came says that it still holds.
     is_assumed: AtomicBool,
     /// Notices that did not find room at once. Each holds the place of the request it is about, so they are never more than
@@ -76,13 +80,13 @@ pub(crate) struct Link {
     fault: OnceLock<TransportError>,
 }
 
-impl Link {
+impl Connection {
     pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize) -> Arc<Self> {
         Arc::new(Self {
             sender,
-            pending: Pending::new(pending),
+            pending: PendingRequests::new(pending),
             clock: Arc::default(),
-            probe: Probe::default(),
+            probe: EraCheck::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),
             unsaid: Mutex::default(),
@@ -94,12 +98,12 @@ impl Link {
     }
 
     /// Says what was agreed; the first word counts.
-    pub(crate) fn agree(&self, negotiated: Negotiated, stamp: Stamp, with_tasks: Stamp) {
-        let _ = self.agreed.set(Agreed { negotiated: Arc::new(negotiated), stamp, with_tasks });
+    pub(crate) fn agree(&self, negotiated: Negotiated, stamp: MetaTemplate, with_tasks: MetaTemplate) {
+        let _ = self.agreed.set(Agreement { negotiated: Arc::new(negotiated), stamp, with_tasks });
     }
 
     /// What was agreed; nothing while the connection is being opened.
-    pub(crate) fn agreed(&self) -> Option<&Agreed> {
+    pub(crate) fn agreed(&self) -> Option<&Agreement> {
         self.agreed.get()
     }
 
@@ -131,7 +135,7 @@ impl Link {
     /// them, since each has an answer of its own on its way.
     pub(crate) fn retire(&self, fault: TransportError) {
         let _ = self.fault.set(fault);
-        // Before the last who waits for room is turned away: who is takes a link that is not ended for one that broke.
+        // Before the last who waits for room is turned away: who is takes a connection that is not ended for one that broke.
         self.ended.cancel();
         self.pending.refuse();
     }
@@ -146,6 +150,11 @@ impl Link {
 
     pub(crate) async fn stopped(&self) {
         self.stopped.cancelled().await;
+    }
+
+    /// The error of a request that this connection lost.
+    pub(crate) fn lost(&self) -> Error {
+        Kind::Lost(self.fault().cloned()).into()
     }
 
     /// Why it ended, when there was a fault.
@@ -174,15 +183,15 @@ impl Link {
     }
 
     /// Sends a request and begins to wait for its answer. When it `follows`, its progress is heard after the answer too, as long as
-    /// the ticket is kept: a task runs on.
+    /// the guard is kept: a task runs on.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: i64,
         message: Vec<u8>,
         hints: Hints,
         follows: bool,
-    ) -> Result<Ticket, Failure> {
-        let slot = Slot::new(self.pending.room().await?, None, follows);
+    ) -> Result<RequestGuard, RequestFailure> {
+        let slot = ReplySlot::new(self.pending.room().await?, None, follows);
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
@@ -192,9 +201,9 @@ impl Link {
         id: i64,
         message: Vec<u8>,
         hints: Hints,
-        inbox: Arc<Inbox>,
-    ) -> Result<Ticket, Failure> {
-        let slot = Slot::new(self.pending.room().await?, Some(inbox), false);
+        receiver: Arc<dyn StreamReceiver>,
+    ) -> Result<RequestGuard, RequestFailure> {
+        let slot = ReplySlot::new(self.pending.room().await?, Some(receiver), false);
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
@@ -206,8 +215,8 @@ impl Link {
         message: Vec<u8>,
         hints: Hints,
         on_drop: OnDrop,
-    ) -> Result<Ticket, Failure> {
-        self.hand_over(id, message, hints, on_drop, Slot::new(None, None, false)).await
+    ) -> Result<RequestGuard, RequestFailure> {
+        self.hand_over(id, message, hints, on_drop, ReplySlot::new(None, None, false)).await
     }
 
     async fn hand_over(
@@ -216,20 +225,20 @@ impl Link {
         message: Vec<u8>,
         hints: Hints,
         on_drop: OnDrop,
-        slot: Arc<Slot>,
-    ) -> Result<Ticket, Failure> {
+        slot: Arc<ReplySlot>,
+    ) -> Result<RequestGuard, RequestFailure> {
         self.pending.insert(id, slot.clone())?;
-        let ticket = Ticket { link: Arc::clone(self), id, slot };
+        let guard = RequestGuard { connection: Arc::clone(self), id, slot };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
         if let Err(fault) = self.sender.send(frame).await {
             return Err(match fault.is_lasting() {
-                true => Failure::Unsendable(fault),
+                true => RequestFailure::Unsendable(fault),
                 // The connection may have ended under the request meanwhile, which then was told so.
-                false => Failure::Lost { was_sent: false, fault: Some(fault) },
+                false => RequestFailure::Lost { was_sent: false, fault: Some(fault) },
             });
         }
-        ticket.slot.sent(on_drop == OnDrop::Cancel);
-        Ok(ticket)
+        guard.slot.sent(on_drop == OnDrop::Cancel);
+        Ok(guard)
     }
 
     /// A notification for the server.
@@ -284,7 +293,7 @@ impl Link {
     }
 }
 
-/// What becomes of a request whose ticket is dropped before its answer came.
+/// What becomes of a request whose guard is dropped before its answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnDrop {
     /// The server is told.
@@ -294,23 +303,23 @@ pub(crate) enum OnDrop {
 }
 
 /// The right to the answer of one request.
-pub(crate) struct Ticket {
-    link: Arc<Link>,
+pub(crate) struct RequestGuard {
+    connection: Arc<Connection>,
     pub(crate) id: i64,
-    slot: Arc<Slot>,
+    slot: Arc<ReplySlot>,
 }
 
-impl Ticket {
-    pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.link
+impl RequestGuard {
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
-    pub(crate) fn slot(&self) -> &Slot {
+    pub(crate) fn slot(&self) -> &ReplySlot {
         &self.slot
     }
 
     /// The answer, however long it takes.
-    pub(crate) async fn outcome(&mut self) -> Outcome {
+    pub(crate) async fn outcome(&mut self) -> RequestOutcome {
         loop {
             if let Some(outcome) = self.slot.take_outcome() {
                 return outcome;
@@ -320,17 +329,17 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        if !self.link.pending.remove(self.id) {
+        if !self.connection.pending.remove(self.id) {
             return;
         }
         if self.slot.is_cancelled_by_drop() {
             let permit = self.slot.permit.lock().take();
-            self.link.cancel(self.id, permit);
+            self.connection.cancel(self.id, permit);
         } else {
             // Nothing is said about it, but where it has a stream of its own nobody reads that any more.
-            self.link.sender.close(&self.id.into());
+            self.connection.sender.close(&self.id.into());
         }
     }
 }

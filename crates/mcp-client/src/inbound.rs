@@ -7,20 +7,23 @@ mod handlers;
 mod notifications;
 mod roots;
 mod server_request;
+mod subscribers;
 mod update_queue;
 mod wake_on_change;
 
 pub(crate) use self::{
-    callbacks::Listeners,
-    context::Asker,
-    handlers::{Handlers, answering},
-    notifications::Hub,
-    server_request::Question,
-    update_queue::Inbox,
+    callbacks::{Callbacks, send_root_changes},
+    context::RequestSource,
+    handlers::{HandlerSet, answering},
+    notifications::NotificationHub,
+    server_request::ServerRequest,
+    subscribers::SessionSubscribers,
+    update_queue::UpdateQueue,
 };
 pub use self::{
     context::{Asked, RawRequest},
     handlers::Handler,
-    notifications::{Notification, Notifications},
+    notifications::Notifications,
     roots::Roots,
+    update_queue::Update,
 };

@@ -60,9 +60,9 @@ pub use self::{
     call::{Call, Items, List, Listed, Page, Started, TaskCall, TaskHandle, ToolResult},
     client::{Client, ClientBuilder},
     config::{Limits, Reconnect},
-    connection::{IntoConnector, Negotiated, Once},
+    connection::{IntoConnector, Negotiated, Notification, Once},
     error::Error,
-    inbound::{Asked, Handler, Notification, Notifications, RawRequest, Roots},
+    inbound::{Asked, Handler, Notifications, RawRequest, Roots, Update},
     state::State,
-    subscription::{Subscription, Update},
+    subscription::Subscription,
 };

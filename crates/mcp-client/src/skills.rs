@@ -15,13 +15,13 @@ use crate::{Call, Client, Error, List, connection::Request, error::Kind};
 impl Client {
     /// The skills that the server lists. Nothing of them is read, and it may have more ([`Client::skill`]).
     pub fn list_skills(&self) -> List<Skill> {
-        List::new(self)
+        List::new(self.handle())
     }
 
     /// What a skill is, by the URI of its `SKILL.md`; also of one that is not listed. Nothing of it is read.
     pub fn skill(&self, uri: impl Into<String>) -> Call<Skill> {
         let request = Request::of::<method::GetSkill>(&GetSkillParams::new(uri));
-        Call::with(self, request, |_, reply| reply.read::<GetSkillResult>().map(|result| result.skill))
+        Call::with(self.handle(), request, |_, reply| reply.read::<GetSkillResult>().map(|result| result.skill))
     }
 
     /// Loads a skill: reads its `SKILL.md`, and no other file, and compares it with what the server had said of it.
@@ -96,7 +96,8 @@ impl fmt::Debug for LoadedSkill {
 async fn read(client: &Client, file: &SkillFile) -> Result<Vec<u8>, Error> {
     let request = Request::of::<method::ReadResource>(&ReadResourceParams::new(&file.uri));
     // What is cached may be older than the entry.
-    let result = Call::<mcp_protocol::ReadResourceResult>::new(client, request.map(|request| request.named(&file.uri)));
+    let result =
+        Call::<mcp_protocol::ReadResourceResult>::new(client.handle(), request.map(|request| request.named(&file.uri)));
     let result = result.fresh().await?;
     let contents = result.contents.iter().find(|contents| contents.uri == file.uri);
     let contents = contents.ok_or_else(|| Error::invalid(format!("the contents of {} are not those", file.uri)))?;

@@ -20,7 +20,7 @@ const BYTES: usize = 8 << 20;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Default)]
-pub(crate) struct Cache {
+pub(crate) struct ResultCache {
     state: Mutex<State>,
 }
 
@@ -45,9 +45,9 @@ struct Entry {
 
 /// When a result was asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked(u64);
+pub(crate) struct CacheMarker(u64);
 
-impl Cache {
+impl ResultCache {
     /// Whether results of a method may be kept at all.
     pub(crate) fn takes(method: &str) -> bool {
         matches!(
@@ -62,16 +62,16 @@ impl Cache {
     }
 
     /// The result of an equal request that is still fresh; otherwise a note of when it is asked for.
-    pub(crate) fn find(&self, request: &Request) -> Result<Reply, Asked> {
+    pub(crate) fn find(&self, request: &Request) -> Result<Reply, CacheMarker> {
         let state = self.state();
         match state.entries.get(&key(request)) {
             Some(entry) if Instant::now() < entry.until => Ok(entry.reply.clone()),
-            _ => Err(Asked(state.forgotten)),
+            _ => Err(CacheMarker(state.forgotten)),
         }
     }
 
     /// Keeps a result for as long as it says it is fresh, unless something was forgotten since it was asked for.
-    pub(crate) fn keep(&self, request: &Request, reply: &Reply, asked: Asked) {
+    pub(crate) fn keep(&self, request: &Request, reply: &Reply, asked: CacheMarker) {
         let Some(ttl) = ttl(reply) else { return };
         let key = key(request);
         let size = reply.bytes.len() + key.params.len();
@@ -94,7 +94,7 @@ impl Cache {
     }
 
     /// Forgets what a notification says is another one now.
-    pub(crate) fn hear(&self, notification: &Notification) {
+    pub(crate) fn invalidate(&self, notification: &Notification) {
         match notification.method() {
             notification::ToolListChanged::NAME => self.forget(method::ListTools::NAME),
             notification::PromptListChanged::NAME => self.forget(method::ListPrompts::NAME),
@@ -190,13 +190,13 @@ mod tests {
         }
     }
 
-    fn asked(cache: &Cache, request: &Request) -> Asked {
+    fn asked(cache: &ResultCache, request: &Request) -> CacheMarker {
         cache.find(request).err().unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn results_are_fresh_for_as_long_as_they_say() {
-        let cache = Cache::default();
+        let cache = ResultCache::default();
         for (ttl, millis) in [("0", 0), ("-5", 0), ("null", 0), ("20", 20), ("20.7", 20), ("\"20\"", 0)] {
             cache.clear();
             let note = asked(&cache, &request(1));
@@ -213,7 +213,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_on_its_way_when_it_was_forgotten_is_not_kept() {
-        let cache = Cache::default();
+        let cache = ResultCache::default();
         let note = asked(&cache, &request(1));
         cache.forget("tools/list");
         cache.keep(&request(1), &reply("1000", 0), note);
@@ -222,7 +222,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_never_grows_beyond_its_caps() {
-        let cache = Cache::default();
+        let cache = ResultCache::default();
         for n in 0..(2 * ENTRIES) {
             let note = asked(&cache, &request(n));
             cache.keep(&request(n), &reply(&(1000 + n).to_string(), 100_000), note);

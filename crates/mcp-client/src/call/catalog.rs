@@ -22,18 +22,18 @@ const BYTES: usize = 16 << 20;
 
 /// The tools that were listed on this connection, by their names.
 #[derive(Default)]
-pub(crate) struct Catalog {
+pub(crate) struct ToolCatalog {
     tools: Mutex<Tools>,
 }
 
 #[derive(Default)]
 struct Tools {
-    known: HashMap<Box<str>, Arc<Known>>,
+    known: HashMap<Box<str>, Arc<KnownTool>>,
     bytes: usize,
 }
 
 /// What is known of a tool.
-pub(crate) struct Known {
+pub(crate) struct KnownTool {
     /// The arguments that HTTP mirrors.
     headers: Vec<HeaderParam>,
     /// It says that doing it twice does no more than doing it once.
@@ -47,7 +47,7 @@ pub(crate) struct Known {
     compiled_output: OnceLock<Option<Schema>>,
 }
 
-impl Catalog {
+impl ToolCatalog {
     /// Remembers listed tools, and takes out those that cannot be called: over HTTP a tool whose annotations for mirrored
     /// arguments break a rule is no tool (2026-07-28, transports, §x-mcp-header).
     pub(crate) fn learn(&self, tools: &mut Vec<Tool>, is_mirrored: bool) {
@@ -63,7 +63,7 @@ impl Catalog {
                 }
                 Err(_) => Vec::new(),
             };
-            catalog.remember(&tool.name, Known::new(tool, &input, headers));
+            catalog.remember(&tool.name, KnownTool::new(tool, &input, headers));
             true
         });
     }
@@ -73,7 +73,7 @@ impl Catalog {
         *self.tools() = Tools::default();
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Known>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
         self.tools().known.get(name).cloned()
     }
 
@@ -89,7 +89,7 @@ impl Tools {
         }
     }
 
-    fn remember(&mut self, name: &str, known: Known) {
+    fn remember(&mut self, name: &str, known: KnownTool) {
         let size = name.len() + known.size();
         if self.known.len() < TOOLS && self.bytes + size <= BYTES {
             self.bytes += size;
@@ -98,7 +98,7 @@ impl Tools {
     }
 }
 
-impl Known {
+impl KnownTool {
     fn new(tool: &Tool, input: &Value, headers: Vec<HeaderParam>) -> Self {
         let hints = tool.annotations.clone().unwrap_or_default();
         Self {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn tools_with_bad_annotations_are_left_out_where_arguments_are_mirrored() {
-        let catalog = Catalog::default();
+        let catalog = ToolCatalog::default();
         for (annotation, is_mirrored, is_kept) in [
             (json!("Region"), true, true),
             (json!(""), true, false),
@@ -215,7 +215,7 @@ mod tests {
         let sink = written.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || sink.clone()).with_ansi(false).finish();
         tracing::subscriber::with_default(subscriber, || {
-            Catalog::default().learn(&mut vec![region(&json!("a b"))], true);
+            ToolCatalog::default().learn(&mut vec![region(&json!("a b"))], true);
         });
         let text = String::from_utf8(written.0.lock().clone()).unwrap();
         assert!(text.contains("WARN") && text.contains("tool=t") && text.contains("a b"), "{text}");
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_in_bytes_too() {
-        let catalog = Catalog::default();
+        let catalog = ToolCatalog::default();
         let large = |name: &str, bytes: usize| {
             tool(json!({"name": name, "inputSchema": {"type": "object"}, "outputSchema": {"title": "x".repeat(bytes)}}))
         };
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn arguments_are_mirrored_when_they_are_there() {
-        let catalog = Catalog::default();
+        let catalog = ToolCatalog::default();
         catalog.learn(&mut vec![region(&json!("Region"))], true);
         let known = catalog.find("t").unwrap();
         for (params, expected) in [
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn results_and_arguments_are_checked_against_their_schemas() {
-        let catalog = Catalog::default();
+        let catalog = ToolCatalog::default();
         let sum = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
         catalog.learn(&mut vec![tool(json!({"name": "t", "inputSchema": sum, "outputSchema": sum}))], false);
         let known = catalog.find("t").unwrap();

@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -15,12 +16,8 @@ use mcp_transport::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{Call, Reply};
-use crate::{
-    Client, Error,
-    connection::{Request, Shared},
-    error::Kind,
-};
+use super::{Call, ClientCore, ClientHandle, Reply};
+use crate::{Error, connection::Request, error::Kind};
 
 /// What servers list: tools, resources, resource templates, prompts, tasks; with the feature `skills`, skills.
 pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
@@ -31,7 +28,7 @@ pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
 }
 
 mod sealed {
-    use super::{Prompt, Reply, Resource, ResourceTemplate, Shared, Task, Tool};
+    use super::{ClientCore, Prompt, Reply, Resource, ResourceTemplate, Task, Tool};
 
     #[expect(unnameable_types, reason = "nobody else implements it")]
     pub trait Learn: Sized {
@@ -42,7 +39,7 @@ mod sealed {
     /// Where a page was listed.
     #[expect(unnameable_types, missing_debug_implementations, reason = "nobody else sees one")]
     pub struct Listing<'a> {
-        pub(super) shared: &'a Shared,
+        pub(super) core: &'a ClientCore,
         pub(super) reply: &'a Reply,
     }
 
@@ -54,7 +51,7 @@ mod sealed {
     impl Learn for mcp_protocol::skills::Skill {}
     impl Learn for Tool {
         fn learn(tools: &mut Vec<Self>, listing: Listing<'_>) {
-            listing.shared.catalog.learn(tools, listing.reply.is_mirrored);
+            listing.core.inbound.catalog.learn(tools, listing.reply.is_mirrored);
         }
     }
 }
@@ -104,7 +101,7 @@ pub struct Page<T> {
 /// ([`Error::is_too_large`]).
 #[must_use = "a list is not read until it is awaited"]
 pub struct List<T> {
-    client: Client,
+    handle: Arc<ClientHandle>,
     cursor: Option<String>,
     timeout: Option<Duration>,
     is_fresh: bool,
@@ -112,8 +109,14 @@ pub struct List<T> {
 }
 
 impl<T: Listed> List<T> {
-    pub(crate) fn new(client: &Client) -> Self {
-        Self { client: client.clone(), cursor: None, timeout: None, is_fresh: false, item: std::marker::PhantomData }
+    pub(crate) fn new(handle: &Arc<ClientHandle>) -> Self {
+        Self {
+            handle: Arc::clone(handle),
+            cursor: None,
+            timeout: None,
+            is_fresh: false,
+            item: std::marker::PhantomData,
+        }
     }
 
     /// Starts at a page that an earlier one named.
@@ -141,14 +144,14 @@ impl<T: Listed> List<T> {
 
     /// Entry by entry; each page is read when the one before is used up. Ends after the first error.
     pub fn stream(self) -> Items<T> {
-        let pages = self.client.shared().config.limits.pages;
+        let pages = self.handle.core.config.limits.pages;
         Items { read: VecDeque::new(), state: Paging::Next(self), pages_left: pages, pages, bytes: 0 }
     }
 
     fn ask(&self) -> Call<Page<T>> {
         let mut params = PaginatedParams::new();
         params.cursor.clone_from(&self.cursor);
-        let mut call = Call::with(&self.client, Request::new(T::METHOD, &params), read_page::<T>);
+        let mut call = Call::with(&self.handle, Request::new(T::METHOD, &params), read_page::<T>);
         call.options.is_fresh = self.is_fresh;
         match self.timeout {
             Some(limit) => call.timeout(limit),
@@ -162,7 +165,7 @@ impl<T: Listed> IntoFuture for List<T> {
     type IntoFuture = BoxFuture<'static, Result<Vec<T>, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let cap = self.client.shared().config.limits.list_bytes;
+        let cap = self.handle.core.config.limits.list_bytes;
         let mut stream = self.stream();
         Box::pin(async move {
             let mut all = Vec::new();
@@ -259,7 +262,7 @@ impl<T> fmt::Debug for Items<T> {
     }
 }
 
-pub(crate) fn read_page<T: Listed>(shared: &Shared, reply: &Reply) -> Result<Page<T>, Error> {
+pub(crate) fn read_page<T: Listed>(core: &ClientCore, reply: &Reply) -> Result<Page<T>, Error> {
     let mut members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(&reply.bytes)
         .map_err(|error| Error::invalid(format!("the result of {}: {error}", T::METHOD)))?;
     let missing = || Error::invalid(format!("the result of {} has no {:?}", T::METHOD, T::MEMBER));
@@ -276,7 +279,7 @@ pub(crate) fn read_page<T: Listed>(shared: &Shared, reply: &Reply) -> Result<Pag
             }
         }
     }
-    T::learn(&mut items, sealed::Listing { shared, reply });
+    T::learn(&mut items, sealed::Listing { core, reply });
     let next_cursor: Option<String> = optional(&members, "nextCursor")?;
     let ttl: Option<f64> = optional(&members, "ttlMs")?;
     Ok(Page {
@@ -302,11 +305,12 @@ mod tests {
     use super::*;
 
     fn page(version: ProtocolVersion, wire: &'static str) -> Result<Page<Tool>, Error> {
-        let connector = std::sync::Arc::new(crate::Once::new(mcp_transport::memory::duplex(1).0));
-        let shared = Shared::new(crate::config::Config::new(mcp_protocol::Implementation::default()), connector);
+        let connector = Arc::new(crate::Once::new(mcp_transport::memory::duplex(1).0));
+        let config = crate::config::Config::new(mcp_protocol::Implementation::default());
+        let core = ClientCore::new(config, Default::default(), connector);
         let method = "tools/list".into();
         read_page(
-            &shared,
+            &core,
             &Reply { bytes: wire.as_bytes().into(), method, name: None, version, is_mirrored: false, task: None },
         )
     }

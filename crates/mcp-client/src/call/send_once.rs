@@ -6,17 +6,19 @@ use mcp_protocol::tasks::TaskMetadata;
 use mcp_transport::Hints;
 use tokio::time::{Instant, sleep};
 
-use super::{Options, catalog::Known};
+use super::{CallOptions, ClientCore, catalog::KnownTool};
 use crate::{
     Error, Limits,
-    connection::{self, Agreed, Clock, Extra, Inputs, Link, Outcome, Request, Shared, Ticket},
+    connection::{
+        self, Agreement, Clock, Connection, InputResponses, Request, RequestExtras, RequestGuard, RequestOutcome,
+    },
 };
 
 /// A request, and what this one sending of it adds.
 pub(super) struct Sending<'a> {
     pub(super) request: &'a Request,
-    pub(super) inputs: Option<&'a Inputs>,
-    pub(super) known: Option<&'a Known>,
+    pub(super) inputs: Option<&'a InputResponses>,
+    pub(super) known: Option<&'a KnownTool>,
     /// Asks for a task (2025-11-25).
     pub(super) task: Option<TaskMetadata>,
     /// Says that the request may become a task (tasks extension).
@@ -31,19 +33,19 @@ impl<'a> Sending<'a> {
 }
 
 /// Sends a request once and waits for its answer, as long as the call may take. When it took too long, the server is told. The
-/// ticket hears of progress on, where the answer may be a task that has some.
-pub(super) async fn wait(
-    shared: &Shared,
-    link: &Arc<Link>,
-    agreed: &Agreed,
+/// guard hears of progress on, where the answer may be a task that has some.
+pub(super) async fn send_once(
+    core: &ClientCore,
+    connection: &Arc<Connection>,
+    agreed: &Agreement,
     sending: &Sending<'_>,
-    options: &mut Options,
-) -> Result<(Outcome, Option<Ticket>), Error> {
+    options: &mut CallOptions,
+) -> Result<(RequestOutcome, Option<RequestGuard>), Error> {
     let Sending { request, inputs, known, ref task, declares_tasks } = *sending;
-    let id = shared.next_id();
-    let extra = Extra {
+    let id = core.connections.next_id();
+    let extra = RequestExtras {
         wants_progress: options.wants_progress,
-        log_level: options.log_level.or_else(|| shared.log_level()),
+        log_level: options.log_level.or_else(|| core.connections.log_level()),
         meta: options.meta.as_ref(),
         inputs,
         task: task.as_ref(),
@@ -57,37 +59,38 @@ pub(super) async fn wait(
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
     let follows = task.is_some() && options.on_progress.is_some();
-    let mut beginning = pin!(link.begin(id, message, hints, follows));
-    let mut ticket: Option<Ticket> = None;
-    let limits = &shared.config.limits;
-    let started = Mark::now(&link.clock, limits);
+    let mut beginning = pin!(connection.begin(id, message, hints, follows));
+    let mut guard: Option<RequestGuard> = None;
+    let limits = &core.config.limits;
+    let started = Mark::now(&connection.clock, limits);
     let mut heard = started;
     let outcome = loop {
-        let left = [options.idle.map(|idle| (idle, heard)), options.total.map(|total| (total, started))]
-            .into_iter()
-            .flatten()
-            .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&link.clock)), limit))
-            .min();
-        let is_paused = link.clock.is_paused() && started.may_pause(&link.clock);
+        let left =
+            [options.idle_timeout.map(|idle| (idle, heard)), options.total_timeout.map(|total| (total, started))]
+                .into_iter()
+                .flatten()
+                .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&connection.clock)), limit))
+                .min();
+        let is_paused = connection.clock.is_paused() && started.may_pause(&connection.clock);
         if let Some((Duration::ZERO, limit)) = left
             && !is_paused
         {
-            spend(options, started.elapsed(&link.clock));
+            spend(options, started.elapsed(&connection.clock));
             return Err(Error::timeout(&*request.method, limit));
         }
         // While this side answers questions its clock stands still, and is looked at now and then.
         let nap = left.map(|(left, _)| if is_paused { left.max(Duration::from_secs(1)) } else { left });
         tokio::select! {
             biased;
-            begun = &mut beginning, if ticket.is_none() => match begun {
-                Ok(begun) => ticket = Some(begun),
+            begun = &mut beginning, if guard.is_none() => match begun {
+                Ok(begun) => guard = Some(begun),
                 Err(failure) => break Err(failure),
             },
-            () = news(ticket.as_ref()) => {
-                let Some(slot) = ticket.as_ref().map(Ticket::slot) else { continue };
+            () = news(guard.as_ref()) => {
+                let Some(slot) = guard.as_ref().map(RequestGuard::slot) else { continue };
                 let outcome = slot.take_outcome();
                 for notice in slot.take_progress() {
-                    heard = Mark::now(&link.clock, limits);
+                    heard = Mark::now(&connection.clock, limits);
                     if let Some(on_progress) = &mut options.on_progress {
                         on_progress(notice);
                     }
@@ -99,13 +102,13 @@ pub(super) async fn wait(
             () = nap_for(nap) => {}
         }
     };
-    spend(options, started.elapsed(&link.clock));
-    Ok((outcome, ticket))
+    spend(options, started.elapsed(&connection.clock));
+    Ok((outcome, guard))
 }
 
-async fn news(ticket: Option<&Ticket>) {
-    match ticket {
-        Some(ticket) => ticket.slot().news().await,
+async fn news(guard: Option<&RequestGuard>) {
+    match guard {
+        Some(guard) => guard.slot().news().await,
         None => std::future::pending().await,
     }
 }
@@ -118,8 +121,8 @@ async fn nap_for(time: Option<Duration>) {
 }
 
 /// Takes time from what the whole call may take.
-pub(super) fn spend(options: &mut Options, time: Duration) {
-    options.total = options.total.map(|total| total.saturating_sub(time));
+pub(super) fn spend(options: &mut CallOptions, time: Duration) {
+    options.total_timeout = options.total_timeout.map(|total| total.saturating_sub(time));
 }
 
 /// A moment on a clock that can stand still, up to a bound.

@@ -14,10 +14,13 @@ use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::sleep};
 
-use super::{Answered, Call, Mark, Options, Reply, ToolResult, answer, drive, exchange, start, tool_result};
+use super::{
+    Answer, Call, CallOptions, ClientCore, ClientHandle, Mark, Reply, ToolResult, answer_inputs, execute,
+    execute_or_start_task, send_until_answered, tool_result,
+};
 use crate::{
-    Client, Error,
-    connection::{Link, Request, Shared, Ticket},
+    Error,
+    connection::{Connection, Request, RequestGuard},
     error::Kind,
 };
 
@@ -47,16 +50,16 @@ pub enum Started {
 /// A task of a server, by its id. Dropping it leaves the task alone.
 #[derive(Clone)]
 pub struct TaskHandle {
-    client: Client,
+    handle: Arc<ClientHandle>,
     id: String,
-    manner: Manner,
+    manner: TaskOptions,
     /// Taken by the first who waits for the result.
-    hearing: Arc<Mutex<Option<Hearing>>>,
+    hearing: Arc<Mutex<Option<ProgressListener>>>,
 }
 
 /// How requests about a task are made.
 #[derive(Clone)]
-struct Manner {
+struct TaskOptions {
     idle: Option<Duration>,
     /// What all of it may take, and what is left of that.
     total: Option<Duration>,
@@ -66,8 +69,8 @@ struct Manner {
 }
 
 /// Who hears of the progress of a task: that of the request that it came from (2025-11-25).
-struct Hearing {
-    ticket: Ticket,
+struct ProgressListener {
+    guard: RequestGuard,
     heard: Box<dyn FnMut(ProgressParams) + Send>,
 }
 
@@ -88,19 +91,19 @@ impl IntoFuture for TaskCall {
     type IntoFuture = BoxFuture<'static, Result<Started, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { call: Call { client, request, mut options, .. }, task } = self;
+        let Self { call: Call { handle, request, mut options, .. }, task } = self;
         Box::pin(async move {
             let mut request = request?;
             request.task = Some(task);
-            let (reply, ticket) = start(client.shared(), request, &mut options).await?;
+            let (reply, guard) = execute_or_start_task(&handle.core, request, &mut options).await?;
             match &reply.task {
                 Some(task) => {
-                    let handle = TaskHandle::new(&client, task.task_id.clone());
-                    let hearing = Arc::new(Mutex::new(Hearing::new(ticket, &mut options)));
-                    let manner = Manner { total: None, left: None, ..Manner::of(options) };
+                    let handle = TaskHandle::new(&handle, task.task_id.clone());
+                    let hearing = Arc::new(Mutex::new(ProgressListener::new(guard, &mut options)));
+                    let manner = TaskOptions { total: None, left: None, ..TaskOptions::of(options) };
                     Ok(Started::Task(TaskHandle { manner, hearing, ..handle }))
                 }
-                None => Ok(Started::Done(tool_result(client.shared(), &reply)?)),
+                None => Ok(Started::Done(tool_result(&handle.core, &reply)?)),
             }
         })
     }
@@ -129,10 +132,10 @@ impl Started {
 }
 
 impl TaskHandle {
-    pub(crate) fn new(client: &Client, id: String) -> Self {
-        let idle = client.shared().config.idle;
-        let manner = Manner { idle, total: None, left: None, meta: None, log_level: None };
-        Self { client: client.clone(), id, manner, hearing: Arc::default() }
+    pub(crate) fn new(handle: &Arc<ClientHandle>, id: String) -> Self {
+        let idle = handle.core.config.idle_timeout;
+        let manner = TaskOptions { idle, total: None, left: None, meta: None, log_level: None };
+        Self { handle: Arc::clone(handle), id, manner, hearing: Arc::default() }
     }
 
     /// How long the server may be silent when it is asked for the task. The default is that of the call it came from, or of the
@@ -161,7 +164,7 @@ impl TaskHandle {
     /// # Errors
     /// As for every [`Call`]; [`Error::rpc`] when the server does not know it (any more).
     pub async fn status(&self) -> Result<Task, Error> {
-        Ok(look(self.client.shared(), &self.id, &mut self.manner.clone()).await?.task)
+        Ok(look(&self.handle.core, &self.id, &mut self.manner.clone()).await?.task)
     }
 
     /// Its result, however long it takes: nothing but looking at it has a bound. What it asks for meanwhile is answered, and its
@@ -170,12 +173,11 @@ impl TaskHandle {
     /// # Errors
     /// [`Error::is_cancelled`] when the task was cancelled, [`Error::rpc`] when it ended with an error, and as for every [`Call`].
     pub async fn result(&self) -> Result<ToolResult, Error> {
-        let shared = self.client.shared();
+        let core = &self.handle.core;
         let hearing = self.hearing.lock().take();
         let reply =
-            hear(hearing, follow(shared, &self.id, Duration::ZERO, None, None, self.manner.clone(), &mut false))
-                .await?;
-        tool_result(shared, &reply)
+            hear(hearing, follow(core, &self.id, Duration::ZERO, None, None, self.manner.clone(), &mut false)).await?;
+        tool_result(core, &reply)
     }
 
     /// Asks the server to cancel it. It may end in another way all the same.
@@ -183,9 +185,9 @@ impl TaskHandle {
     /// # Errors
     /// As for every [`Call`]; before 2026-07-28 also when it has ended.
     pub async fn cancel(&self) -> Result<(), Error> {
-        let shared = self.client.shared();
+        let core = &self.handle.core;
         let request = Request::new(CancelTask::NAME, &TaskParams::new(&*self.id))?.named(&self.id);
-        drive(shared, request, self.manner.options()).await.map(drop)
+        execute(core, request, self.manner.options()).await.map(drop)
     }
 }
 
@@ -196,17 +198,17 @@ impl fmt::Debug for TaskHandle {
     }
 }
 
-impl Manner {
-    fn of(options: Options) -> Self {
-        let Options { idle, total, meta, log_level, .. } = options;
+impl TaskOptions {
+    fn of(options: CallOptions) -> Self {
+        let CallOptions { idle_timeout: idle, total_timeout: total, meta, log_level, .. } = options;
         Self { idle, total, left: total, meta, log_level }
     }
 
     /// For one request, which may take as long as the server may be silent, and no longer than all of it.
-    fn options(&self) -> Options {
+    fn options(&self) -> CallOptions {
         let limit = self.idle.into_iter().chain(self.left).min();
         let (meta, log_level) = (self.meta.clone(), self.log_level);
-        Options { idle: limit, total: limit, meta, log_level, ..Options::default() }
+        CallOptions { idle_timeout: limit, total_timeout: limit, meta, log_level, ..CallOptions::default() }
     }
 
     /// Takes time from what is left.
@@ -219,14 +221,16 @@ impl Manner {
     }
 
     /// Makes one request about the task. The time of the user, who is asked meanwhile, does not count.
-    async fn ask(&mut self, shared: &Arc<Shared>, request: &Request) -> Result<Answered, Error> {
+    async fn ask(&mut self, core: &Arc<ClientCore>, request: &Request) -> Result<Answer, Error> {
         let mut options = self.options();
-        let before = options.total;
-        match exchange(shared, request, None, &mut options).await {
+        let before = options.total_timeout;
+        match send_until_answered(core, request, None, &mut options).await {
             Err(error) if error.is_timeout() && self.left.is_some() && before == self.left => Err(self.timeout()),
             asked => {
                 self.spend(
-                    before.zip(options.total).map_or(Duration::ZERO, |(before, after)| before.saturating_sub(after)),
+                    before
+                        .zip(options.total_timeout)
+                        .map_or(Duration::ZERO, |(before, after)| before.saturating_sub(after)),
                 );
                 asked
             }
@@ -234,27 +238,27 @@ impl Manner {
     }
 }
 
-impl Hearing {
-    fn new(ticket: Option<Ticket>, options: &mut Options) -> Option<Self> {
-        Some(Self { ticket: ticket?, heard: options.on_progress.take()? })
+impl ProgressListener {
+    fn new(guard: Option<RequestGuard>, options: &mut CallOptions) -> Option<Self> {
+        Some(Self { guard: guard?, heard: options.on_progress.take()? })
     }
 
     fn tell(&mut self) {
-        for notice in self.ticket.slot().take_progress() {
+        for notice in self.guard.slot().take_progress() {
             (self.heard)(notice);
         }
     }
 }
 
 /// Tells of the progress until the work is done.
-async fn hear<T>(hearing: Option<Hearing>, work: impl Future<Output = T>) -> T {
+async fn hear<T>(hearing: Option<ProgressListener>, work: impl Future<Output = T>) -> T {
     let Some(mut hearing) = hearing else { return work.await };
     let mut work = pin!(work);
     let done = loop {
         tokio::select! {
             biased;
             done = &mut work => break done,
-            () = hearing.ticket.slot().news() => hearing.tell(),
+            () = hearing.guard.slot().news() => hearing.tell(),
         }
     };
     hearing.tell();
@@ -263,18 +267,19 @@ async fn hear<T>(hearing: Option<Hearing>, work: impl Future<Output = T>) -> T {
 
 /// The result of a call that became a task: within what is left of its time, told of as it is.
 pub(crate) async fn finish(
-    shared: &Arc<Shared>,
+    core: &Arc<ClientCore>,
     task: &Task,
     tool: Option<Box<str>>,
-    ticket: Option<Ticket>,
-    mut call: Options,
+    guard: Option<RequestGuard>,
+    mut call: CallOptions,
 ) -> Result<Reply, Error> {
-    let link = ticket.as_ref().map(|ticket| Arc::clone(ticket.link()));
-    let hearing = Hearing::new(ticket, &mut call);
-    let manner = Manner::of(call);
-    let mut abandoned = Abandoned { shared, id: Some(task.task_id.clone()), manner: manner.clone() };
+    let connection = guard.as_ref().map(|guard| Arc::clone(guard.connection()));
+    let hearing = ProgressListener::new(guard, &mut call);
+    let manner = TaskOptions::of(call);
+    let mut abandoned = CancelOnDrop { core, id: Some(task.task_id.clone()), manner: manner.clone() };
     let mut is_over = false;
-    let followed = hear(hearing, follow(shared, &task.task_id, interval(task), tool, link, manner, &mut is_over)).await;
+    let followed =
+        hear(hearing, follow(core, &task.task_id, interval(task), tool, connection, manner, &mut is_over)).await;
     if is_over || followed.is_ok() {
         abandoned.id = None;
     }
@@ -282,22 +287,22 @@ pub(crate) async fn finish(
 }
 
 /// A task that nobody has but the call that became it: when that is over before the task is, the server is told.
-struct Abandoned<'a> {
-    shared: &'a Arc<Shared>,
+struct CancelOnDrop<'a> {
+    core: &'a Arc<ClientCore>,
     id: Option<String>,
-    manner: Manner,
+    manner: TaskOptions,
 }
 
-impl Drop for Abandoned<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
-        let shared = Arc::clone(self.shared);
-        let limit = Some(shared.config.limits.close);
-        let manner = Manner { idle: limit, total: limit, left: limit, ..self.manner.clone() };
+        let core = Arc::clone(self.core);
+        let limit = Some(core.config.limits.close);
+        let manner = TaskOptions { idle: limit, total: limit, left: limit, ..self.manner.clone() };
         runtime.spawn(async move {
             let told = match Request::new(CancelTask::NAME, &TaskParams::new(&*id)) {
-                Ok(request) => drive(&shared, request.named(&id), manner.options()).await.map(drop),
+                Ok(request) => execute(&core, request.named(&id), manner.options()).await.map(drop),
                 Err(error) => Err(error),
             };
             if let Err(error) = told {
@@ -316,12 +321,12 @@ struct Look {
     task: Task,
     /// With what its status brings along, where the server inlines that (tasks extension).
     detailed: Option<DetailedTask>,
-    answered: Answered,
+    answered: Answer,
 }
 
-async fn look(shared: &Arc<Shared>, id: &str, manner: &mut Manner) -> Result<Look, Error> {
+async fn look(core: &Arc<ClientCore>, id: &str, manner: &mut TaskOptions) -> Result<Look, Error> {
     let request = Request::new(GetTask::NAME, &TaskParams::new(id))?.named(id);
-    let answered = manner.ask(shared, &request).await?;
+    let answered = manner.ask(core, &request).await?;
     if answered.reply.version.has_core_tasks() {
         let state: TaskState = answered.reply.read()?;
         return Ok(Look { task: state.task, detailed: None, answered });
@@ -331,39 +336,44 @@ async fn look(shared: &Arc<Shared>, id: &str, manner: &mut Manner) -> Result<Loo
 }
 
 /// Waits before the next look, by the clock of the connection, which stands still while this side is asked something.
-async fn rest(shared: &Shared, wait: Duration, link: Option<&Link>, manner: &mut Manner) -> Result<(), Error> {
-    let mark = link.map(|link| (link, Mark::now(&link.clock, &shared.config.limits)));
+async fn rest(
+    core: &ClientCore,
+    wait: Duration,
+    connection: Option<&Connection>,
+    manner: &mut TaskOptions,
+) -> Result<(), Error> {
+    let mark = connection.map(|connection| (connection, Mark::now(&connection.clock, &core.config.limits)));
     sleep(manner.left.map_or(wait, |left| wait.min(left))).await;
-    manner.spend(mark.map_or(wait, |(link, mark)| mark.elapsed(&link.clock)));
+    manner.spend(mark.map_or(wait, |(connection, mark)| mark.elapsed(&connection.clock)));
     if manner.left == Some(Duration::ZERO) { Err(manner.timeout()) } else { Ok(()) }
 }
 
 /// Waits for the end of a task, and answers what it asks for. Says whether the task was seen to be over, whatever is made of it.
 async fn follow(
-    shared: &Arc<Shared>,
+    core: &Arc<ClientCore>,
     id: &str,
     first: Duration,
     tool: Option<Box<str>>,
-    mut link: Option<Arc<Link>>,
-    mut manner: Manner,
+    mut connection: Option<Arc<Connection>>,
+    mut manner: TaskOptions,
     is_over: &mut bool,
 ) -> Result<Reply, Error> {
     let mut wait = first;
     let mut answered_keys = HashSet::new();
     let mut rounds = 0;
     loop {
-        rest(shared, wait, link.as_deref(), &mut manner).await?;
-        let Look { task, detailed, answered } = look(shared, id, &mut manner).await?;
+        rest(core, wait, connection.as_deref(), &mut manner).await?;
+        let Look { task, detailed, answered } = look(core, id, &mut manner).await?;
         wait = interval(&task);
         *is_over = task.status.is_terminal();
         let mut reply = answered.reply;
-        let link = link.insert(answered.link);
+        let connection = connection.insert(answered.connection);
         reply.method = CallTool::NAME.into();
         reply.name.clone_from(&tool);
         let Some(detailed) = detailed else {
             // What it asks for comes as questions of the session, for which the result has to be waited for.
             if task.status.is_terminal() || task.status == TaskStatus::InputRequired {
-                let done = payload(shared, id, task.status, wait, &mut manner).await?;
+                let done = payload(core, id, task.status, wait, &mut manner).await?;
                 return Ok(Reply { name: tool, method: CallTool::NAME.into(), ..done });
             }
             continue;
@@ -387,12 +397,12 @@ async fn follow(
                 questions.retain(|key, _| answered_keys.insert(key.clone()));
                 if !questions.is_empty() {
                     rounds += 1;
-                    if rounds > shared.config.limits.rounds {
-                        return Err(Kind::Rounds(shared.config.limits.rounds).into());
+                    if rounds > core.config.limits.rounds {
+                        return Err(Kind::Rounds(core.config.limits.rounds).into());
                     }
-                    let inputs = answer(shared, link, InputRequiredResult::new(questions)).await?;
+                    let inputs = answer_inputs(core, connection, InputRequiredResult::new(questions)).await?;
                     let params = UpdateTaskParams::new(id, inputs.responses.unwrap_or_default());
-                    manner.ask(shared, &Request::of::<UpdateTask>(&params)?.named(id)).await?;
+                    manner.ask(core, &Request::of::<UpdateTask>(&params)?.named(id)).await?;
                 }
             }
             _ => {}
@@ -402,30 +412,30 @@ async fn follow(
 
 /// The result of a task of 2025-11-25 by the request that waits for it. A task that has ended has its result at once.
 async fn payload(
-    shared: &Arc<Shared>,
+    core: &Arc<ClientCore>,
     id: &str,
     status: TaskStatus,
     interval: Duration,
-    manner: &mut Manner,
+    manner: &mut TaskOptions,
 ) -> Result<Reply, Error> {
     let request = Request::of::<GetTaskPayload>(&TaskParams::new(id))?.named(id);
     if status.is_terminal() {
-        return match manner.ask(shared, &request).await {
+        return match manner.ask(core, &request).await {
             Ok(answered) => Ok(answered.reply),
             Err(_) if status == TaskStatus::Cancelled => Err(Kind::Cancelled.into()),
             Err(error) => Err(error),
         };
     }
     // The server may be silent: as long as looking at the task works, it is there.
-    let mut waiting = Manner { idle: None, ..manner.clone() };
-    let mut looks = Manner { left: None, ..manner.clone() };
-    let mut waiting = pin!(waiting.ask(shared, &request));
+    let mut waiting = TaskOptions { idle: None, ..manner.clone() };
+    let mut looks = TaskOptions { left: None, ..manner.clone() };
+    let mut waiting = pin!(waiting.ask(core, &request));
     loop {
         tokio::select! {
             answered = &mut waiting => return answered.map(|answered| answered.reply),
             () = sleep(interval) => {}
         }
-        let looking = look(shared, id, &mut looks);
+        let looking = look(core, id, &mut looks);
         tokio::select! {
             answered = &mut waiting => return answered.map(|answered| answered.reply),
             looked = looking => drop(looked?),

@@ -5,8 +5,8 @@ use std::ops::Deref;
 use mcp_protocol::{CallToolResult, ContentBlock};
 use serde::de::DeserializeOwned;
 
-use super::Reply;
-use crate::{Error, connection::Shared, error::Kind};
+use super::{ClientCore, Reply};
+use crate::{Error, error::Kind};
 
 /// The result of a tool. It derefs to the whole [`CallToolResult`].
 ///
@@ -75,11 +75,11 @@ impl ToolResult {
 }
 
 /// The result of a tool, checked against what the tool promises where that is known and has a schema.
-pub(crate) fn tool_result(shared: &Shared, reply: &Reply) -> Result<ToolResult, Error> {
+pub(crate) fn tool_result(core: &ClientCore, reply: &Reply) -> Result<ToolResult, Error> {
     let result: CallToolResult = reply.read()?;
-    if shared.config.checks_results
+    if core.config.checks_results
         && reply.version.has_structured_content()
-        && let Some(known) = reply.name.as_ref().and_then(|name| shared.catalog.find(name))
+        && let Some(known) = reply.name.as_ref().and_then(|name| core.inbound.catalog.find(name))
     {
         known.check_result(&result)?;
     }

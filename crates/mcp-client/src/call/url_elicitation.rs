@@ -13,13 +13,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Options, send_once::spend};
-use crate::{
-    Error, Notifications,
-    connection::{Link, Shared},
-    error::Kind,
-    inbound::Asker,
-};
+use super::{CallOptions, ClientCore, send_once::spend};
+use crate::{Error, Notifications, connection::Connection, error::Kind, inbound::RequestSource};
 
 /// How long the server has to tell that the user is done, before it is asked again all the same: it need not tell. The time
 /// doubles with each asking, from the first to the last of these.
@@ -28,38 +23,38 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// What the user agreed to visit in one call, by name and by address: nobody is asked twice.
 #[derive(Default)]
-pub(crate) struct Pages {
+pub(crate) struct UrlElicitations {
     agreed: HashSet<String>,
     asked: u32,
 }
 
-impl Pages {
+impl UrlElicitations {
     /// Shows the user the pages of an error and waits until the server tells that the user is done with them, within what is
     /// left of the call's time. Returns whether the request may be made again.
     pub(crate) async fn visit(
         &mut self,
-        shared: &Arc<Shared>,
+        core: &Arc<ClientCore>,
         error: &Error,
-        options: &mut Options,
+        options: &mut CallOptions,
     ) -> Result<bool, Error> {
         let pages = error.url_elicitations();
-        let Some(link) = shared.current() else { return Ok(false) };
-        let is_known = link.version().is_some_and(|version| version.has_elicitation_complete());
-        let is_shown = shared.config.capabilities().supports_url_elicitation();
-        if !is_known || !is_shown || pages.is_empty() || pages.len() > shared.config.limits.questions {
+        let Some(connection) = core.connections.current() else { return Ok(false) };
+        let is_known = connection.version().is_some_and(|version| version.has_elicitation_complete());
+        let is_shown = core.config.capabilities().supports_url_elicitation();
+        if !is_known || !is_shown || pages.is_empty() || pages.len() > core.config.limits.questions {
             return Ok(false);
         }
         // From before the user can be done.
-        let notices = shared.hub.listen();
+        let notices = core.inbound.hub.listen();
         let unseen = pages.iter().filter(|page| !names(page).any(|name| self.agreed.contains(name)));
-        if !agree(shared, &link, unseen).await? {
+        if !agree(core, &connection, unseen).await? {
             return Ok(false);
         }
         self.agreed.extend(pages.iter().flat_map(names).cloned());
         let patience = PATIENCE.saturating_mul(1 << self.asked.min(8)).min(LONGEST);
         self.asked += 1;
         let open = pages.into_iter().filter_map(|page| page.elicitation_id).collect();
-        let (since, limit) = (Instant::now(), options.total.map_or(patience, |total| total.min(patience)));
+        let (since, limit) = (Instant::now(), options.total_timeout.map_or(patience, |total| total.min(patience)));
         if timeout(limit, completed(notices, open)).await.is_err() {
             tracing::debug!("the server does not tell that the user is done: it is asked again");
         }
@@ -74,15 +69,15 @@ fn names(page: &UrlElicitParams) -> impl Iterator<Item = &String> {
 
 /// Whether the user agrees to visit all of these, which are shown at the same time.
 async fn agree(
-    shared: &Shared,
-    link: &Arc<Link>,
+    core: &ClientCore,
+    connection: &Arc<Connection>,
     pages: impl Iterator<Item = &UrlElicitParams>,
 ) -> Result<bool, Error> {
     let mut asking = JoinSet::new();
     for page in pages {
         let params = to_raw_value(&ElicitParams::Url(page.clone())).map_err(|e| Error::invalid(e.to_string()))?;
-        let limit = shared.config.limits.question;
-        let question = shared.config.handlers.question(Elicit::NAME, Some(&params), Asker::on(link), limit);
+        let limit = core.config.limits.question;
+        let question = core.inbound.handlers.request(Elicit::NAME, Some(&params), RequestSource::on(connection), limit);
         asking.spawn(question.answer());
     }
     while let Some(answered) = asking.join_next().await {

@@ -11,21 +11,29 @@ use serde_json::Value;
 use crate::{
     Asked, Client, Error, Handler, IntoConnector, Limits, Negotiated, Notification, RawRequest, Reconnect, Roots,
     config::Config,
-    inbound::{Listeners, answering},
+    inbound::{Callbacks, HandlerSet, answering},
 };
 
 /// Builds a [`Client`]. What it can answer is what is set here, and is declared to the server by being set.
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     config: Config,
-    listeners: Listeners,
+    handlers: HandlerSet,
+    callbacks: Callbacks,
+    known: Option<Negotiated>,
     /// The first thing that was wrong.
     problem: Option<Error>,
 }
 
 impl ClientBuilder {
     pub(crate) fn new(info: Implementation) -> Self {
-        Self { config: Config::new(info), listeners: Listeners::default(), problem: None }
+        Self {
+            config: Config::new(info),
+            handlers: HandlerSet::default(),
+            callbacks: Callbacks::default(),
+            known: None,
+            problem: None,
+        }
     }
 
     /// The name for people.
@@ -75,33 +83,33 @@ impl ClientBuilder {
     /// connecting sends nothing. When the first answer is none of that era the server is asked after all, and what it refused is
     /// made again as it wants it.
     pub fn known(mut self, negotiated: impl Into<Option<Negotiated>>) -> Self {
-        self.config.known = negotiated.into();
+        self.known = negotiated.into();
         self
     }
 
     /// How long the server may be silent in a call: no answer and no progress. `None` for ever. Default 60 seconds.
     pub fn timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
-        self.config.idle = limit.into();
+        self.config.idle_timeout = limit.into();
         self
     }
 
     /// How long a call may take in all, not counting the time that this side takes to answer questions. `None` for ever.
     /// Default 10 minutes.
     pub fn total_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
-        self.config.total = limit.into();
+        self.config.total_timeout = limit.into();
         self
     }
 
     /// How long opening a connection may take, with everything that it asks. Default 60 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.config.connect = limit;
+        self.config.connect_timeout = limit;
         self
     }
 
     /// How long a server may be silent when it is asked what it speaks, before it is taken for one that does not know the
     /// question. Default 5 seconds.
     pub fn probe_timeout(mut self, limit: Duration) -> Self {
-        self.config.probe = limit;
+        self.config.probe_timeout = limit;
         self
     }
 
@@ -111,7 +119,7 @@ impl ClientBuilder {
         if interval.is_zero() {
             self.problem.get_or_insert_with(|| Error::request("there is time between two signs of life"));
         }
-        self.config.ping = Some(interval);
+        self.config.ping_interval = Some(interval);
         self
     }
 
@@ -201,7 +209,7 @@ impl ClientBuilder {
         F: Fn(Asked<FormElicitParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
     {
-        self.config.handlers.elicit = Some(answering(answer));
+        self.handlers.elicit = Some(answering(answer));
         self
     }
 
@@ -211,7 +219,7 @@ impl ClientBuilder {
         F: Fn(Asked<UrlElicitParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
     {
-        self.config.handlers.elicit_url = Some(answering(answer));
+        self.handlers.elicit_url = Some(answering(answer));
         self
     }
 
@@ -221,7 +229,7 @@ impl ClientBuilder {
         F: Fn(Asked<CreateMessageParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
-        self.config.handlers.sample = Some(answering(answer));
+        self.handlers.sample = Some(answering(answer));
         self
     }
 
@@ -231,14 +239,14 @@ impl ClientBuilder {
         F: Fn(Asked<CreateMessageParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
-        self.config.handlers.samples_with_tools = true;
+        self.handlers.samples_with_tools = true;
         self.on_sample(answer)
     }
 
     /// Where servers may work: `file://` URIs. They can be changed later ([`Client::roots`]).
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
         match Roots::new(roots) {
-            Ok(roots) => self.config.handlers.roots = Some(roots),
+            Ok(roots) => self.handlers.roots = Some(roots),
             Err(error) => drop(self.problem.get_or_insert(error)),
         }
         self
@@ -250,19 +258,19 @@ impl ClientBuilder {
         F: Fn(Asked<RawRequest>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Value, RpcError>> + Send + 'static,
     {
-        self.config.handlers.request = Some(answering(answer));
+        self.handlers.other = Some(answering(answer));
         self
     }
 
     /// Answers whatever the closures here do not.
     pub fn handler(mut self, handler: impl Handler) -> Self {
-        self.config.handlers.handler = Some(std::sync::Arc::new(handler));
+        self.handlers.handler = Some(std::sync::Arc::new(handler));
         self
     }
 
     /// Hears every notification, one after another. See also [`Client::notifications`].
     pub fn on_notification(mut self, heard: impl FnMut(&Notification) + Send + 'static) -> Self {
-        self.listeners.all.push(Box::new(heard));
+        self.callbacks.all.push(Box::new(heard));
         self
     }
 
@@ -271,7 +279,7 @@ impl ClientBuilder {
     /// Changes of the lists are subscribed to where they are not told by themselves (2026-07-28); for those of resources see
     /// [`Client::subscribe`].
     pub fn on<N: NotificationMethod>(mut self, mut heard: impl FnMut(N::Params) + Send + 'static) -> Self {
-        self.listeners.want(N::NAME);
+        self.callbacks.want(N::NAME);
         self.on_notification(move |notification| match notification.params::<N>() {
             Some(Ok(params)) => heard(params),
             Some(Err(error)) => tracing::debug!(%error, "a notification makes no sense"),
@@ -286,11 +294,13 @@ impl ClientBuilder {
     /// # Errors
     /// [`Error::is_unreachable`], [`Error::is_version_mismatch`], [`Error::is_timeout`], [`Error::is_unauthorized`], and whatever
     /// else the server answers; also when something was set here that makes no sense.
-    pub async fn connect<M>(self, target: impl IntoConnector<M>) -> Result<Client, Error> {
+    pub async fn connect<M>(mut self, target: impl IntoConnector<M>) -> Result<Client, Error> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
-        Client::open(self.config, self.listeners, target.into_connector()?).await
+        let connector = target.into_connector()?;
+        self.config.declared = self.handlers.capabilities();
+        Client::open(self.config, self.handlers, self.callbacks, self.known, connector).await
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::Error;
 
 /// What a client can be connected to: a URL (feature `http`), and whatever opens transports ([`Connect`]: a child process, a
-/// server in memory), by value, by reference or shared.
+/// server in memory), by value, by reference or manager.
 ///
 /// `M` only tells the implementations apart, and is never written.
 #[diagnostic::on_unimplemented(
@@ -33,7 +33,7 @@ pub struct ByValue;
 #[non_exhaustive]
 pub struct ByReference;
 
-/// Marks shared targets.
+/// Marks manager targets.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ByShare;

@@ -21,13 +21,14 @@ use tokio::{
 };
 
 use super::{
-    Extra, Failure, Link, Negotiated, OnDrop, Outcome, Request, Shared, Ticket, request::Stamp, write_request,
+    Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, RequestFailure, RequestGuard,
+    RequestOutcome, request::MetaTemplate, write_request,
 };
 use crate::{Error, config::Config, error::Kind};
 
 /// Why nothing was agreed.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum HandshakeError {
     /// The connection ended while the server was asked something that not every server knows.
     Died(Error),
     /// The server refused this way of opening; another one may do.
@@ -36,7 +37,7 @@ pub(crate) enum Stop {
     Fault(Error),
 }
 
-impl Stop {
+impl HandshakeError {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Died(error) | Self::Refused(error) | Self::Fault(error) => error,
@@ -48,52 +49,60 @@ impl Stop {
 const ATTEMPTS: usize = 3;
 
 /// Asks what the server speaks, and agrees on it.
-pub(crate) async fn detect(shared: &Shared, link: &Arc<Link>) -> Result<Negotiated, Stop> {
-    let config = &shared.config;
+pub(crate) async fn detect(
+    manager: &ConnectionManager,
+    connection: &Arc<Connection>,
+) -> Result<Negotiated, HandshakeError> {
+    let config = &manager.config;
     let Some(mut version) = config.newest_stateless() else {
         let Some(version) = config.newest_legacy() else { return Err(mismatch(config, Vec::new())) };
-        return initialize(shared, link, version).await;
+        return initialize(manager, connection, version).await;
     };
     for _ in 0..ATTEMPTS {
-        let mut probe = ask::<Discover>(shared, link, version, &EmptyParams::new()).await.map_err(died)?;
-        let verdict = match timeout(config.probe, probe.outcome()).await {
+        let mut probe = ask::<Discover>(manager, connection, version, &EmptyParams::new()).await.map_err(died)?;
+        let verdict = match timeout(config.probe_timeout, probe.outcome()).await {
             Ok(outcome) => judge(config, version, outcome)?,
-            Err(_) => return outlast(shared, link, version, probe).await,
+            Err(_) => return outlast(manager, connection, version, probe).await,
         };
         match verdict {
-            Verdict::Agreed(negotiated) => return Ok(*negotiated),
-            Verdict::Other(other) => version = other,
-            Verdict::Legacy(legacy) => return initialize(shared, link, legacy).await,
+            ProbeResult::Agreed(negotiated) => return Ok(*negotiated),
+            ProbeResult::Other(other) => version = other,
+            ProbeResult::Legacy(legacy) => return initialize(manager, connection, legacy).await,
         }
     }
     Err(mismatch(config, vec![version.as_str().to_owned()]))
 }
 
 /// Opens a session with `initialize`.
-pub(crate) async fn initialize(shared: &Shared, link: &Arc<Link>, offer: ProtocolVersion) -> Result<Negotiated, Stop> {
-    let config = &shared.config;
+pub(crate) async fn initialize(
+    manager: &ConnectionManager,
+    connection: &Arc<Connection>,
+    offer: ProtocolVersion,
+) -> Result<Negotiated, HandshakeError> {
+    let config = &manager.config;
     let mut offer = offer;
     for _ in 0..ATTEMPTS {
         let mut params = InitializeParams::new(offer.as_str(), config.capabilities(), config.info.clone());
         params.shape(offer);
         // A server in the middle of its start may be slow; the time to connect bounds this.
-        let outcome = ask::<Initialize>(shared, link, offer, &params).await.map_err(died)?.outcome().await;
+        let outcome = ask::<Initialize>(manager, connection, offer, &params).await.map_err(died)?.outcome().await;
         let result = match outcome {
             Ok(result) => result,
-            Err(Failure::Rpc(error)) => {
+            Err(RequestFailure::Rpc(error)) => {
                 // Some servers answer an offer that they do not know with a list of those that they do.
                 let other =
                     supported(&error).and_then(|theirs| newest(config, &theirs, ProtocolVersion::has_handshake));
                 match other.filter(|other| *other != offer) {
                     Some(other) => offer = other,
-                    None => return Err(Stop::Refused(Kind::Rpc(error).into())),
+                    None => return Err(HandshakeError::Refused(Kind::Rpc(error).into())),
                 }
                 continue;
             }
             Err(failure) => return Err(stop(failure)),
         };
-        let result: InitializeResult = serde_json::from_slice(&result)
-            .map_err(|error| Stop::Fault(Error::invalid(format!("the result of {}: {error}", Initialize::NAME))))?;
+        let result: InitializeResult = serde_json::from_slice(&result).map_err(|error| {
+            HandshakeError::Fault(Error::invalid(format!("the result of {}: {error}", Initialize::NAME)))
+        })?;
         let version = ProtocolVersion::parse(&result.protocol_version)
             .filter(|version| version.has_handshake() && config.versions.contains(version))
             .ok_or_else(|| mismatch(config, vec![result.protocol_version.clone()]))?;
@@ -101,42 +110,42 @@ pub(crate) async fn initialize(shared: &Shared, link: &Arc<Link>, offer: Protoco
         negotiated.server_info = result.server_info;
         negotiated.capabilities = result.capabilities;
         negotiated.instructions = result.instructions;
-        agree(config, link, negotiated.clone());
+        agree(config, connection, negotiated.clone());
         let message = jsonrpc::notification(Initialized::NAME, &EmptyParams::new())
-            .map_err(|error| Stop::Fault(Error::request(error.to_string())))?;
-        let sent = link.sender.send(link.notice(Initialized::NAME, message)).await;
-        sent.map_err(|fault| Stop::Fault(Kind::Lost(Some(fault)).into()))?;
+            .map_err(|error| HandshakeError::Fault(Error::request(error.to_string())))?;
+        let sent = connection.sender.send(connection.notice(Initialized::NAME, message)).await;
+        sent.map_err(|fault| HandshakeError::Fault(Kind::Lost(Some(fault)).into()))?;
         return Ok(negotiated);
     }
     Err(mismatch(config, vec![offer.as_str().to_owned()]))
 }
 
-/// Says on the link what was agreed.
-pub(crate) fn agree(config: &Config, link: &Link, negotiated: Negotiated) {
+/// Says on the connection what was agreed.
+pub(crate) fn agree(config: &Config, connection: &Connection, negotiated: Negotiated) {
     let capabilities = config.capabilities();
-    let stamp = Stamp::new(negotiated.version, &capabilities, &config.info);
+    let stamp = MetaTemplate::new(negotiated.version, &capabilities, &config.info);
     let with_tasks = capabilities.with_extension(IDENTIFIER, JsonObject::new());
-    let with_tasks = Stamp::new(negotiated.version, &with_tasks, &config.info);
-    link.agree(negotiated, stamp, with_tasks);
+    let with_tasks = MetaTemplate::new(negotiated.version, &with_tasks, &config.info);
+    connection.agree(negotiated, stamp, with_tasks);
 }
 
 /// Asks a new session for the log messages that are wanted: what a former one was asked for is forgotten with it. A server that
 /// refuses is one without them.
-pub(crate) async fn ask_for_logs(shared: &Shared, link: &Arc<Link>) {
-    let (Some(agreed), Some(level)) = (link.agreed(), shared.log_level()) else { return };
+pub(crate) async fn ask_for_logs(manager: &ConnectionManager, connection: &Arc<Connection>) {
+    let (Some(agreed), Some(level)) = (connection.agreed(), manager.log_level()) else { return };
     let negotiated = &agreed.negotiated;
-    let is_missing = negotiated.lacks(SetLevel::NAME).is_some() && shared.config.trusts_capabilities;
+    let is_missing = negotiated.lacks(SetLevel::NAME).is_some() && manager.config.trusts_capabilities;
     if is_missing || !negotiated.version.has_session_methods() {
         return;
     }
     let Ok(request) = Request::of::<SetLevel>(&SetLevelParams::new(level)) else { return };
-    let id = shared.next_id();
+    let id = manager.next_id();
     let mut hints = Hints::default();
     hints.version = Some(negotiated.version);
     hints.method = Some(SetLevel::NAME.into());
-    let message = write_request(id, &request, agreed.stamp(false), &Extra::default());
-    let asking = async { link.begin_beside(id, message, hints, OnDrop::Cancel).await?.outcome().await };
-    match timeout(shared.config.probe, asking).await {
+    let message = write_request(id, &request, agreed.stamp(false), &RequestExtras::default());
+    let asking = async { connection.begin_beside(id, message, hints, OnDrop::Cancel).await?.outcome().await };
+    match timeout(manager.config.probe_timeout, asking).await {
         Ok(Ok(_)) => {}
         Ok(Err(failure)) => tracing::debug!(?failure, %level, "the server does not set the level of its log messages"),
         Err(_) => tracing::debug!(%level, "the server does not answer when it is asked for log messages"),
@@ -148,14 +157,14 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The question whether a server is still what it was taken for: it is asked once at a time, and the answer is remembered.
 #[derive(Default)]
-pub(crate) struct Probe(Mutex<Option<Asked>>);
+pub(crate) struct EraCheck(Mutex<Option<EraCheckRun>>);
 
-struct Asked {
+struct EraCheckRun {
     at: Instant,
     verdict: watch::Receiver<Option<bool>>,
 }
 
-impl Probe {
+impl EraCheck {
     /// The answer that is remembered or on its way, or else what `begin` finds.
     fn join(&self, begin: impl FnOnce(watch::Sender<Option<bool>>)) -> watch::Receiver<Option<bool>> {
         let mut asked = self.0.lock();
@@ -167,31 +176,31 @@ impl Probe {
         }
         let (sender, verdict) = watch::channel(None);
         begin(sender);
-        *asked = Some(Asked { at: Instant::now(), verdict: verdict.clone() });
+        *asked = Some(EraCheckRun { at: Instant::now(), verdict: verdict.clone() });
         verdict
     }
 }
 
 /// Whether a failure could be that of a server of another era than was assumed or agreed on: one that was exchanged. Where it was
 /// agreed on, only what such servers say, and only where one server can take the place of another on a connection.
-pub(crate) fn is_doubtful(link: &Link, failure: &Failure) -> bool {
-    let is_assumed = link.is_assumed();
-    let may_be_another = is_assumed || link.sender.has_request_streams();
-    if !may_be_another || !link.version().is_some_and(ProtocolVersion::is_stateless) {
+pub(crate) fn is_doubtful(connection: &Connection, failure: &RequestFailure) -> bool {
+    let is_assumed = connection.is_assumed();
+    let may_be_another = is_assumed || connection.sender.has_request_streams();
+    if !may_be_another || !connection.version().is_some_and(ProtocolVersion::is_stateless) {
         return false;
     }
     match failure {
-        Failure::Rpc(error) if is_assumed => error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-        Failure::Rpc(error) => {
+        RequestFailure::Rpc(error) if is_assumed => error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+        RequestFailure::Rpc(error) => {
             matches!(error.code, NO_SESSION | ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND)
         }
-        Failure::Invalid(_) => is_assumed,
-        Failure::Transport(fault) => match fault.http_status() {
+        RequestFailure::Invalid(_) => is_assumed,
+        RequestFailure::Transport(fault) => match fault.http_status() {
             Some(400 | 405) => true,
             Some(404) => is_assumed,
             _ => false,
         },
-        Failure::Unsendable(_) | Failure::Lost { .. } => false,
+        RequestFailure::Unsendable(_) | RequestFailure::Lost { .. } => false,
     }
 }
 
@@ -199,58 +208,61 @@ pub(crate) fn is_doubtful(link: &Link, failure: &Failure) -> bool {
 const NO_SESSION: ErrorCode = ErrorCode(-32000);
 
 /// Whether a server that turned out to be of another era has done nothing with the request that it answered so.
-pub(crate) fn is_refusal(failure: &Failure) -> bool {
+pub(crate) fn is_refusal(failure: &RequestFailure) -> bool {
     match failure {
-        Failure::Rpc(error) => {
+        RequestFailure::Rpc(error) => {
             matches!(error.code, ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_PARAMS)
         }
-        Failure::Transport(fault) => matches!(fault.http_status(), Some(400 | 404 | 405)),
+        RequestFailure::Transport(fault) => matches!(fault.http_status(), Some(400 | 404 | 405)),
         _ => false,
     }
 }
 
 /// Whether a server is not what it was taken for, which is asked when it answers as none of that era would: it was exchanged for
 /// another one. Then the connection takes no more requests.
-pub(crate) async fn has_changed(shared: &Arc<Shared>, link: &Arc<Link>) -> bool {
-    let mut verdict = find_out(shared, link);
+pub(crate) async fn has_changed(manager: &Arc<ConnectionManager>, connection: &Arc<Connection>) -> bool {
+    let mut verdict = find_out(manager, connection);
     verdict.wait_for(Option::is_some).await.is_ok_and(|verdict| *verdict == Some(true))
 }
 
 /// Begins to find that out, and goes on when nobody waits for it.
-pub(crate) fn find_out(shared: &Arc<Shared>, link: &Arc<Link>) -> watch::Receiver<Option<bool>> {
-    link.probe.join(|verdict| {
-        let (shared, link) = (Arc::clone(shared), Arc::clone(link));
+pub(crate) fn find_out(
+    manager: &Arc<ConnectionManager>,
+    connection: &Arc<Connection>,
+) -> watch::Receiver<Option<bool>> {
+    connection.probe.join(|verdict| {
+        let (manager, connection) = (Arc::clone(manager), Arc::clone(connection));
         tokio::spawn(async move {
-            let is_another = is_another(&shared, &link).await;
+            let is_another = is_another(&manager, &connection).await;
             if is_another {
                 tracing::debug!("the server is not of the era any more that it was taken for");
-                link.retire(TransportError::closed());
+                connection.retire(TransportError::closed());
             }
             verdict.send_replace(Some(is_another));
         });
     })
 }
 
-async fn is_another(shared: &Shared, link: &Arc<Link>) -> bool {
-    let config = &shared.config;
-    let Some(version) = link.version() else { return false };
-    let asking = async { ask::<Discover>(shared, link, version, &EmptyParams::new()).await?.outcome().await };
+async fn is_another(manager: &ConnectionManager, connection: &Arc<Connection>) -> bool {
+    let config = &manager.config;
+    let Some(version) = connection.version() else { return false };
+    let asking = async { ask::<Discover>(manager, connection, version, &EmptyParams::new()).await?.outcome().await };
     // One that has spoken so before may be slow.
-    let Ok(outcome) = timeout(config.probe, asking).await else {
-        return link.is_assumed() && config.newest_legacy().is_some();
+    let Ok(outcome) = timeout(config.probe_timeout, asking).await else {
+        return connection.is_assumed() && config.newest_legacy().is_some();
     };
     match judge(config, version, outcome) {
-        Ok(Verdict::Agreed(found)) if found.version == version => {
-            link.assume(false);
+        Ok(ProbeResult::Agreed(found)) if found.version == version => {
+            connection.assume(false);
             false
         }
-        Ok(_) | Err(Stop::Died(_)) => true,
+        Ok(_) | Err(HandshakeError::Died(_)) => true,
         Err(_) => false,
     }
 }
 
 /// What an answer to `server/discover` says.
-enum Verdict {
+enum ProbeResult {
     /// It speaks a revision without a handshake.
     Agreed(Box<Negotiated>),
     /// It speaks another revision without a handshake.
@@ -259,10 +271,10 @@ enum Verdict {
     Legacy(ProtocolVersion),
 }
 
-fn judge(config: &Config, asked: ProtocolVersion, outcome: Outcome) -> Result<Verdict, Stop> {
+fn judge(config: &Config, asked: ProtocolVersion, outcome: RequestOutcome) -> Result<ProbeResult, HandshakeError> {
     let legacy = |error: Error| match config.newest_legacy() {
-        Some(version) => Ok(Verdict::Legacy(version)),
-        None => Err(Stop::Refused(error)),
+        Some(version) => Ok(ProbeResult::Legacy(version)),
+        None => Err(HandshakeError::Refused(error)),
     };
     match outcome {
         Ok(result) => {
@@ -271,57 +283,57 @@ fn judge(config: &Config, asked: ProtocolVersion, outcome: Outcome) -> Result<Ve
             };
             let theirs = std::mem::take(&mut result.supported_versions);
             match choose(config, &theirs)? {
-                version if version.has_handshake() => Ok(Verdict::Legacy(version)),
-                version => Ok(Verdict::Agreed(Box::new(discovered(version, theirs, result)))),
+                version if version.has_handshake() => Ok(ProbeResult::Legacy(version)),
+                version => Ok(ProbeResult::Agreed(Box::new(discovered(version, theirs, result)))),
             }
         }
-        Err(Failure::Rpc(error)) => match error.code {
+        Err(RequestFailure::Rpc(error)) => match error.code {
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
                 let theirs = supported(&error).unwrap_or_default();
                 match choose(config, &theirs)? {
-                    version if version.has_handshake() => Ok(Verdict::Legacy(version)),
+                    version if version.has_handshake() => Ok(ProbeResult::Legacy(version)),
                     // Also the one that was refused: servers have been seen to think again.
-                    version => Ok(Verdict::Other(version)),
+                    version => Ok(ProbeResult::Other(version)),
                 }
             }
             // Only a server without a handshake says this, and `initialize` would not help.
             ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY | ErrorCode::HEADER_MISMATCH => {
                 tracing::debug!(%error, version = %asked, "the server refuses to be discovered");
-                Err(Stop::Fault(Kind::Rpc(error).into()))
+                Err(HandshakeError::Fault(Kind::Rpc(error).into()))
             }
             _ => legacy(Kind::Rpc(error).into()),
         },
-        Err(Failure::Transport(fault)) => match fault.http_status() {
+        Err(RequestFailure::Transport(fault)) => match fault.http_status() {
             Some(400 | 404 | 405) => legacy(Kind::Transport(fault).into()),
-            Some(_) => Err(Stop::Fault(Kind::Transport(fault).into())),
+            Some(_) => Err(HandshakeError::Fault(Kind::Transport(fault).into())),
             None if fault.is_unanswered() => legacy(Kind::Transport(fault).into()),
-            None => Err(Stop::Fault(Kind::Transport(fault).into())),
+            None => Err(HandshakeError::Fault(Kind::Transport(fault).into())),
         },
-        Err(Failure::Invalid(text)) => legacy(Error::invalid(text)),
-        Err(failure @ (Failure::Lost { .. } | Failure::Unsendable(_))) => Err(died(failure)),
+        Err(RequestFailure::Invalid(text)) => legacy(Error::invalid(text)),
+        Err(failure @ (RequestFailure::Lost { .. } | RequestFailure::Unsendable(_))) => Err(died(failure)),
     }
 }
 
 /// The server is silent: it is taken for one that ignores what it does not know, unless it answers after all.
 async fn outlast(
-    shared: &Shared,
-    link: &Arc<Link>,
+    manager: &ConnectionManager,
+    connection: &Arc<Connection>,
     version: ProtocolVersion,
-    mut probe: Ticket,
-) -> Result<Negotiated, Stop> {
-    let config = &shared.config;
+    mut probe: RequestGuard,
+) -> Result<Negotiated, HandshakeError> {
+    let config = &manager.config;
     let Some(legacy) = config.newest_legacy() else {
-        return Err(Stop::Fault(Error::timeout(Discover::NAME, config.probe)));
+        return Err(HandshakeError::Fault(Error::timeout(Discover::NAME, config.probe_timeout)));
     };
     tracing::debug!("the server does not answer `server/discover`");
-    let opening = initialize(shared, link, legacy);
+    let opening = initialize(manager, connection, legacy);
     tokio::pin!(opening);
     tokio::select! {
         opened = &mut opening => return opened,
         outcome = probe.outcome() => {
             // Unless the other way was agreed on in the same moment: the first word counts.
-            if link.agreed().is_none()
-                && let Ok(Verdict::Agreed(negotiated)) = judge(config, version, outcome)
+            if connection.agreed().is_none()
+                && let Ok(ProbeResult::Agreed(negotiated)) = judge(config, version, outcome)
             {
                 return Ok(*negotiated);
             }
@@ -340,7 +352,7 @@ fn discovered(version: ProtocolVersion, theirs: Vec<String>, mut result: Discove
 }
 
 /// The newest revision without a handshake that both speak, or else the newest with one.
-fn choose(config: &Config, theirs: &[String]) -> Result<ProtocolVersion, Stop> {
+fn choose(config: &Config, theirs: &[String]) -> Result<ProtocolVersion, HandshakeError> {
     newest(config, theirs, ProtocolVersion::is_stateless)
         .or_else(|| newest(config, theirs, ProtocolVersion::has_handshake))
         .ok_or_else(|| mismatch(config, theirs.to_vec()))
@@ -360,44 +372,44 @@ fn supported(error: &RpcError) -> Option<Vec<String>> {
 }
 
 async fn ask<M: Method>(
-    shared: &Shared,
-    link: &Arc<Link>,
+    manager: &ConnectionManager,
+    connection: &Arc<Connection>,
     version: ProtocolVersion,
     params: &M::Params,
-) -> Result<Ticket, Failure> {
-    let config = &shared.config;
-    let stamp = Stamp::new(version, &config.capabilities(), &config.info);
-    let request = Request::of::<M>(params).map_err(|error| Failure::Invalid(error.to_string().into()))?;
-    let id = shared.next_id();
+) -> Result<RequestGuard, RequestFailure> {
+    let config = &manager.config;
+    let stamp = MetaTemplate::new(version, &config.capabilities(), &config.info);
+    let request = Request::of::<M>(params).map_err(|error| RequestFailure::Invalid(error.to_string().into()))?;
+    let id = manager.next_id();
     let mut hints = Hints::default();
     hints.version = version.is_stateless().then_some(version);
     hints.method = Some(M::NAME.into());
     // What opens a connection is never cancelled: `initialize` may not be, and who does not know the other does not care.
-    let message = write_request(id, &request, &stamp, &Extra::default());
-    link.begin_beside(id, message, hints, OnDrop::Forget).await
+    let message = write_request(id, &request, &stamp, &RequestExtras::default());
+    connection.begin_beside(id, message, hints, OnDrop::Forget).await
 }
 
-fn mismatch(config: &Config, theirs: Vec<String>) -> Stop {
-    Stop::Fault(Kind::Version { ours: config.versions.clone(), theirs }.into())
+fn mismatch(config: &Config, theirs: Vec<String>) -> HandshakeError {
+    HandshakeError::Fault(Kind::Version { ours: config.versions.clone(), theirs }.into())
 }
 
-fn died(failure: Failure) -> Stop {
+fn died(failure: RequestFailure) -> HandshakeError {
     match failure {
-        Failure::Lost { fault, .. } => Stop::Died(Kind::Lost(fault).into()),
+        RequestFailure::Lost { fault, .. } => HandshakeError::Died(Kind::Lost(fault).into()),
         other => stop(other),
     }
 }
 
-fn stop(failure: Failure) -> Stop {
+fn stop(failure: RequestFailure) -> HandshakeError {
     match failure {
-        Failure::Rpc(error) => Stop::Refused(Kind::Rpc(error).into()),
-        Failure::Invalid(text) => Stop::Refused(Error::invalid(text)),
-        Failure::Transport(fault) => match fault.http_status() {
-            Some(400 | 404 | 405) => Stop::Refused(Kind::Transport(fault).into()),
-            _ => Stop::Fault(Kind::Transport(fault).into()),
+        RequestFailure::Rpc(error) => HandshakeError::Refused(Kind::Rpc(error).into()),
+        RequestFailure::Invalid(text) => HandshakeError::Refused(Error::invalid(text)),
+        RequestFailure::Transport(fault) => match fault.http_status() {
+            Some(400 | 404 | 405) => HandshakeError::Refused(Kind::Transport(fault).into()),
+            _ => HandshakeError::Fault(Kind::Transport(fault).into()),
         },
-        Failure::Unsendable(fault) => Stop::Fault(Kind::Unsendable(fault).into()),
-        Failure::Lost { fault, .. } => Stop::Fault(Kind::Lost(fault).into()),
+        RequestFailure::Unsendable(fault) => HandshakeError::Fault(Kind::Unsendable(fault).into()),
+        RequestFailure::Lost { fault, .. } => HandshakeError::Fault(Kind::Lost(fault).into()),
     }
 }
 

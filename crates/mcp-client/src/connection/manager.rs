@@ -1,4 +1,4 @@
-//! What all handles of a client, its calls and its tasks share.
+//! The state of a client's connection: its status, its request ids, and what was negotiated last.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{LoggingLevel, jsonrpc::Request};
+use mcp_protocol::LoggingLevel;
 use mcp_transport::{Connect, TransportError};
 use parking_lot::Mutex;
 use tokio::{
@@ -17,33 +17,26 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Link, Negotiated};
-use crate::{
-    Error, State,
-    call::{Cache, Catalog},
-    config::Config,
-    error::Kind,
-    inbound::{Asker, Hub, Notification, Question},
-    subscription::Subscribers,
-};
+use super::{Connection, Negotiated, Receiver};
+use crate::{Error, State, config::Config, error::Kind};
 
-pub(crate) struct Shared {
-    pub(crate) config: Config,
+/// Holds the current connection of a client, and lets calls wait for the next one.
+pub(crate) struct ConnectionManager {
+    pub(crate) config: Arc<Config>,
     pub(crate) connector: Arc<dyn Connect>,
+    /// Receives the requests and notifications of the server.
+    pub(crate) receiver: Arc<dyn Receiver>,
+    /// Fires when the client is closed.
     pub(crate) closing: CancellationToken,
-    /// A call needs a connection that the supervisor has given up on.
+    /// A call needs a connection after the supervisor has stopped its attempts.
     pub(crate) wake: Notify,
     /// A call needs a connection before the next attempt is due.
     pub(crate) hurry: Notify,
-    pub(crate) hub: Hub,
-    pub(crate) cache: Cache,
-    pub(crate) catalog: Catalog,
-    pub(crate) subscribers: Subscribers,
     ids: AtomicI64,
-    standing: watch::Sender<Standing>,
+    status: watch::Sender<Status>,
     state: watch::Sender<State>,
     failures: AtomicU64,
-    /// Why the last attempt to open a connection failed, since there was one.
+    /// The error of the last failed attempt since the last successful one.
     last_failure: Mutex<Option<Error>>,
     /// Each connection that is not closed holds a receiver.
     pub(crate) connections: watch::Sender<()>,
@@ -51,37 +44,40 @@ pub(crate) struct Shared {
     negotiated: Mutex<Option<Arc<Negotiated>>>,
 }
 
-/// How the connection stands.
+/// The status of the connection, with what calls need to know about it.
 #[derive(Clone)]
-pub(crate) enum Standing {
-    Ready(Arc<Link>),
+pub(crate) enum Status {
+    /// The connection is open.
+    Ready(Arc<Connection>),
+    /// The supervisor opens a connection.
     Opening {
+        /// The first attempt is 1.
         attempt: u32,
     },
-    /// Every attempt failed, the last one with this; how many have failed since the client was built.
+    /// All attempts failed.
     Down {
+        /// The error of the last attempt.
         error: Error,
+        /// The number of attempts that failed since the client was built.
         failures: u64,
     },
+    /// No connection is opened any more.
     Closed(Error),
 }
 
-impl Shared {
-    pub(crate) fn new(config: Config, connector: Arc<dyn Connect>) -> Arc<Self> {
+impl ConnectionManager {
+    pub(crate) fn new(config: Arc<Config>, connector: Arc<dyn Connect>, receiver: Arc<dyn Receiver>) -> Arc<Self> {
         Arc::new(Self {
             log_level: Mutex::new(config.log_level),
-            hub: Hub::new(config.limits.notifications, config.limits.notification_bytes),
-            cache: Cache::default(),
-            catalog: Catalog::default(),
-            subscribers: Subscribers::default(),
             config,
             connector,
+            receiver,
             negotiated: Mutex::default(),
             closing: CancellationToken::new(),
             wake: Notify::new(),
             hurry: Notify::new(),
             ids: AtomicI64::new(1),
-            standing: watch::Sender::new(Standing::Opening { attempt: 1 }),
+            status: watch::Sender::new(Status::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),
             failures: AtomicU64::new(0),
             last_failure: Mutex::default(),
@@ -89,29 +85,29 @@ impl Shared {
         })
     }
 
-    /// Ids are used once in the life of a client, so that no late answer is taken for another one's.
+    /// Returns a new request id. Ids are unique over all connections of a client, so a late answer never matches another request.
     pub(crate) fn next_id(&self) -> i64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The connection, as soon as there is one.
+    /// Waits for an open connection.
     ///
-    /// When the last attempt has failed, another one is made first.
-    pub(crate) async fn link(&self) -> Result<Arc<Link>, Error> {
-        if let Standing::Ready(link) = &*self.standing.borrow()
-            && !link.is_ended()
+    /// When the last attempt has failed, the supervisor makes another one first.
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Error> {
+        if let Status::Ready(connection) = &*self.status.borrow()
+            && !connection.is_ended()
         {
-            return Ok(Arc::clone(link));
+            return Ok(Arc::clone(connection));
         }
-        let mut standing = self.standing.subscribe();
+        let mut status = self.status.subscribe();
         let mut failed_before = None;
         self.hurry.notify_waiters();
         loop {
-            let now = standing.borrow_and_update().clone();
+            let now = status.borrow_and_update().clone();
             match now {
-                Standing::Ready(link) if !link.is_ended() => return Ok(link),
-                Standing::Closed(error) => return Err(error),
-                Standing::Down { error, failures } => match failed_before {
+                Status::Ready(connection) if !connection.is_ended() => return Ok(connection),
+                Status::Closed(error) => return Err(error),
+                Status::Down { error, failures } => match failed_before {
                     None => {
                         failed_before = Some(failures);
                         self.wake.notify_one();
@@ -119,22 +115,22 @@ impl Shared {
                     Some(before) if failures > before => return Err(error),
                     Some(_) => {}
                 },
-                Standing::Ready(_) | Standing::Opening { .. } => {}
+                Status::Ready(_) | Status::Opening { .. } => {}
             }
-            if standing.changed().await.is_err() {
+            if status.changed().await.is_err() {
                 return Err(Error::closed());
             }
         }
     }
 
-    /// The connection, as soon as there is one within this time.
-    pub(crate) async fn link_within(&self, limit: Duration) -> Result<Arc<Link>, Error> {
-        let reached = timeout(limit, self.link()).await;
-        reached.unwrap_or_else(|_| Err(self.unreached(limit)))
+    /// Waits for an open connection, for this long at most.
+    pub(crate) async fn connection_within(&self, limit: Duration) -> Result<Arc<Connection>, Error> {
+        let reached = timeout(limit, self.connection()).await;
+        reached.unwrap_or_else(|_| Err(self.unreachable(limit)))
     }
 
-    /// Nobody was reached for so long, and why.
-    fn unreached(&self, after: Duration) -> Error {
+    /// Returns the error of a call that found no connection for this long, with the error of the last attempt.
+    fn unreachable(&self, after: Duration) -> Error {
         let last = self.last_failure.lock().clone();
         let source = match last {
             None => TransportError::unreachable(format!("there was no connection for {after:?}")),
@@ -146,49 +142,48 @@ impl Shared {
         Kind::Unreachable { peer: self.connector.describe().into(), source }.into()
     }
 
-    /// Waits until there is a connection, whoever needs it, or never will be one.
+    /// Waits until a connection is open, or the client is closed. Does not cause an attempt.
     pub(crate) async fn ready(&self) {
-        let mut standing = self.standing.subscribe();
-        let _ = standing.wait_for(|now| matches!(now, Standing::Ready(_) | Standing::Closed(_))).await;
+        let mut status = self.status.subscribe();
+        let _ = status.wait_for(|now| matches!(now, Status::Ready(_) | Status::Closed(_))).await;
     }
 
-    /// The connection that is there now, or was there last.
-    pub(crate) fn current(&self) -> Option<Arc<Link>> {
-        match &*self.standing.borrow() {
-            Standing::Ready(link) => Some(Arc::clone(link)),
+    /// Returns the connection that was opened last, unless another one is being opened.
+    pub(crate) fn current(&self) -> Option<Arc<Connection>> {
+        match &*self.status.borrow() {
+            Status::Ready(connection) => Some(Arc::clone(connection)),
             _ => None,
         }
     }
 
-    /// Whether there will be no connection any more.
+    /// Returns true when no connection will be opened any more.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(&*self.standing.borrow(), Standing::Closed(_))
+        matches!(&*self.status.borrow(), Status::Closed(_))
     }
 
-    pub(crate) fn stand(&self, standing: Standing) {
-        self.state.send_replace(match &standing {
-            Standing::Ready(_) => State::Ready,
-            Standing::Opening { attempt } => State::Connecting { attempt: *attempt },
-            Standing::Down { .. } => State::Down,
-            Standing::Closed(_) => State::Closed,
+    /// Publishes a new status.
+    pub(crate) fn set_status(&self, status: Status) {
+        self.state.send_replace(match &status {
+            Status::Ready(_) => State::Ready,
+            Status::Opening { attempt } => State::Connecting { attempt: *attempt },
+            Status::Down { .. } => State::Down,
+            Status::Closed(_) => State::Closed,
         });
-        match &standing {
-            Standing::Ready(link) => {
+        match &status {
+            Status::Ready(connection) => {
                 *self.last_failure.lock() = None;
-                // Another connection may be another server.
-                self.cache.clear();
-                self.catalog.clear();
-                if let Some(agreed) = link.agreed() {
-                    *self.negotiated.lock() = Some(agreed.negotiated.clone());
+                self.receiver.connected();
+                if let Some(agreement) = connection.agreed() {
+                    *self.negotiated.lock() = Some(agreement.negotiated.clone());
                 }
             }
-            Standing::Closed(_) => self.hub.close(),
-            Standing::Opening { .. } | Standing::Down { .. } => {}
+            Status::Closed(_) => self.receiver.closed(),
+            Status::Opening { .. } | Status::Down { .. } => {}
         }
-        self.standing.send_replace(standing);
+        self.status.send_replace(status);
     }
 
-    /// What was agreed on the newest connection.
+    /// Returns what was negotiated on the newest connection.
     pub(crate) fn negotiated(&self) -> Option<Arc<Negotiated>> {
         self.negotiated.lock().clone()
     }
@@ -197,14 +192,10 @@ impl Shared {
         self.state.subscribe()
     }
 
-    /// Counts one more attempt that failed.
+    /// Records a failed attempt, and returns the number of failed attempts so far.
     pub(crate) fn count_failure(&self, error: &Error) -> u64 {
         *self.last_failure.lock() = Some(error.clone());
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub(crate) fn lost(link: &Link) -> Error {
-        Kind::Lost(link.fault().cloned()).into()
     }
 
     pub(crate) fn log_level(&self) -> Option<LoggingLevel> {
@@ -213,24 +204,5 @@ impl Shared {
 
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
         *self.log_level.lock() = Some(level);
-    }
-
-    /// A notification came.
-    pub(crate) fn heard(&self, notification: &Notification) {
-        self.cache.hear(notification);
-        self.hub.publish(notification);
-    }
-
-    /// Notifications of a session were lost on the way.
-    pub(crate) fn missed(&self) {
-        let missed = Notification::missed();
-        self.subscribers.hear(&missed);
-        self.heard(&missed);
-    }
-
-    /// A question of the server, ready to be answered.
-    pub(crate) fn question(&self, link: &Arc<Link>, request: &Request<'_>) -> Question {
-        let asker = Asker::on(link);
-        self.config.handlers.question(&request.method, request.params, asker, self.config.limits.question)
     }
 }

@@ -14,14 +14,14 @@ use mcp_transport::TransportError;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::inbound::Inbox;
+use super::StreamReceiver;
 
 /// How a request ended: the raw result, or why there is none.
-pub(crate) type Outcome = Result<Bytes, Failure>;
+pub(crate) type RequestOutcome = Result<Bytes, RequestFailure>;
 
 /// Why a request has no result.
 #[derive(Debug, Clone)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// The server answered with an error.
     Rpc(RpcError),
     /// The server's answer was no message.
@@ -41,7 +41,7 @@ const PROGRESS_TEXTS: usize = 64 * 1024;
 
 /// The requests of one connection that wait.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequests {
     table: Mutex<Table>,
     room: Arc<Semaphore>,
     answered: AtomicU64,
@@ -49,29 +49,29 @@ pub(crate) struct Pending {
 
 #[derive(Debug, Default)]
 struct Table {
-    waiting: HashMap<i64, Arc<Slot>>,
+    waiting: HashMap<i64, Arc<ReplySlot>>,
     /// Requests that were answered, and whose progress is still heard.
-    followed: HashMap<i64, Weak<Slot>>,
+    followed: HashMap<i64, Weak<ReplySlot>>,
     end: Option<Option<TransportError>>,
 }
 
-impl Pending {
+impl PendingRequests {
     pub(crate) fn new(cap: usize) -> Self {
         let room = Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS)));
         Self { table: Mutex::default(), room, answered: AtomicU64::new(0) }
     }
 
     /// Waits for room.
-    pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let closed = |_| Failure::Lost { was_sent: false, fault: None };
+    pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, RequestFailure> {
+        let closed = |_| RequestFailure::Lost { was_sent: false, fault: None };
         Arc::clone(&self.room).acquire_owned().await.map_err(closed)
     }
 
     /// Begins to wait for the answer to a request.
-    pub(crate) fn insert(&self, id: i64, slot: Arc<Slot>) -> Result<(), Failure> {
+    pub(crate) fn insert(&self, id: i64, slot: Arc<ReplySlot>) -> Result<(), RequestFailure> {
         let mut table = self.table();
         if let Some(fault) = &table.end {
-            return Err(Failure::Lost { was_sent: false, fault: fault.clone() });
+            return Err(RequestFailure::Lost { was_sent: false, fault: fault.clone() });
         }
         table.waiting.insert(id, slot);
         Ok(())
@@ -85,7 +85,7 @@ impl Pending {
     }
 
     /// The answer came. Returns whether anybody waited for it.
-    pub(crate) fn complete(&self, id: i64, outcome: Outcome) -> bool {
+    pub(crate) fn complete(&self, id: i64, outcome: RequestOutcome) -> bool {
         let Some(slot) = self.table().take(id) else { return false };
         self.answered.fetch_add(1, Ordering::Relaxed);
         slot.complete(outcome);
@@ -99,7 +99,7 @@ impl Pending {
 
     /// Ends the only request that waits for an answer, when there is exactly one: whatever nobody can be told apart must be about
     /// it.
-    pub(crate) fn complete_only(&self, outcome: Outcome) -> bool {
+    pub(crate) fn complete_only(&self, outcome: RequestOutcome) -> bool {
         let only = {
             let table = self.table();
             let mut waiting = table.waiting.iter().filter(|(_, slot)| slot.waits_for_answer());
@@ -112,12 +112,12 @@ impl Pending {
     }
 
     /// What waits under an id.
-    pub(crate) fn find(&self, id: &RequestId) -> Option<Arc<Slot>> {
+    pub(crate) fn find(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
         self.table().waiting.get(&number(id)?).cloned()
     }
 
     /// What hears of the progress of a request.
-    pub(crate) fn hears(&self, id: &RequestId) -> Option<Arc<Slot>> {
+    pub(crate) fn hears(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
         let (id, table) = (number(id)?, self.table());
         table.waiting.get(&id).cloned().or_else(|| table.followed.get(&id)?.upgrade())
     }
@@ -139,7 +139,7 @@ impl Pending {
         self.room.close();
         let mut cancelled = Vec::new();
         for (id, slot) in waiting {
-            slot.complete(Err(Failure::Lost { was_sent: true, fault: fault.cloned() }));
+            slot.complete(Err(RequestFailure::Lost { was_sent: true, fault: fault.cloned() }));
             if slot.is_cancelled_by_drop() {
                 cancelled.push(id);
             }
@@ -158,7 +158,7 @@ impl Pending {
 
 impl Table {
     /// What waits under an id, and waits no more.
-    fn take(&mut self, id: i64) -> Option<Arc<Slot>> {
+    fn take(&mut self, id: i64) -> Option<Arc<ReplySlot>> {
         let slot = self.waiting.remove(&id)?;
         if slot.follows {
             self.followed.insert(id, Arc::downgrade(&slot));
@@ -178,7 +178,7 @@ fn number(id: &RequestId) -> Option<i64> {
 }
 
 /// What one request hears.
-pub(crate) struct Slot {
+pub(crate) struct ReplySlot {
     heard: Mutex<Heard>,
     news: Notify,
     /// It was sent, and is one that may be cancelled.
@@ -186,29 +186,29 @@ pub(crate) struct Slot {
     /// Its place in the table; held until the server need not be told anything about it any more.
     pub(crate) permit: Mutex<Option<OwnedSemaphorePermit>>,
     /// Where its notifications go, when it is a request whose stream brings some.
-    pub(crate) inbox: Option<Arc<Inbox>>,
+    pub(crate) receiver: Option<Arc<dyn StreamReceiver>>,
     /// Its progress is heard after its answer too.
     follows: bool,
 }
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for ReplySlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("listens", &self.inbox.is_some()).finish_non_exhaustive()
+        f.debug_struct("ReplySlot").field("listens", &self.receiver.is_some()).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
 struct Heard {
-    outcome: Option<Outcome>,
+    outcome: Option<RequestOutcome>,
     progress: VecDeque<ProgressParams>,
     /// Bytes of the messages of `progress`.
     texts: usize,
 }
 
-impl Slot {
+impl ReplySlot {
     pub(crate) fn new(
         permit: impl Into<Option<OwnedSemaphorePermit>>,
-        inbox: Option<Arc<Inbox>>,
+        receiver: Option<Arc<dyn StreamReceiver>>,
         follows: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -216,14 +216,14 @@ impl Slot {
             news: Notify::new(),
             is_cancellable: AtomicBool::new(false),
             permit: Mutex::new(permit.into()),
-            inbox,
+            receiver,
             follows,
         })
     }
 
     /// Whether its next word is an answer: a subscription that is open brings notifications, for as long as it likes.
     fn waits_for_answer(&self) -> bool {
-        self.inbox.as_ref().is_none_or(|inbox| !inbox.is_open())
+        self.receiver.as_ref().is_none_or(|receiver| !receiver.is_acknowledged())
     }
 
     /// The request was handed over.
@@ -263,11 +263,11 @@ impl Slot {
         std::mem::take(&mut heard.progress)
     }
 
-    pub(crate) fn take_outcome(&self) -> Option<Outcome> {
+    pub(crate) fn take_outcome(&self) -> Option<RequestOutcome> {
         self.heard().outcome.take()
     }
 
-    fn complete(&self, outcome: Outcome) {
+    fn complete(&self, outcome: RequestOutcome) {
         self.heard().outcome.get_or_insert(outcome);
         self.news.notify_one();
     }
@@ -279,19 +279,17 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use mcp_protocol::SubscriptionFilter;
-
     use super::*;
 
-    async fn waiting(pending: &Pending, id: i64) -> Arc<Slot> {
-        let slot = Slot::new(pending.room().await.unwrap(), None, false);
+    async fn waiting(pending: &PendingRequests, id: i64) -> Arc<ReplySlot> {
+        let slot = ReplySlot::new(pending.room().await.unwrap(), None, false);
         pending.insert(id, slot.clone()).unwrap();
         slot
     }
 
     #[tokio::test]
     async fn an_answer_finds_its_request_once() {
-        let pending = Pending::new(4);
+        let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         assert!(!pending.complete(2, Ok(Bytes::new())));
         assert!(pending.complete(1, Ok(Bytes::from_static(b"{}"))));
@@ -303,17 +301,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_the_connection_is_the_end_of_all() {
-        let pending = Pending::new(4);
+        let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         pending.end(Some(&TransportError::closed()));
-        assert!(matches!(slot.take_outcome(), Some(Err(Failure::Lost { was_sent: true, fault: Some(_) }))));
-        assert!(matches!(pending.room().await, Err(Failure::Lost { was_sent: false, .. })));
-        assert!(matches!(pending.insert(2, slot), Err(Failure::Lost { was_sent: false, .. })));
+        assert!(matches!(slot.take_outcome(), Some(Err(RequestFailure::Lost { was_sent: true, fault: Some(_) }))));
+        assert!(matches!(pending.room().await, Err(RequestFailure::Lost { was_sent: false, .. })));
+        assert!(matches!(pending.insert(2, slot), Err(RequestFailure::Lost { was_sent: false, .. })));
     }
 
     #[tokio::test]
     async fn progress_keeps_the_newest() {
-        let pending = Pending::new(4);
+        let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         for n in 0..(PROGRESS + 2) {
             slot.progress(ProgressParams::new(1, n as f64));
@@ -335,7 +333,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_names_nobody_is_for_the_only_one() {
-        let pending = Pending::new(4);
+        let pending = PendingRequests::new(4);
         assert!(!pending.complete_only(Ok(Bytes::new())));
         let (first, _second) = (waiting(&pending, 1).await, waiting(&pending, 2).await);
         assert!(!pending.complete_only(Ok(Bytes::new())));
@@ -344,20 +342,35 @@ mod tests {
         assert!(first.take_outcome().is_some());
     }
 
+    /// A stream whose acknowledgement the test decides on.
+    #[derive(Default)]
+    struct Stream {
+        is_acknowledged: AtomicBool,
+    }
+
+    impl StreamReceiver for Stream {
+        fn notification(&self, _: &super::super::Notification) {}
+
+        fn is_acknowledged(&self) -> bool {
+            self.is_acknowledged.load(Ordering::Relaxed)
+        }
+    }
+
     #[tokio::test]
-    async fn what_names_nobody_is_for_the_only_call_beside_subscriptions_that_are_open() {
-        let pending = Pending::new(4);
-        let inbox = Arc::new(Inbox::new(SubscriptionFilter::lists()));
-        let subscription = Slot::new(pending.room().await.unwrap(), Some(Arc::clone(&inbox)), false);
+    async fn a_reply_without_an_id_completes_the_only_call_beside_acknowledged_streams() {
+        let pending = PendingRequests::new(4);
+        let stream = Arc::new(Stream::default());
+        let receiver: Arc<dyn StreamReceiver> = stream.clone();
+        let subscription = ReplySlot::new(pending.room().await.unwrap(), Some(receiver), false);
         pending.insert(1, subscription.clone()).unwrap();
-        inbox.open(SubscriptionFilter::lists());
+        stream.is_acknowledged.store(true, Ordering::Relaxed);
         assert!(!pending.complete_only(Ok(Bytes::new())));
         let call = waiting(&pending, 2).await;
         assert!(pending.complete_only(Ok(Bytes::new())));
         assert!(call.take_outcome().is_some() && subscription.take_outcome().is_none());
         assert_eq!((pending.len(), pending.answered()), (1, 1));
-        // One that was not acknowledged waits for an answer.
-        inbox.interrupt();
+        // A stream without an acknowledgement waits for an answer.
+        stream.is_acknowledged.store(false, Ordering::Relaxed);
         assert!(pending.complete_only(Ok(Bytes::new())));
         assert!(subscription.take_outcome().is_some());
     }

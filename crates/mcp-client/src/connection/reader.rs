@@ -8,43 +8,50 @@ use mcp_protocol::{
     jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
     method, notification,
 };
-use mcp_transport::{Frame, Route, Transport, TransportError, TrySendError, recv};
+use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, TrySendError, recv};
+use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Failure, Link, Outcome, Shared};
-use crate::inbound::{Inbox, Notification, Question};
+use super::{Connection, ConnectionManager, Notification, RequestFailure, RequestOutcome, StreamReceiver};
 
 /// Reads until the connection ends; then everything that waits on it has failed.
-pub(crate) async fn read(link: Arc<Link>, shared: Arc<Shared>, mut transport: Box<dyn Transport>) {
+pub(crate) async fn read(
+    connection: Arc<Connection>,
+    manager: Arc<ConnectionManager>,
+    mut transport: Box<dyn Transport>,
+) {
     // Also when the runtime goes down under it.
-    let _end = End(Arc::clone(&link));
-    let mut reader = Reader { link: &link, shared: &shared, answering: JoinSet::new(), questions: HashMap::new() };
+    let _end = End(Arc::clone(&connection));
+    let mut reader =
+        Reader { connection: &connection, manager: &manager, answering: JoinSet::new(), questions: HashMap::new() };
     let fault = tokio::select! {
         fault = reader.run(&mut *transport) => fault,
-        () = link.say_the_rest() => None,
-        () = link.stopped() => None,
-        () = given_up(&link, &shared) => None,
+        () = connection.say_the_rest() => None,
+        () = connection.stopped() => None,
+        () = given_up(&connection, &manager) => None,
     };
     if let Some(fault) = &fault {
         tracing::debug!(error = %fault, "the connection failed");
     }
-    link.end(fault);
-    // Whoever still holds the link keeps its sender: the transport is told to close, not left to notice.
-    let limit = link.sender.shutdown_within().unwrap_or_default().max(shared.config.limits.close);
-    if tokio::time::timeout(limit, link.sender.shutdown()).await.is_err() {
+    connection.end(fault);
+    // Whoever still holds the connection keeps its sender: the transport is told to close, not left to notice.
+    let limit = connection.sender.shutdown_within().unwrap_or_default().max(manager.config.limits.close);
+    if tokio::time::timeout(limit, connection.sender.shutdown()).await.is_err() {
         tracing::debug!("the transport did not close in time");
     }
 }
 
-/// Returns when a link that takes no more requests has to stop, whatever still waits on it.
-async fn given_up(link: &Link, shared: &Shared) {
-    link.ended().await;
+/// Returns when a connection that takes no more requests has to stop, whatever still waits on it.
+async fn given_up(connection: &Connection, manager: &ConnectionManager) {
+    connection.ended().await;
     // A server that takes no new connections may still be at work on what it took before.
-    let may_answer = || link.fault().is_some_and(TransportError::is_unreachable) && link.pending.len() > 0;
-    while tokio::time::timeout(shared.config.limits.close, shared.closing.cancelled()).await.is_err() && may_answer() {}
+    let may_answer = || connection.fault().is_some_and(TransportError::is_unreachable) && connection.pending.len() > 0;
+    while tokio::time::timeout(manager.config.limits.close, manager.closing.cancelled()).await.is_err() && may_answer()
+    {
+    }
 }
 
-struct End(Arc<Link>);
+struct End(Arc<Connection>);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -53,8 +60,8 @@ impl Drop for End {
 }
 
 struct Reader<'a> {
-    link: &'a Arc<Link>,
-    shared: &'a Arc<Shared>,
+    connection: &'a Arc<Connection>,
+    manager: &'a Arc<ConnectionManager>,
     /// Questions of the server that are being answered. They end with the connection.
     answering: JoinSet<RequestId>,
     questions: HashMap<RequestId, AbortHandle>,
@@ -63,7 +70,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn run(&mut self, transport: &mut dyn Transport) -> Option<TransportError> {
         loop {
-            if self.link.is_ended() && self.link.pending.len() == 0 {
+            if self.connection.is_ended() && self.connection.pending.len() == 0 {
                 return None;
             }
             let frame = tokio::select! {
@@ -92,14 +99,14 @@ impl Reader<'_> {
     /// Returns the fault when the connection cannot go on.
     fn fault(&self, fault: TransportError) -> Option<TransportError> {
         if let Some(RequestId::Integer(id)) = fault.request() {
-            self.link.pending.complete(*id, Err(Failure::Transport(fault.clone())));
+            self.connection.pending.complete(*id, Err(RequestFailure::Transport(fault.clone())));
         }
         if fault.is_session_lost() {
-            self.link.retire(fault);
+            self.connection.retire(fault);
             return None;
         }
         if fault.is_missed() {
-            self.shared.missed();
+            self.manager.receiver.notification(&Notification::missed(), true);
             return None;
         }
         if fault.request().is_some() {
@@ -108,10 +115,10 @@ impl Reader<'_> {
         if fault.is_too_large() {
             tracing::warn!(error = %fault, "a message of the server was skipped");
             let beginning = jsonrpc::beginning(fault.start());
-            let failure = Err(Failure::Transport(fault));
+            let failure = Err(RequestFailure::Transport(fault));
             match beginning {
                 Beginning::Response(Some(id)) => _ = self.complete(&Route::Connection, &id, failure),
-                Beginning::Response(None) => _ = self.link.pending.complete_only(failure),
+                Beginning::Response(None) => _ = self.connection.pending.complete_only(failure),
                 // Nobody waits for it, as far as is known.
                 _ => {}
             }
@@ -122,10 +129,10 @@ impl Reader<'_> {
 
     fn frame(&mut self, frame: &Frame) {
         let mut limits = jsonrpc::Limits::default();
-        limits.depth = self.shared.config.limits.json_depth;
+        limits.depth = self.manager.config.limits.json_depth;
         match Message::parse_with(&frame.message, &limits) {
             Ok(message) => self.message(frame, message),
-            Err(EnvelopeError { is_batch: true, .. }) if self.link.version().is_none_or(|v| v.has_batches()) => {
+            Err(EnvelopeError { is_batch: true, .. }) if self.connection.version().is_none_or(|v| v.has_batches()) => {
                 match jsonrpc::split_batch(&frame.message, &limits) {
                     Ok(messages) => {
                         for message in messages {
@@ -153,7 +160,7 @@ impl Reader<'_> {
     /// What is no message ends the request that it came for, if that is known. Servers also print things.
     fn garbage(&self, frame: &Frame, error: &EnvelopeError) {
         tracing::debug!(%error, "what the server sent is no message");
-        let failure = || Err(Failure::Invalid(error.to_string().into()));
+        let failure = || Err(RequestFailure::Invalid(error.to_string().into()));
         if let Some(id) = &error.id {
             self.complete(&Route::Connection, id, failure());
         } else if let Route::Request(id) = &frame.route {
@@ -162,21 +169,21 @@ impl Reader<'_> {
     }
 
     /// Ends a request by what came on this route. Returns whether anybody waited for it.
-    fn complete(&self, route: &Route, id: &RequestId, outcome: Outcome) -> bool {
+    fn complete(&self, route: &Route, id: &RequestId, outcome: RequestOutcome) -> bool {
         let (number, outcome) = match id {
             RequestId::Integer(number) => (*number, outcome),
             // Told at once: the request has no other answer to wait for.
             RequestId::String(text) => match text.parse() {
                 Ok(number) => {
-                    (number, Err(Failure::Invalid(format!("the answer to {number} is one to {text:?}").into())))
+                    (number, Err(RequestFailure::Invalid(format!("the answer to {number} is one to {text:?}").into())))
                 }
                 Err(_) => return false,
             },
         };
-        let was_waiting = self.link.pending.complete(number, outcome);
+        let was_waiting = self.connection.pending.complete(number, outcome);
         if was_waiting && !matches!(route, Route::Request(own) if own == id) {
             // What did not end on a stream of its own may have left that open.
-            self.link.sender.close(&number.into());
+            self.connection.sender.close(&number.into());
         }
         was_waiting
     }
@@ -184,11 +191,11 @@ impl Reader<'_> {
     fn response(&self, frame: &Frame, response: Response<'_>) {
         let outcome = match response.outcome {
             Ok(result) => Ok(frame.message.slice_ref(result.get().as_bytes())),
-            Err(error) => Err(Failure::Rpc(error)),
+            Err(error) => Err(RequestFailure::Rpc(error)),
         };
         let is_known = match (&response.id, &frame.route) {
             (Some(id), _) | (None, Route::Request(id)) => self.complete(&frame.route, id, outcome),
-            (None, Route::Connection) => self.link.pending.complete_only(outcome),
+            (None, Route::Connection) => self.connection.pending.complete_only(outcome),
         };
         if !is_known {
             // Late answers to requests that nobody waits for any more are ordinary.
@@ -204,7 +211,7 @@ impl Reader<'_> {
                         ProgressToken::Integer(id) => RequestId::Integer(id),
                         ProgressToken::String(id) => RequestId::String(id),
                     };
-                    if let Some(slot) = self.link.pending.hears(&id) {
+                    if let Some(slot) = self.connection.pending.hears(&id) {
                         slot.progress(progress);
                     }
                 }
@@ -216,38 +223,38 @@ impl Reader<'_> {
                 {
                     if let Some(question) = self.questions.remove(&id) {
                         question.abort();
-                    } else if self.link.pending.find(&id).is_some_and(|slot| slot.inbox.is_some()) {
+                    } else if self.connection.pending.find(&id).is_some_and(|slot| slot.receiver.is_some()) {
                         // A server may end a subscription so before it answers, or instead.
                         let ended = TransportError::unanswered();
-                        self.complete(&Route::Connection, &id, Err(Failure::Transport(ended)));
+                        self.complete(&Route::Connection, &id, Err(RequestFailure::Transport(ended)));
                     }
                 }
             }
             _ => {}
         }
         let notification = Notification::new(raw);
-        if self.link.version().is_some_and(|version| version.has_listen()) {
-            if let Some(inbox) = self.subscription(frame, &notification) {
-                inbox.hear(&notification);
+        if self.connection.version().is_some_and(|version| version.has_listen()) {
+            if let Some(stream) = self.subscription(frame, &notification) {
+                stream.notification(&notification);
             }
+            self.manager.receiver.notification(&notification, false);
         } else {
-            self.shared.subscribers.hear(&notification);
+            self.manager.receiver.notification(&notification, true);
         }
-        self.shared.heard(&notification);
     }
 
     /// The subscription that a notification belongs to: it says so, or comes on its stream.
-    fn subscription(&self, frame: &Frame, notification: &Notification) -> Option<Arc<Inbox>> {
+    fn subscription(&self, frame: &Frame, notification: &Notification) -> Option<Arc<dyn StreamReceiver>> {
         let named = notification.decode::<EmptyParams>().ok().and_then(|params| params.meta?.subscription_id());
         let id = match (&named, &frame.route) {
             (Some(id), _) | (None, Route::Request(id)) => id,
             (None, Route::Connection) => return None,
         };
-        self.link.pending.find(id)?.inbox.clone()
+        self.connection.pending.find(id)?.receiver.clone()
     }
 
     fn request(&mut self, frame: &Frame, request: &Request<'_>) {
-        if self.link.version().is_some_and(|version| version.is_stateless()) {
+        if self.connection.version().is_some_and(|version| version.is_stateless()) {
             tracing::debug!(method = %request.method, "a server of this revision asks nothing by itself");
             return;
         }
@@ -255,8 +262,8 @@ impl Reader<'_> {
         let route = frame.route.clone();
         let at_once = |message| {
             let mut frame = Frame::new(message).with_route(route.clone());
-            frame.hints.version = self.link.version();
-            self.link.sender.try_send(frame)
+            frame.hints.version = self.connection.version();
+            self.connection.sender.try_send(frame)
         };
         // A sign of life takes the place of no question, and waits for none; where there is no room at once, it is one of them.
         if request.method == method::Ping::NAME
@@ -265,12 +272,12 @@ impl Reader<'_> {
         {
             return;
         }
-        let answer = if self.questions.len() >= self.shared.config.limits.questions {
+        let answer = if self.questions.len() >= self.manager.config.limits.questions {
             Err(RpcError::internal("the client is busy"))
         } else if self.questions.contains_key(&id) {
             Err(RpcError::invalid_request("a request with this id is being answered"))
         } else {
-            Ok(self.shared.question(self.link, request).with_progress(self.link))
+            Ok(self.manager.receiver.request(self.connection, &request.method, request.params))
         };
         let question = match answer {
             Ok(question) => question,
@@ -280,20 +287,22 @@ impl Reader<'_> {
                 return;
             }
         };
-        let link = Arc::clone(self.link);
+        let connection = Arc::clone(self.connection);
         let key = id.clone();
         let task = self.answering.spawn(async move {
-            answer_question(&link, route, &id, question).await;
+            answer_question(&connection, route, &id, question).await;
             id
         });
         self.questions.insert(key, task);
     }
 }
 
-async fn answer_question(link: &Arc<Link>, route: Route, id: &RequestId, question: Question) {
+type Answer = BoxFuture<'static, Result<Value, RpcError>>;
+
+async fn answer_question(connection: &Arc<Connection>, route: Route, id: &RequestId, question: Answer) {
     let answered = {
-        let _pause = link.clock.pause();
-        question.answer().await
+        let _pause = connection.clock.pause();
+        question.await
     };
     let message = match answered {
         Ok(result) => jsonrpc::response(id, &result).unwrap_or_else(|error| {
@@ -302,12 +311,12 @@ async fn answer_question(link: &Arc<Link>, route: Route, id: &RequestId, questio
         }),
         Err(error) => jsonrpc::error_response(Some(id), &error),
     };
-    say(link, route, message).await;
+    say(connection, route, message).await;
 }
 
-async fn say(link: &Link, route: Route, message: Vec<u8>) {
+async fn say(connection: &Connection, route: Route, message: Vec<u8>) {
     let mut frame = Frame::new(message).with_route(route);
-    frame.hints.version = link.version();
+    frame.hints.version = connection.version();
     // Who asked may be gone; the read loop notices that.
-    let _ = link.sender.send(frame).await;
+    let _ = connection.sender.send(frame).await;
 }

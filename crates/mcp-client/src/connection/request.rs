@@ -98,13 +98,13 @@ impl Body {
 
 /// What the metadata of every request of a connection says.
 #[derive(Debug, Clone)]
-pub(crate) struct Stamp {
+pub(crate) struct MetaTemplate {
     /// Members, each with a comma behind it.
     members: String,
     version: ProtocolVersion,
 }
 
-impl Stamp {
+impl MetaTemplate {
     /// The metadata of a revision without a handshake; nothing for those with one.
     pub(crate) fn new(version: ProtocolVersion, capabilities: &ClientCapabilities, info: &Implementation) -> Self {
         if !version.is_stateless() {
@@ -123,25 +123,25 @@ impl Stamp {
 
 /// What one sending of a request adds to it.
 #[derive(Debug, Default)]
-pub(crate) struct Extra<'a> {
+pub(crate) struct RequestExtras<'a> {
     pub(crate) wants_progress: bool,
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) meta: Option<&'a Meta>,
     /// Answers, and the state that they belong to.
-    pub(crate) inputs: Option<&'a Inputs>,
+    pub(crate) inputs: Option<&'a InputResponses>,
     /// Asks for a task (2025-11-25).
     pub(crate) task: Option<&'a TaskMetadata>,
 }
 
 /// What a retry carries: the answers to the questions of the last result, and its state as it came.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Inputs {
+pub(crate) struct InputResponses {
     pub(crate) responses: Option<JsonObject>,
     pub(crate) state: Option<String>,
 }
 
 /// The message of a request, in the form of the revision of the stamp.
-pub(crate) fn write_request(id: i64, request: &Request, stamp: &Stamp, extra: &Extra<'_>) -> Vec<u8> {
+pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, extra: &RequestExtras<'_>) -> Vec<u8> {
     let shaped = shape_params(&request.method, &request.body.text, stamp.version);
     let params = shaped.as_deref().unwrap_or(&request.body.text);
     let is_stateless = stamp.version.is_stateless();
@@ -236,7 +236,7 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "it is called with literals")]
-    fn check(params: Value, stamp: &Stamp, extra: &Extra<'_>, expected: Value) {
+    fn check(params: Value, stamp: &MetaTemplate, extra: &RequestExtras<'_>, expected: Value) {
         let made = Request::new("m", &params).unwrap();
         let bytes = write_request(7, &made, stamp, extra);
         let read: Value =
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn metadata_is_put_in_beside_what_was_given() {
         let capabilities = ClientCapabilities::new();
-        let legacy = Stamp::new(ProtocolVersion::V2025_11_25, &capabilities, &Implementation::new("c", "1"));
-        let modern = Stamp::new(ProtocolVersion::V2026_07_28, &capabilities, &Implementation::new("c", "1"));
+        let legacy = MetaTemplate::new(ProtocolVersion::V2025_11_25, &capabilities, &Implementation::new("c", "1"));
+        let modern = MetaTemplate::new(ProtocolVersion::V2026_07_28, &capabilities, &Implementation::new("c", "1"));
         let stamped = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -259,11 +259,11 @@ mod tests {
             meta[key] = value;
             meta
         };
-        let none = Extra::default();
+        let none = RequestExtras::default();
         check(Value::Null, &legacy, &none, json!({}));
         check(json!({"a": 1}), &legacy, &none, json!({"a": 1}));
         check(json!({}), &modern, &none, json!({"_meta": stamped}));
-        let progress = Extra { wants_progress: true, ..Extra::default() };
+        let progress = RequestExtras { wants_progress: true, ..RequestExtras::default() };
         check(json!({}), &legacy, &progress, json!({"_meta": {"progressToken": 7}}));
         check(
             json!({"a": {"_meta": 1}}),
@@ -279,29 +279,29 @@ mod tests {
             json!({ "_meta": meta })
         });
         let meta = Meta::new().with("k", 2);
-        let both = Extra { meta: Some(&meta), log_level: Some(LoggingLevel::Info), ..Extra::default() };
+        let both = RequestExtras { meta: Some(&meta), log_level: Some(LoggingLevel::Info), ..RequestExtras::default() };
         check(json!({"_meta": {"k": 1}}), &legacy, &both, json!({"_meta": {"k": 2}}));
-        let inputs = Inputs { responses: Some(JsonObject::new().with("q", 1)), state: Some("s".into()) };
-        let retry = Extra { inputs: Some(&inputs), ..Extra::default() };
+        let inputs = InputResponses { responses: Some(JsonObject::new().with("q", 1)), state: Some("s".into()) };
+        let retry = RequestExtras { inputs: Some(&inputs), ..RequestExtras::default() };
         check(json!({"a": 1}), &legacy, &retry, json!({"a": 1, "inputResponses": {"q": 1}, "requestState": "s"}));
         check(json!({}), &legacy, &retry, json!({"inputResponses": {"q": 1}, "requestState": "s"}));
         let mut task = TaskMetadata::new();
         task.ttl = Some(5);
-        let task = Extra { task: Some(&task), inputs: Some(&inputs), ..Extra::default() };
+        let task = RequestExtras { task: Some(&task), inputs: Some(&inputs), ..RequestExtras::default() };
         let expected = json!({"inputResponses": {"q": 1}, "requestState": "s", "task": {"ttl": 5}});
         check(json!({}), &legacy, &task, expected);
-        let nothing = Inputs::default();
-        let retry = Extra { inputs: Some(&nothing), ..Extra::default() };
+        let nothing = InputResponses::default();
+        let retry = RequestExtras { inputs: Some(&nothing), ..RequestExtras::default() };
         check(json!({"a": 1}), &legacy, &retry, json!({"a": 1}));
     }
 
     #[test]
     fn raw_parameters_may_be_written_in_any_way() {
         let stamp =
-            Stamp::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
+            MetaTemplate::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
         for (raw, expected) in [("{ }", json!({})), ("{\n  \"a\" : 1\r\n}", json!({"a": 1})), (" { } ", json!({}))] {
             let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
-            let extra = Extra { wants_progress: true, ..Extra::default() };
+            let extra = RequestExtras { wants_progress: true, ..RequestExtras::default() };
             let bytes = write_request(7, &Request::new("m", &raw).unwrap(), &stamp, &extra);
             let mut read: Value = serde_json::from_slice(&bytes).unwrap();
             let params = read["params"].as_object_mut().unwrap();

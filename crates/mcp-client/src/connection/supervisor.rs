@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use super::{
-    Extra, Failure, Link, Negotiated, OnDrop, Request, Shared, Standing,
-    era::{self, Stop, back_off},
+    Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, RequestFailure, Status,
+    era::{self, HandshakeError, back_off},
     read, write_request,
 };
 use crate::{Error, error::Kind};
@@ -22,48 +22,52 @@ const HURRY: Duration = Duration::from_secs(1);
 /// Opens a connection and agrees on a revision, within the time for it.
 ///
 /// `known` is what was agreed with this server before. `trust` says whether that is enough where nothing has to be opened.
-pub(crate) async fn open(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) -> Result<Arc<Link>, Error> {
-    let limit = shared.config.connect;
-    let opened = timeout(limit, agree(shared, known, trust)).await;
-    let link = opened.unwrap_or_else(|_| Err(Error::timeout("opening the connection", limit)))?;
-    let opened = Dialed { link, is_kept: false };
-    era::ask_for_logs(shared, &opened.link).await;
+pub(crate) async fn open(
+    manager: &Arc<ConnectionManager>,
+    known: Option<&Negotiated>,
+    trust: bool,
+) -> Result<Arc<Connection>, Error> {
+    let limit = manager.config.connect_timeout;
+    let opened = timeout(limit, agree(manager, known, trust)).await;
+    let connection = opened.unwrap_or_else(|_| Err(Error::timeout("opening the connection", limit)))?;
+    let opened = OpenedConnection { connection, is_kept: false };
+    era::ask_for_logs(manager, &opened.connection).await;
     Ok(opened.keep())
 }
 
 /// Watches over a connection until the client is closed.
-pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
+pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: Arc<Connection>) {
     // Connections in a row that were lost before they were of any use.
     let mut losses = 0;
     loop {
-        let answered = link.pending.answered();
+        let answered = connection.pending.answered();
         let since = Instant::now();
         tokio::select! {
-            () = link.ended() => {}
-            () = shared.closing.cancelled() => {
-                shared.stand(Standing::Closed(Error::closed()));
-                link.close(shared.config.limits.close).await;
+            () = connection.ended() => {}
+            () = manager.closing.cancelled() => {
+                manager.set_status(Status::Closed(Error::closed()));
+                connection.close(manager.config.limits.close).await;
                 return;
             }
-            () = keep_asking(&shared, &link) => {
+            () = keep_asking(&manager, &connection) => {
                 tracing::warn!("the server does not answer pings: the connection is given up");
-                link.end(None);
+                connection.end(None);
             }
         }
-        let policy = &shared.config.reconnect;
+        let policy = &manager.config.reconnect;
         if policy.attempts == 0 {
-            shared.stand(Standing::Closed(Shared::lost(&link)));
+            manager.set_status(Status::Closed(connection.lost()));
             return;
         }
         losses = match since.elapsed() >= policy.longest {
             true => 0,
-            false if link.pending.answered() != answered => 1,
+            false if connection.pending.answered() != answered => 1,
             false => losses + 1,
         };
         tokio::select! {
-            opened = reopen(&shared, &link, losses) => link = opened,
-            () = shared.closing.cancelled() => {
-                shared.stand(Standing::Closed(Error::closed()));
+            opened = reopen(&manager, &connection, losses) => connection = opened,
+            () = manager.closing.cancelled() => {
+                manager.set_status(Status::Closed(Error::closed()));
                 return;
             }
         }
@@ -72,8 +76,8 @@ pub(crate) async fn supervise(shared: Arc<Shared>, mut link: Arc<Link>) {
 
 /// Opens another connection. The one that is lost was one of so many that did not last: each makes the next one wait longer, and
 /// too many are as good as attempts that failed.
-async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
-    let policy = &shared.config.reconnect;
+async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32) -> Arc<Connection> {
+    let policy = &manager.config.reconnect;
     let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
     let mut asked = Duration::ZERO;
@@ -82,18 +86,18 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
     let mut wait = if waits == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, waits) };
     if losses > policy.attempts {
         tracing::warn!(losses, "the server ends every connection: it is left until it is needed");
-        rest(shared, &Shared::lost(lost), Duration::ZERO).await;
+        rest(manager, &lost.lost(), Duration::ZERO).await;
         (waits, wait) = (0, Duration::ZERO);
     }
     loop {
-        shared.stand(Standing::Opening { attempt });
+        manager.set_status(Status::Opening { attempt });
         let due = Instant::now() + wait;
         let (error, is_hopeless) = loop {
-            let is_early = !until_due(shared, due, asked).await;
-            let error = match open(shared, known.as_deref(), false).await {
-                Ok(link) => {
-                    shared.stand(Standing::Ready(link.clone()));
-                    return link;
+            let is_early = !until_due(manager, due, asked).await;
+            let error = match open(manager, known.as_deref(), false).await {
+                Ok(connection) => {
+                    manager.set_status(Status::Ready(connection.clone()));
+                    return connection;
                 }
                 Err(error) => error,
             };
@@ -105,15 +109,15 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
                 break (error, is_hopeless);
             }
             // It was one more than the policy counts.
-            shared.count_failure(&error);
+            manager.count_failure(&error);
         };
         asked = error.retry_after().unwrap_or_default();
         if attempt >= policy.attempts || is_hopeless || asked > policy.longest {
-            rest(shared, &error, asked).await;
+            rest(manager, &error, asked).await;
             attempt = attempt.max(policy.attempts);
             (wait, asked) = (Duration::ZERO, Duration::ZERO);
         } else {
-            shared.count_failure(&error);
+            manager.count_failure(&error);
             (attempt, waits) = (attempt + 1, waits + 1);
             wait = back_off(policy.first, policy.longest, waits).min(policy.longest).max(asked);
         }
@@ -122,8 +126,8 @@ async fn reopen(shared: &Arc<Shared>, lost: &Link, losses: u32) -> Arc<Link> {
 
 /// Waits until the next attempt is due, or a call begins to wait for it: then it is made earlier, though not within the time that
 /// the server asked for, and not at once. Returns whether it is due.
-async fn until_due(shared: &Shared, due: Instant, asked: Duration) -> bool {
-    let hurry = shared.hurry.notified();
+async fn until_due(manager: &ConnectionManager, due: Instant, asked: Duration) -> bool {
+    let hurry = manager.hurry.notified();
     let earliest = Instant::now() + asked.max(HURRY);
     if earliest >= due {
         sleep_until(due).await;
@@ -138,51 +142,55 @@ async fn until_due(shared: &Shared, due: Instant, asked: Duration) -> bool {
 
 /// Bothers nobody until somebody needs the server, and not before the time that it asked for is over: until then who needs it is
 /// told the same.
-async fn rest(shared: &Shared, error: &Error, asked: Duration) {
+async fn rest(manager: &ConnectionManager, error: &Error, asked: Duration) {
     let since = Instant::now();
     loop {
-        let failures = shared.count_failure(error);
-        shared.stand(Standing::Down { error: error.clone(), failures });
-        shared.wake.notified().await;
+        let failures = manager.count_failure(error);
+        manager.set_status(Status::Down { error: error.clone(), failures });
+        manager.wake.notified().await;
         if since.elapsed() >= asked {
             return;
         }
     }
 }
 
-async fn agree(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) -> Result<Arc<Link>, Error> {
-    let config = &shared.config;
-    let mut dialed = dial(shared).await?;
+async fn agree(
+    manager: &Arc<ConnectionManager>,
+    known: Option<&Negotiated>,
+    trust: bool,
+) -> Result<Arc<Connection>, Error> {
+    let config = &manager.config;
+    let mut dialed = dial(manager).await?;
     let known = known.filter(|known| config.versions.contains(&known.version));
     if let Some(known) = known
         && known.version.is_stateless()
         && trust
     {
-        era::agree(config, &dialed.link, known.clone());
-        dialed.link.assume(true);
+        era::agree(config, &dialed.connection, known.clone());
+        dialed.connection.assume(true);
         return Ok(dialed.keep());
     }
     let first = known.map(|known| known.version).or(config.preferred).filter(|version| version.has_handshake());
     if let Some(version) = first {
-        match era::initialize(shared, &dialed.link, version).await {
+        match era::initialize(manager, &dialed.connection, version).await {
             Ok(_) => return Ok(dialed.keep()),
-            Err(Stop::Refused(error)) => {
+            Err(HandshakeError::Refused(error)) => {
                 tracing::debug!(%error, "the server does not open as it did or as was preferred");
             }
             Err(stop) => return Err(stop.into_error()),
         }
     }
-    match era::detect(shared, &dialed.link).await {
+    match era::detect(manager, &dialed.connection).await {
         Ok(negotiated) => {
-            era::agree(config, &dialed.link, negotiated);
+            era::agree(config, &dialed.connection, negotiated);
             Ok(dialed.keep())
         }
         // Some servers of the revisions with a handshake end when the first message is not `initialize`.
-        Err(Stop::Died(error)) if !known.is_some_and(|known| known.version.is_stateless()) => {
+        Err(HandshakeError::Died(error)) if !known.is_some_and(|known| known.version.is_stateless()) => {
             let Some(version) = config.newest_legacy() else { return Err(error) };
             tracing::debug!(%error, "the server ended when it was asked what it speaks");
-            dialed = dial(shared).await.map_err(|_| error)?;
-            era::initialize(shared, &dialed.link, version).await.map_err(Stop::into_error)?;
+            dialed = dial(manager).await.map_err(|_| error)?;
+            era::initialize(manager, &dialed.connection, version).await.map_err(HandshakeError::into_error)?;
             Ok(dialed.keep())
         }
         Err(stop) => Err(stop.into_error()),
@@ -190,67 +198,70 @@ async fn agree(shared: &Arc<Shared>, known: Option<&Negotiated>, trust: bool) ->
 }
 
 /// A connection that ends unless it is kept.
-struct Dialed {
-    link: Arc<Link>,
+struct OpenedConnection {
+    connection: Arc<Connection>,
     is_kept: bool,
 }
 
-impl Dialed {
-    fn keep(mut self) -> Arc<Link> {
+impl OpenedConnection {
+    fn keep(mut self) -> Arc<Connection> {
         self.is_kept = true;
-        Arc::clone(&self.link)
+        Arc::clone(&self.connection)
     }
 }
 
-impl Drop for Dialed {
+impl Drop for OpenedConnection {
     fn drop(&mut self) {
         if !self.is_kept {
-            self.link.end(None);
+            self.connection.end(None);
         }
     }
 }
 
-async fn dial(shared: &Arc<Shared>) -> Result<Dialed, Error> {
-    let connector = &shared.connector;
+async fn dial(manager: &Arc<ConnectionManager>) -> Result<OpenedConnection, Error> {
+    let connector = &manager.connector;
     let transport =
         connector.connect().await.map_err(|source| Kind::Unreachable { peer: connector.describe().into(), source })?;
-    let link = Link::new(transport.sender(), shared.config.limits.pending);
-    let (reading, alive) = (read(Arc::clone(&link), Arc::clone(shared), transport), shared.connections.subscribe());
+    let connection = Connection::new(transport.sender(), manager.config.limits.pending);
+    let (reading, alive) =
+        (read(Arc::clone(&connection), Arc::clone(manager), transport), manager.connections.subscribe());
     tokio::spawn(async move {
         let _alive: watch::Receiver<()> = alive;
         reading.await;
     });
-    Ok(Dialed { link, is_kept: false })
+    Ok(OpenedConnection { connection, is_kept: false })
 }
 
 /// Asks for a sign of life at intervals; returns when too many in a row did not come. Never returns when nobody wants it.
-async fn keep_asking(shared: &Shared, link: &Arc<Link>) {
-    let config = &shared.config;
-    let Some(interval) = config.ping else { return std::future::pending().await };
+async fn keep_asking(manager: &ConnectionManager, connection: &Arc<Connection>) {
+    let config = &manager.config;
+    let Some(interval) = config.ping_interval else { return std::future::pending().await };
     let mut missed = 0;
     while missed < config.ping_threshold.max(1) {
         sleep(interval).await;
-        let answered = timeout(config.ping_timeout, ping(shared, link)).await.unwrap_or(false);
+        let answered = timeout(config.ping_timeout, ping(manager, connection)).await.unwrap_or(false);
         missed = if answered { 0 } else { missed + 1 };
     }
 }
 
 /// Whether the server gives a sign of life: any answer is one, also a refusal and what makes no sense.
-async fn ping(shared: &Shared, link: &Arc<Link>) -> bool {
-    let Some(agreed) = link.agreed() else { return false };
+async fn ping(manager: &ConnectionManager, connection: &Arc<Connection>) -> bool {
+    let Some(agreed) = connection.agreed() else { return false };
     let version = agreed.negotiated.version;
     let name = if version.has_session_methods() { method::Ping::NAME } else { method::Discover::NAME };
     let Ok(request) = Request::new(name, &EmptyParams::new()) else { return false };
-    let id = shared.next_id();
+    let id = manager.next_id();
     let mut hints = Hints::default();
     hints.version = Some(version);
     hints.method = Some(name.into());
-    let message = write_request(id, &request, agreed.stamp(false), &Extra::default());
-    match link.begin_beside(id, message, hints, OnDrop::Cancel).await {
-        Ok(mut ticket) => match ticket.outcome().await {
-            Ok(_) | Err(Failure::Rpc(_) | Failure::Invalid(_)) => true,
+    let message = write_request(id, &request, agreed.stamp(false), &RequestExtras::default());
+    match connection.begin_beside(id, message, hints, OnDrop::Cancel).await {
+        Ok(mut guard) => match guard.outcome().await {
+            Ok(_) | Err(RequestFailure::Rpc(_) | RequestFailure::Invalid(_)) => true,
             // A gateway says that nobody is behind it.
-            Err(Failure::Transport(fault)) => fault.http_status().is_some_and(|status| !matches!(status, 502 | 504)),
+            Err(RequestFailure::Transport(fault)) => {
+                fault.http_status().is_some_and(|status| !matches!(status, 502 | 504))
+            }
             Err(_) => false,
         },
         Err(_) => false,

@@ -9,21 +9,22 @@ use mcp_protocol::{
     EmptyParams, NotificationMethod, SubscriptionFilter, jsonrpc,
     notification::{PromptListChanged, ResourceListChanged, RootsListChanged, ToolListChanged},
 };
+use tokio_util::sync::CancellationToken;
 
-use super::{Notification, Roots};
-use crate::connection::Shared;
+use super::{NotificationHub, Roots};
+use crate::connection::{ConnectionManager, Notification};
 
-pub(crate) type Listener = Box<dyn FnMut(&Notification) + Send>;
+pub(crate) type Callback = Box<dyn FnMut(&Notification) + Send>;
 
 /// Everybody who was registered for notifications when the client was built.
 #[derive(Default)]
-pub(crate) struct Listeners {
-    pub(crate) all: Vec<Listener>,
+pub(crate) struct Callbacks {
+    pub(crate) all: Vec<Callback>,
     /// What has to be subscribed to for them, where nothing comes by itself.
     pub(crate) filter: SubscriptionFilter,
 }
 
-impl Listeners {
+impl Callbacks {
     /// Notifications of this name are wanted.
     pub(crate) fn want(&mut self, name: &str) {
         match name {
@@ -35,15 +36,11 @@ impl Listeners {
     }
 
     /// Starts to listen, until the client is closed.
-    pub(crate) fn listen(mut self, shared: &Arc<Shared>) {
-        if let Some(roots) = shared.config.handlers.roots.clone() {
-            let (shared, closing) = (Arc::downgrade(shared), shared.closing.clone());
-            tokio::spawn(async move { closing.run_until_cancelled(tell_roots(shared, roots)).await });
-        }
+    pub(crate) fn listen(mut self, hub: &NotificationHub, closing: CancellationToken) {
         if self.all.is_empty() {
             return;
         }
-        let (mut notifications, closing) = (shared.hub.listen(), shared.closing.clone());
+        let mut notifications = hub.listen();
         let listening = async move {
             while let Some(notification) = notifications.next().await {
                 for listener in &mut self.all {
@@ -57,17 +54,22 @@ impl Listeners {
     }
 }
 
-/// Tells the server when the roots change, in the revisions that have a notice for it.
-async fn tell_roots(shared: Weak<Shared>, roots: Roots) {
+/// Notifies the server of changed roots until the client is closed, in the revisions that have a notification for it.
+pub(crate) fn send_root_changes(manager: &Arc<ConnectionManager>, roots: Roots) {
+    let (manager, closing) = (Arc::downgrade(manager), manager.closing.clone());
+    tokio::spawn(async move { closing.run_until_cancelled(watch_roots(manager, roots)).await });
+}
+
+async fn watch_roots(manager: Weak<ConnectionManager>, roots: Roots) {
     let mut changes = roots.changes();
     while changes.changed().await.is_ok() {
-        let Some(link) = shared.upgrade().and_then(|shared| shared.current()) else { continue };
-        if !link.version().is_some_and(|version| version.has_handshake()) {
+        let Some(connection) = manager.upgrade().and_then(|manager| manager.current()) else { continue };
+        if !connection.version().is_some_and(|version| version.has_handshake()) {
             continue;
         }
         if let Ok(message) = jsonrpc::notification(RootsListChanged::NAME, &EmptyParams::new()) {
             // A new session asks for the roots by itself.
-            let _ = link.sender.send(link.notice(RootsListChanged::NAME, message)).await;
+            let _ = connection.sender.send(connection.notice(RootsListChanged::NAME, message)).await;
         }
     }
 }

@@ -13,18 +13,18 @@ use mcp_protocol::{
 use mcp_schema::elicitation::{Form, FormError};
 use serde_json::{Value, value::RawValue};
 
-use crate::connection::{Link, Negotiated};
+use crate::connection::{Connection, Negotiated};
 
 /// A question of a server. It derefs to the parameters.
 #[derive(Clone)]
 pub struct Asked<P> {
     /// What is asked.
     params: P,
-    asker: Asker,
+    asker: RequestSource,
 }
 
 impl<P> Asked<P> {
-    pub(crate) fn new(params: P, asker: Asker) -> Self {
+    pub(crate) fn new(params: P, asker: RequestSource) -> Self {
         Self { params, asker }
     }
 
@@ -55,14 +55,14 @@ impl<P> Asked<P> {
     /// Tells the server how the answer comes along, where it wants to know (up to 2025-11-25). `progress` grows with each call,
     /// up to `total` when that is known. Told without waiting: a notice that finds no room is dropped.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some((token, link)) = &self.asker.progress else { return };
-        let Some(link) = link.upgrade() else { return };
+        let Some((token, connection)) = &self.asker.progress else { return };
+        let Some(connection) = connection.upgrade() else { return };
         let mut params = ProgressParams::new(token.clone(), progress);
         params.total = total;
         params.message = message.map(Into::into);
         params.shape(self.version());
         if let Ok(message) = jsonrpc::notification(Progress::NAME, &params) {
-            let _ = link.sender.try_send(link.notice(Progress::NAME, message));
+            let _ = connection.sender.try_send(connection.notice(Progress::NAME, message));
         }
     }
 }
@@ -122,22 +122,22 @@ impl RawRequest {
 
 /// Who asks.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct RequestSource {
     pub(crate) negotiated: Arc<Negotiated>,
-    pub(crate) progress: Option<(ProgressToken, Weak<Link>)>,
+    pub(crate) progress: Option<(ProgressToken, Weak<Connection>)>,
 }
 
-impl Asker {
+impl RequestSource {
     /// The server of a connection. Before anything was agreed on it, that is one of the newest revision with sessions.
-    pub(crate) fn on(link: &Arc<Link>) -> Self {
-        let negotiated = link.agreed().map(|agreed| agreed.negotiated.clone());
+    pub(crate) fn on(connection: &Arc<Connection>) -> Self {
+        let negotiated = connection.agreed().map(|agreed| agreed.negotiated.clone());
         let unknown = || Arc::new(Negotiated::new(ProtocolVersion::LATEST_LEGACY));
         Self { negotiated: negotiated.unwrap_or_else(unknown), progress: None }
     }
 
     /// The same, with notices of progress for this token.
-    pub(crate) fn with_progress(mut self, token: ProgressToken, link: &Arc<Link>) -> Self {
-        self.progress = Some((token, Arc::downgrade(link)));
+    pub(crate) fn with_progress(mut self, token: ProgressToken, connection: &Arc<Connection>) -> Self {
+        self.progress = Some((token, Arc::downgrade(connection)));
         self
     }
 }

@@ -9,7 +9,7 @@ use mcp_protocol::{
 use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
-use super::{Asked, Asker, Question, RawRequest, Roots, server_request::refuse};
+use super::{Asked, RawRequest, RequestSource, Roots, ServerRequest, server_request::refuse};
 
 /// Answers what a server asks. Every method has a default that refuses; [`Handler::capabilities`] says which ones are real.
 ///
@@ -56,13 +56,13 @@ type Answering<P, R> = Arc<dyn Fn(Asked<P>) -> BoxFuture<'static, Result<R, RpcE
 
 /// Everybody who answers.
 #[derive(Clone, Default)]
-pub(crate) struct Handlers {
+pub(crate) struct HandlerSet {
     pub(crate) elicit: Option<Answering<FormElicitParams, ElicitResult>>,
     pub(crate) elicit_url: Option<Answering<UrlElicitParams, ElicitResult>>,
     pub(crate) sample: Option<Answering<CreateMessageParams, CreateMessageResult>>,
     pub(crate) samples_with_tools: bool,
     pub(crate) roots: Option<Roots>,
-    pub(crate) request: Option<Answering<RawRequest, Value>>,
+    pub(crate) other: Option<Answering<RawRequest, Value>>,
     pub(crate) handler: Option<Arc<dyn Handler>>,
 }
 
@@ -75,7 +75,7 @@ where
     Arc::new(move |asked| Box::pin(answer(asked)))
 }
 
-impl Handlers {
+impl HandlerSet {
     /// What they can do, in the newest form.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = self.handler.as_ref().map(|handler| handler.capabilities()).unwrap_or_default();
@@ -110,19 +110,19 @@ impl Handlers {
     }
 
     /// A question, ready to be answered within a limit.
-    pub(crate) fn question(
+    pub(crate) fn request(
         &self,
         method: &str,
         params: Option<&RawValue>,
-        asker: Asker,
+        asker: RequestSource,
         limit: std::time::Duration,
-    ) -> Question {
-        Question::new(self.clone(), method, params, asker, limit)
+    ) -> ServerRequest {
+        ServerRequest::new(self.clone(), method, params, asker, limit)
     }
 }
 
-impl std::fmt::Debug for Handlers {
+impl std::fmt::Debug for HandlerSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handlers").field("capabilities", &self.capabilities()).finish_non_exhaustive()
+        f.debug_struct("HandlerSet").field("capabilities", &self.capabilities()).finish_non_exhaustive()
     }
 }

@@ -9,87 +9,10 @@ use std::{
 };
 
 use futures_core::Stream;
-use mcp_protocol::{NotificationMethod, jsonrpc};
 use parking_lot::{Mutex, MutexGuard};
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 
-use super::wake_on_change::Polled;
-use crate::Error;
-
-/// What stands for notifications that are lost. Servers of `mcp-server` say it where they could not keep everything for a client
-/// that was away; here it is also said where a stream could not be gone on with.
-const MISSED: &str = "notifications/replay_truncated";
-
-/// A notification of the server. Cheap to clone.
-#[derive(Clone)]
-pub struct Notification {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    method: Box<str>,
-    params: Option<Box<RawValue>>,
-}
-
-impl Notification {
-    pub(crate) fn new(raw: &jsonrpc::Notification<'_>) -> Self {
-        Self { inner: Arc::new(Inner { method: (*raw.method).into(), params: raw.params.map(ToOwned::to_owned) }) }
-    }
-
-    /// Stands for notifications that were lost on the way.
-    pub(crate) fn missed() -> Self {
-        Self { inner: Arc::new(Inner { method: MISSED.into(), params: None }) }
-    }
-
-    /// Whether it stands for notifications that are lost: what they told of is to be asked for again. Comes in sessions over HTTP,
-    /// when the stream of the session broke off and could not be gone on with.
-    #[must_use]
-    pub fn is_missed(&self) -> bool {
-        self.method() == MISSED
-    }
-
-    /// Bytes of what came.
-    fn size(&self) -> usize {
-        self.inner.method.len() + self.inner.params.as_ref().map_or(0, |params| params.get().len())
-    }
-
-    /// Its name on the wire.
-    #[must_use]
-    pub fn method(&self) -> &str {
-        &self.inner.method
-    }
-
-    /// Its parameters as they came; `None` when there are none.
-    #[must_use]
-    pub fn raw_params(&self) -> Option<&RawValue> {
-        self.inner.params.as_deref()
-    }
-
-    /// Its parameters, when it is this notification; `None` when it is another one.
-    ///
-    /// # Errors
-    /// [`Error::is_invalid_response`] when the parameters are not those of this notification.
-    pub fn params<N: NotificationMethod>(&self) -> Option<Result<N::Params, Error>> {
-        (self.method() == N::NAME).then(|| self.decode())
-    }
-
-    /// Its parameters as whatever they are expected to be.
-    ///
-    /// # Errors
-    /// [`Error::is_invalid_response`] when they are something else.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let raw = self.inner.params.as_ref().map_or("{}", |params| params.get());
-        serde_json::from_str(raw).map_err(|error| Error::invalid(format!("{}: {error}", self.method())))
-    }
-}
-
-impl fmt::Debug for Notification {
-    /// Leaves out the parameters, which may be secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notification").field("method", &self.inner.method).finish_non_exhaustive()
-    }
-}
+use super::wake_on_change::WakeOnChange;
+use crate::connection::Notification;
 
 /// The notifications of a server as a stream: every one that came after it was made, in their order. It ends when the client is
 /// closed, and goes on over reconnections. Where some were lost on the way, one stands for them ([`Notification::is_missed`]).
@@ -128,7 +51,7 @@ impl fmt::Debug for Notifications {
 }
 
 /// Gives each notification to everybody who listens.
-pub(crate) struct Hub {
+pub(crate) struct NotificationHub {
     cap: usize,
     byte_cap: usize,
     readers: Mutex<Readers>,
@@ -140,7 +63,7 @@ struct Readers {
     is_closed: bool,
 }
 
-impl Hub {
+impl NotificationHub {
     pub(crate) fn new(cap: usize, byte_cap: usize) -> Self {
         Self { cap: cap.max(1), byte_cap, readers: Mutex::default() }
     }
@@ -178,7 +101,7 @@ impl Hub {
 
 #[derive(Default)]
 struct Mailbox {
-    state: Polled<MailboxState>,
+    state: WakeOnChange<MailboxState>,
 }
 
 #[derive(Default)]
@@ -226,7 +149,7 @@ impl MailboxState {
 
 #[cfg(test)]
 mod tests {
-    use mcp_protocol::{Message, notification::ToolListChanged};
+    use mcp_protocol::Message;
 
     use super::*;
 
@@ -238,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_hears_everything_in_order_and_the_slow_lose_the_oldest() {
-        let hub = Hub::new(2, 1000);
+        let hub = NotificationHub::new(2, 1000);
         let (mut first, mut second) = (hub.listen(), hub.listen());
         hub.publish(&notification("a"));
         assert_eq!(first.next().await.unwrap().method(), "a");
@@ -258,7 +181,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_bounded_in_bytes_too_and_the_newest_is_kept() {
         // Each has a name of one byte and parameters of seven.
-        let hub = Hub::new(100, 20);
+        let hub = NotificationHub::new(100, 20);
         let mut reader = hub.listen();
         for method in ["a", "b", "c"] {
             hub.publish(&notification(method));
@@ -268,14 +191,5 @@ mod tests {
         assert_eq!(reader.missed(), 1);
         hub.publish(&notification(&"x".repeat(100)));
         assert_eq!((reader.missed(), reader.next().await.unwrap().method().len()), (3, 100));
-    }
-
-    #[test]
-    fn parameters_are_typed_by_the_name() {
-        let changed = notification("notifications/tools/list_changed");
-        assert!(changed.params::<ToolListChanged>().unwrap().is_ok());
-        assert!(notification("x").params::<ToolListChanged>().is_none());
-        assert!(changed.decode::<Vec<u8>>().unwrap_err().is_invalid_response());
-        assert!(!format!("{changed:?}").contains("\"a\""));
     }
 }

@@ -10,34 +10,34 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use tokio::{task::JoinSet, time::timeout};
 
-use super::{Asked, Asker, Handlers, RawRequest, form};
-use crate::connection::Link;
+use super::{Asked, HandlerSet, RawRequest, RequestSource, form};
+use crate::connection::Connection;
 
 /// A question, ready to be answered.
-pub(crate) struct Question {
-    handlers: Handlers,
+pub(crate) struct ServerRequest {
+    handlers: HandlerSet,
     request: RawRequest,
-    asker: Asker,
+    asker: RequestSource,
     limit: Duration,
 }
 
-impl Question {
+impl ServerRequest {
     pub(super) fn new(
-        handlers: Handlers,
+        handlers: HandlerSet,
         method: &str,
         params: Option<&RawValue>,
-        asker: Asker,
+        asker: RequestSource,
         limit: Duration,
     ) -> Self {
         Self { handlers, request: RawRequest::new(method, params), asker, limit }
     }
 
     /// The same question, whose asker hears of progress when it gave a token.
-    pub(crate) fn with_progress(mut self, link: &std::sync::Arc<Link>) -> Self {
+    pub(crate) fn with_progress(mut self, connection: &std::sync::Arc<Connection>) -> Self {
         if let Ok(Some(RequestMeta { progress_token: Some(token), .. })) =
             RequestMeta::from_params(self.request.raw_params())
         {
-            self.asker = self.asker.with_progress(token, link);
+            self.asker = self.asker.with_progress(token, connection);
         }
         self
     }
@@ -77,7 +77,7 @@ impl Question {
                 };
                 write(&ListRootsResult::new(roots))
             }
-            _ => match (&handlers.request, &handlers.handler) {
+            _ => match (&handlers.other, &handlers.handler) {
                 (Some(answer), _) => answer(Asked::new(request, asker)).await,
                 (None, Some(handler)) => handler.request(Asked::new(request, asker)).await,
                 (None, None) => Err(refuse(request.method())),
@@ -91,7 +91,7 @@ pub(crate) fn refuse(method: &str) -> RpcError {
     RpcError::method_not_found(method)
 }
 
-async fn elicit(handlers: &Handlers, request: &RawRequest, asker: Asker) -> Result<Value, RpcError> {
+async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSource) -> Result<Value, RpcError> {
     let declared = handlers.capabilities();
     if declared.elicitation.is_none() {
         return Err(refuse(request.method()));
@@ -129,7 +129,7 @@ async fn elicit(handlers: &Handlers, request: &RawRequest, asker: Asker) -> Resu
     }
 }
 
-async fn sample(handlers: &Handlers, request: &RawRequest, asker: Asker) -> Result<Value, RpcError> {
+async fn sample(handlers: &HandlerSet, request: &RawRequest, asker: RequestSource) -> Result<Value, RpcError> {
     let declared = handlers.capabilities();
     if !declared.supports_sampling() {
         return Err(refuse(request.method()));

@@ -14,17 +14,42 @@ use mcp_protocol::{
 };
 use tokio::sync::Notify;
 
-use super::{Notification, wake_on_change::Polled};
-use crate::{Error, subscription::Update};
+use super::wake_on_change::WakeOnChange;
+use crate::{
+    Error,
+    connection::{Notification, StreamReceiver},
+};
+
+/// Something changed on the server.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Update {
+    /// The list of tools is another one.
+    ToolsChanged,
+    /// The list of prompts is another one.
+    PromptsChanged,
+    /// The list of resources is another one.
+    ResourcesChanged,
+    /// A resource is another one. The URI may be that of a part of what was subscribed to.
+    ResourceUpdated {
+        /// The resource.
+        uri: String,
+    },
+    /// A task moved on (tasks extension).
+    Task(Box<DetailedTask>),
+    /// Anything may have changed: the subscription was opened anew, what was told is lost on the way, or nobody read it for too
+    /// long.
+    Missed,
+}
 
 /// Updates that wait. Beyond, they are one that says that anything may have changed.
 const WAITING: usize = 256;
 /// Bytes of a URI that is told; a change of one that is longer is told without it.
 const LONGEST_URI: usize = 8 * 1024;
 
-pub(crate) struct Inbox {
+pub(crate) struct UpdateQueue {
     filter: SubscriptionFilter,
-    state: Polled<State>,
+    state: WakeOnChange<State>,
     news: Notify,
 }
 
@@ -37,9 +62,9 @@ struct State {
     end: Option<Option<Error>>,
 }
 
-impl Inbox {
+impl UpdateQueue {
     pub(crate) fn new(filter: SubscriptionFilter) -> Self {
-        Self { filter, state: Polled::default(), news: Notify::new() }
+        Self { filter, state: WakeOnChange::default(), news: Notify::new() }
     }
 
     pub(crate) fn filter(&self) -> &SubscriptionFilter {
@@ -51,7 +76,7 @@ impl Inbox {
     }
 
     /// Takes a notification, when it is one that was asked for.
-    pub(crate) fn hear(&self, notification: &Notification) {
+    pub(crate) fn receive(&self, notification: &Notification) {
         let flag = |asked: Option<bool>, update| (asked == Some(true)).then_some(update);
         let update = match notification.method() {
             SubscriptionsAcknowledged::NAME => {
@@ -143,6 +168,16 @@ impl Inbox {
     }
 }
 
+impl StreamReceiver for UpdateQueue {
+    fn notification(&self, notification: &Notification) {
+        self.receive(notification);
+    }
+
+    fn is_acknowledged(&self) -> bool {
+        self.is_open()
+    }
+}
+
 impl State {
     fn push(&mut self, update: Update) {
         if self.waiting.contains(&update) {
@@ -174,7 +209,7 @@ mod tests {
         Notification::new(&raw)
     }
 
-    async fn next(inbox: &Inbox) -> Option<Update> {
+    async fn next(inbox: &UpdateQueue) -> Option<Update> {
         std::future::poll_fn(|cx| inbox.poll(cx)).await.map(Result::unwrap)
     }
 
@@ -182,13 +217,13 @@ mod tests {
     async fn equal_updates_are_one_and_too_many_are_one_that_says_so() {
         let mut filter = SubscriptionFilter::new();
         filter.resource_subscriptions = vec!["a:".into()];
-        let inbox = Inbox::new(filter);
+        let inbox = UpdateQueue::new(filter);
         for uri in ["a:1", "a:1", "b:1"] {
-            inbox.hear(&updated(uri));
+            inbox.receive(&updated(uri));
         }
         assert_eq!(next(&inbox).await, Some(Update::ResourceUpdated { uri: "a:1".into() }));
         for n in 0..=WAITING {
-            inbox.hear(&updated(&format!("a:{n}")));
+            inbox.receive(&updated(&format!("a:{n}")));
         }
         assert_eq!(next(&inbox).await, Some(Update::Missed));
         assert!(matches!(next(&inbox).await, Some(Update::ResourceUpdated { .. })));
@@ -198,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn opening_again_means_that_something_may_be_missed() {
-        let inbox = Inbox::new(SubscriptionFilter::new());
+        let inbox = UpdateQueue::new(SubscriptionFilter::new());
         inbox.open(SubscriptionFilter::new());
         inbox.opened().await.unwrap();
         assert!(inbox.interrupt() && !inbox.interrupt());

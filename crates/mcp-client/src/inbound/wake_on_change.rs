@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Polled<S> {
+pub(crate) struct WakeOnChange<S> {
     inner: Mutex<Inner<S>>,
 }
 
@@ -16,7 +16,7 @@ struct Inner<S> {
     reader: Option<Waker>,
 }
 
-impl<S> Polled<S> {
+impl<S> WakeOnChange<S> {
     /// Looks at the state, or changes it in a way that is no news to the reader.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
         look(&mut self.lock().state)

@@ -9,15 +9,16 @@ use mcp_protocol::{
 use mcp_transport::{Hints, TransportError};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::unsubscribe::leave;
 use crate::{
     Error,
-    call::{Options, drive},
+    call::{CallOptions, ClientCore, execute},
     connection::{
-        self, Agreed, Extra, Failure, Link, Request, Shared,
+        self, Agreement, Connection, Request, RequestExtras, RequestFailure,
         era::{self, back_off},
     },
     error::Kind,
-    inbound::Inbox,
+    inbound::UpdateQueue,
 };
 
 /// Why a subscription is not open any more.
@@ -40,38 +41,40 @@ struct Last {
 
 /// Keeps a subscription open until the client is closed, the server says that there is none, or as many attempts in a row have
 /// failed as are made at a connection.
-pub(super) async fn keep(shared: Arc<Shared>, inbox: Arc<Inbox>) {
-    let closing = shared.closing.clone();
-    let end = closing.run_until_cancelled(reopen(&shared, &inbox)).await;
+pub(super) async fn keep(core: Arc<ClientCore>, inbox: Arc<UpdateQueue>) {
+    let closing = core.connections.closing.clone();
+    let end = closing.run_until_cancelled(reopen(&core, &inbox)).await;
     inbox.end(end.map(|last| last.error));
 }
 
 /// The same for callbacks, whom nobody would open again: what ends otherwise than by a refusal is begun anew, whenever there is a
 /// connection. A server that was given up is left alone until somebody else needs it.
-pub(super) async fn keep_on(shared: &Arc<Shared>, filter: &SubscriptionFilter) -> Error {
+pub(super) async fn keep_on(core: &Arc<ClientCore>, filter: &SubscriptionFilter) -> Error {
     loop {
-        let last = reopen(shared, &Arc::new(Inbox::new(filter.clone()))).await;
-        if shared.is_closed() || last.is_refused {
+        let last = reopen(core, &Arc::new(UpdateQueue::new(filter.clone()))).await;
+        if core.connections.is_closed() || last.is_refused {
             return last.error;
         }
         tracing::debug!(error = %last.error, "nothing tells what changes for now");
-        sleep(shared.config.reconnect.longest).await;
-        shared.ready().await;
+        sleep(core.config.reconnect.longest).await;
+        core.connections.ready().await;
     }
 }
 
-async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Last {
-    let policy = &shared.config.reconnect;
+async fn reopen(core: &Arc<ClientCore>, inbox: &Arc<UpdateQueue>) -> Last {
+    let policy = &core.config.reconnect;
     // Attempts since the last that lasted, for the wait, and since the last that opened it, for the end.
     let (mut attempt, mut failures) = (0, 0);
     let mut has_been_open = false;
-    let _leave = Leave(shared, inbox);
+    let _leave = Leave(core, inbox);
     loop {
         let since = Instant::now();
-        let end = match shared.link().await {
-            Ok(link) => match link.agreed() {
-                Some(agreed) if agreed.negotiated.version.has_listen() => listen(shared, &link, agreed, inbox).await,
-                Some(_) => follow(shared, &link, inbox).await,
+        let end = match core.connections.connection().await {
+            Ok(connection) => match connection.agreed() {
+                Some(agreed) if agreed.negotiated.version.has_listen() => {
+                    listen(core, &connection, agreed, inbox).await
+                }
+                Some(_) => follow(core, &connection, inbox).await,
                 None => End::Again(Error::closed()),
             },
             // Every attempt at a connection has failed, and one more: the next call makes another one, as do those who subscribe
@@ -99,39 +102,48 @@ async fn reopen(shared: &Arc<Shared>, inbox: &Arc<Inbox>) -> Last {
 }
 
 /// Leaves the session's subscribers with the work that joined them, wherever that is stopped: after it, never before.
-struct Leave<'a>(&'a Arc<Shared>, &'a Arc<Inbox>);
+struct Leave<'a>(&'a Arc<ClientCore>, &'a Arc<UpdateQueue>);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        self.0.subscribers.leave(self.0, self.1);
+        leave(self.0, self.1);
     }
 }
 
 /// Listens by a request that stays open (2026-07-28).
-async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: &Arc<Inbox>) -> End {
+async fn listen(
+    core: &Arc<ClientCore>,
+    connection: &Arc<Connection>,
+    agreed: &Agreement,
+    inbox: &Arc<UpdateQueue>,
+) -> End {
     let request = match Request::of::<Listen>(&ListenParams::new(inbox.filter().clone())) {
         Ok(request) => request,
         Err(error) => return End::Refused(error),
     };
-    let id = shared.next_id();
+    let id = core.connections.next_id();
     let mut hints = Hints::default();
     hints.version = Some(agreed.negotiated.version);
     hints.method = Some(Listen::NAME.into());
-    let message =
-        connection::write_request(id, &request, agreed.stamp(!inbox.filter().task_ids.is_empty()), &Extra::default());
-    let beginning = link.begin_listening(id, message, hints, Arc::clone(inbox));
+    let message = connection::write_request(
+        id,
+        &request,
+        agreed.stamp(!inbox.filter().task_ids.is_empty()),
+        &RequestExtras::default(),
+    );
+    let beginning = connection.begin_listening(id, message, hints, inbox.clone());
     // The acknowledgement comes before anything else; the stream itself has no bound.
-    let patience = shared.config.idle.unwrap_or(Duration::MAX);
-    let mut ticket = match timeout(patience, beginning).await {
-        Ok(Ok(ticket)) => ticket,
+    let patience = core.config.idle_timeout.unwrap_or(Duration::MAX);
+    let mut guard = match timeout(patience, beginning).await {
+        Ok(Ok(guard)) => guard,
         Ok(Err(failure)) => return ended(failure),
         Err(_) => return End::Again(Error::timeout(Listen::NAME, patience)),
     };
     let outcome = tokio::select! {
         biased;
-        outcome = ticket.outcome() => outcome,
+        outcome = guard.outcome() => outcome,
         opened = timeout(patience, inbox.opened()) => match opened {
-            Ok(_) => ticket.outcome().await,
+            Ok(_) => guard.outcome().await,
             Err(_) => return End::Again(Error::timeout(Listen::NAME, patience)),
         },
     };
@@ -139,13 +151,13 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
         // The server ended it in good order.
         Ok(_) => End::Again(Kind::Lost(None).into()),
         Err(failure) => {
-            let is_doubtful = link.is_assumed() || era::is_doubtful(link, &failure);
-            if is_doubtful && era::has_changed(shared, link).await {
+            let is_doubtful = connection.is_assumed() || era::is_doubtful(connection, &failure);
+            if is_doubtful && era::has_changed(&core.connections, connection).await {
                 return End::Elsewhere(error(failure));
             }
             match failure {
-                Failure::Rpc(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
-                    link.retire(TransportError::closed());
+                RequestFailure::Rpc(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+                    connection.retire(TransportError::closed());
                     End::Elsewhere(Kind::Rpc(error).into())
                 }
                 failure => ended(failure),
@@ -154,38 +166,42 @@ async fn listen(shared: &Arc<Shared>, link: &Arc<Link>, agreed: &Agreed, inbox: 
     }
 }
 
-fn ended(failure: Failure) -> End {
+fn ended(failure: RequestFailure) -> End {
     let is_refused = match &failure {
-        Failure::Rpc(_) | Failure::Unsendable(_) => true,
-        Failure::Transport(fault) => {
+        RequestFailure::Rpc(_) | RequestFailure::Unsendable(_) => true,
+        RequestFailure::Transport(fault) => {
             fault.http_status().is_some_and(|status| (400..500).contains(&status) && !matches!(status, 408 | 425 | 429))
         }
-        Failure::Invalid(_) | Failure::Lost { .. } => false,
+        RequestFailure::Invalid(_) | RequestFailure::Lost { .. } => false,
     };
     if is_refused { End::Refused(error(failure)) } else { End::Again(error(failure)) }
 }
 
-fn error(failure: Failure) -> Error {
+fn error(failure: RequestFailure) -> Error {
     match failure {
-        Failure::Rpc(error) => Kind::Rpc(error).into(),
-        Failure::Invalid(text) => Error::invalid(text),
-        Failure::Unsendable(fault) => Kind::Unsendable(fault).into(),
-        Failure::Transport(fault) => Kind::Transport(fault).into(),
-        Failure::Lost { fault, .. } => Kind::Lost(fault).into(),
+        RequestFailure::Rpc(error) => Kind::Rpc(error).into(),
+        RequestFailure::Invalid(text) => Error::invalid(text),
+        RequestFailure::Unsendable(fault) => Kind::Unsendable(fault).into(),
+        RequestFailure::Transport(fault) => Kind::Transport(fault).into(),
+        RequestFailure::Lost { fault, .. } => Kind::Lost(fault).into(),
     }
 }
 
 /// Listens to a session: what is wanted of resources is said by requests, and the notices come by themselves.
-async fn follow(shared: &Arc<Shared>, link: &Arc<Link>, inbox: &Arc<Inbox>) -> End {
+async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, inbox: &Arc<UpdateQueue>) -> End {
     // Before it is said, so that nothing is missed.
-    shared.subscribers.join(inbox);
+    core.inbound.subscribers.join(inbox);
     for uri in &inbox.filter().resource_subscriptions {
         let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
             Ok(request) => request,
             Err(error) => return End::Refused(error),
         };
-        let options = Options { idle: shared.config.idle, total: shared.config.idle, ..Options::default() };
-        if let Err(error) = drive(shared, request, options).await {
+        let options = CallOptions {
+            idle_timeout: core.config.idle_timeout,
+            total_timeout: core.config.idle_timeout,
+            ..CallOptions::default()
+        };
+        if let Err(error) = execute(core, request, options).await {
             return if error.rpc().is_some() || error.is_unsupported() {
                 End::Refused(error)
             } else {
@@ -193,16 +209,16 @@ async fn follow(shared: &Arc<Shared>, link: &Arc<Link>, inbox: &Arc<Inbox>) -> E
             };
         }
     }
-    inbox.open(offered(link, inbox.filter()));
-    link.ended().await;
-    End::Again(Shared::lost(link))
+    inbox.open(offered(connection, inbox.filter()));
+    connection.ended().await;
+    End::Again(connection.lost())
 }
 
 /// What a server of sessions tells, of what is wanted.
-fn offered(link: &Link, wanted: &SubscriptionFilter) -> SubscriptionFilter {
+fn offered(connection: &Connection, wanted: &SubscriptionFilter) -> SubscriptionFilter {
     let mut offered = wanted.clone();
     offered.task_ids = Vec::new();
-    let Some(agreed) = link.agreed() else { return offered };
+    let Some(agreed) = connection.agreed() else { return offered };
     let capabilities = &agreed.negotiated.capabilities;
     let told =
         |flag: &mut Option<bool>, list_changed: Option<bool>| *flag = flag.filter(|_| list_changed == Some(true));

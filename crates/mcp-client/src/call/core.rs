@@ -1,0 +1,95 @@
+//! The state that all handles, calls and subscriptions of a client share.
+
+use std::sync::Arc;
+
+use mcp_protocol::RpcError;
+use mcp_transport::{BoxFuture, Connect};
+use serde_json::{Value, value::RawValue};
+
+use super::{ResultCache, ToolCatalog};
+use crate::{
+    config::Config,
+    connection::{Connection, ConnectionManager, Notification, Receiver},
+    inbound::{HandlerSet, NotificationHub, RequestSource, SessionSubscribers},
+};
+
+/// The state that all handles, calls and subscriptions of a client share.
+pub(crate) struct ClientCore {
+    pub(crate) config: Arc<Config>,
+    pub(crate) connections: Arc<ConnectionManager>,
+    pub(crate) inbound: Arc<InboundState>,
+}
+
+/// Everything that messages of the server reach: handlers, streams of notifications, and caches.
+pub(crate) struct InboundState {
+    config: Arc<Config>,
+    pub(crate) handlers: HandlerSet,
+    pub(crate) hub: NotificationHub,
+    pub(crate) subscribers: SessionSubscribers,
+    pub(crate) cache: ResultCache,
+    pub(crate) catalog: ToolCatalog,
+}
+
+impl ClientCore {
+    pub(crate) fn new(config: Config, handlers: HandlerSet, connector: Arc<dyn Connect>) -> Arc<Self> {
+        let config = Arc::new(config);
+        let inbound = Arc::new(InboundState {
+            hub: NotificationHub::new(config.limits.notifications, config.limits.notification_bytes),
+            config: Arc::clone(&config),
+            handlers,
+            subscribers: SessionSubscribers::default(),
+            cache: ResultCache::default(),
+            catalog: ToolCatalog::default(),
+        });
+        let receiver: Arc<dyn Receiver> = inbound.clone();
+        let connections = ConnectionManager::new(Arc::clone(&config), connector, receiver);
+        Arc::new(Self { config, connections, inbound })
+    }
+}
+
+impl Receiver for InboundState {
+    fn request(
+        &self,
+        connection: &Arc<Connection>,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let source = RequestSource::on(connection);
+        let request = self.handlers.request(method, params, source, self.config.limits.question);
+        Box::pin(request.with_progress(connection).answer())
+    }
+
+    fn notification(&self, notification: &Notification, of_session: bool) {
+        if of_session {
+            self.subscribers.publish(notification);
+        }
+        self.cache.invalidate(notification);
+        self.hub.publish(notification);
+    }
+
+    fn connected(&self) {
+        self.cache.clear();
+        self.catalog.clear();
+    }
+
+    fn closed(&self) {
+        self.hub.close();
+    }
+}
+
+/// Keeps a client open. The connection closes when the last handle is dropped.
+pub(crate) struct ClientHandle {
+    pub(crate) core: Arc<ClientCore>,
+}
+
+impl ClientHandle {
+    pub(crate) fn new(core: &Arc<ClientCore>) -> Arc<Self> {
+        Arc::new(Self { core: Arc::clone(core) })
+    }
+}
+
+impl Drop for ClientHandle {
+    fn drop(&mut self) {
+        self.core.connections.closing.cancel();
+    }
+}

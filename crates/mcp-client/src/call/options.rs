@@ -1,0 +1,20 @@
+//! The options of one call.
+
+use std::time::Duration;
+
+use mcp_protocol::{LoggingLevel, Meta, ProgressParams};
+use tokio_util::sync::CancellationToken;
+
+/// How one call is made.
+#[derive(Default)]
+pub(crate) struct CallOptions {
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) total_timeout: Option<Duration>,
+    pub(crate) wants_progress: bool,
+    pub(crate) on_progress: Option<Box<dyn FnMut(ProgressParams) + Send>>,
+    pub(crate) log_level: Option<LoggingLevel>,
+    pub(crate) meta: Option<Meta>,
+    pub(crate) cancel: Option<CancellationToken>,
+    /// What is cached does not count.
+    pub(crate) is_fresh: bool,
+}
