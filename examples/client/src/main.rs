@@ -1,6 +1,6 @@
-//! A client of the quickstart server, or of the one at the URL that it is given: lists the tools, and calls one.
+//! A client that lists the tools of a server and calls one. `client [URL]`; the default URL is that of the quickstart.
 
-#![expect(clippy::print_stdout, reason = "what the server says is the output")]
+#![expect(clippy::print_stdout, reason = "the program prints the result")]
 
 use mcp_client::Client;
 use serde_json::json;

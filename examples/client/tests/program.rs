@@ -1,4 +1,4 @@
-//! The program, run against a server.
+//! Runs the program against a server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::{net::TcpListener, process::Command, time::timeout};
 
 #[tokio::test]
-async fn it_lists_and_calls() {
+async fn the_program_lists_the_tools_and_calls_one() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let count = tool("count", async |RawArgs(args): RawArgs| args["what"].to_string())
@@ -18,7 +18,7 @@ async fn it_lists_and_calls() {
     let run = Command::new(env!("CARGO_BIN_EXE_client")).arg(&url).kill_on_drop(true).output();
     let output = timeout(Duration::from_secs(30), run).await.unwrap().unwrap();
     serving.abort();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said, "count: Counts.\n\"r\"\n");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(stdout, "count: Counts.\n\"r\"\n");
 }

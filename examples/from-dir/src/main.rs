@@ -1,6 +1,6 @@
-//! A server that is a directory: `from-dir [--stdio] [DIRECTORY]`. Without a directory it serves its own example.
+//! A server made from a directory: `from-dir [--stdio] [DIRECTORY]`. The default directory is the example `content`.
 
-#![expect(clippy::print_stderr, reason = "a server says on stderr where it listens: stdout may be the protocol's")]
+#![expect(clippy::print_stderr, reason = "over stdio, stdout carries protocol messages only")]
 
 use mcp_server::prelude::*;
 
@@ -8,7 +8,7 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/content");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // What of the directory cannot be served is told to `tracing`, and so is what commands write to stderr.
+    // The server logs files that it cannot serve, and the stderr of the commands.
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let (options, paths): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
     let server = Server::from_dir(paths.first().map_or(EXAMPLE, String::as_str))?;

@@ -1,4 +1,4 @@
-//! A layer of one's own: who called what, how it ended, and how long it took.
+//! A custom layer that logs the caller, the outcome and the duration of each call.
 
 use std::{
     future::Future,
@@ -10,7 +10,7 @@ use std::{
 use mcp_server::{Invocation, Outcome};
 use tower::Service;
 
-/// Writes a record for each call. `layer_fn(Audit)` is the layer.
+/// Logs one record for each call. `layer_fn(Audit)` makes a layer of this service.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit<S>(pub(crate) S);
 
@@ -28,13 +28,13 @@ where
 
     fn call(&mut self, call: Invocation) -> Self::Future {
         let (method, name) = (call.method(), call.name().to_owned());
-        let who = call.context().principal().map(|principal| principal.subject.clone());
+        let caller = call.context().principal().map(|principal| principal.subject.clone());
         let start = Instant::now();
-        let answering = self.0.call(call);
+        let response = self.0.call(call);
         Box::pin(async move {
-            let outcome = answering.await;
+            let outcome = response.await;
             let failed = outcome.as_ref().map_or(true, Outcome::is_error);
-            tracing::info!(target: "audit", method, name, who, failed, took = ?start.elapsed());
+            tracing::info!(target: "audit", method, name, caller, failed, duration = ?start.elapsed());
             outcome
         })
     }

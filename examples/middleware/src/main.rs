@@ -1,4 +1,4 @@
-//! Layers around handlers, tower's own and one of ours: `docs/layers.md` explains them.
+//! Layers around handlers: two of tower and a custom audit log. `docs/layers.md` explains the program.
 
 use std::{error::Error, io, time::Duration};
 
@@ -14,29 +14,29 @@ use self::audit::Audit;
 
 mod audit;
 
-/// Something that takes its time.
+/// A slow tool.
 async fn report() -> &'static str {
     tokio::time::sleep(Duration::from_secs(2)).await;
     "All is well."
 }
 
-/// Says in words for the client what would be a reference number.
-fn busy(error: BoxError) -> BoxError {
-    if error.is::<Elapsed>() { RpcError::internal("there are too many reports at the moment").into() } else { error }
+/// Replaces a timeout by an error that the client can read. Other errors reach the client as a reference number.
+fn readable(error: BoxError) -> BoxError {
+    if error.is::<Elapsed>() { RpcError::internal("too many reports run at the moment").into() } else { error }
 }
 
 fn server() -> Server {
-    let patience = ServiceBuilder::new().map_err(busy).layer(TimeoutLayer::new(Duration::from_secs(5))).into_inner();
+    let timeout = ServiceBuilder::new().map_err(readable).layer(TimeoutLayer::new(Duration::from_secs(5))).into_inner();
     Server::builder("middleware", env!("CARGO_PKG_VERSION"))
         .tool(
             tool("report", report)
-                .description("How things are.")
+                .description("Write a report.")
                 .read_only()
                 .layer(ConcurrencyLimitLayer::new(1))
-                // The last one is the first that a call meets: the time in the queue counts.
-                .layer(patience),
+                // The layer added last runs first, so the timeout includes the time in the queue.
+                .layer(timeout),
         )
-        .tool(tool("now", async || "Now.").description("What time it is."))
+        .tool(tool("now", async || "Now.").description("Return the current time."))
         .layer(layer_fn(Audit))
         .build()
 }
@@ -55,12 +55,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn reports_wait_for_each_other_and_not_too_long() {
+    async fn a_report_that_waits_longer_than_the_timeout_fails() {
         let server = server();
         let report = || server.call_tool("report", json!({}));
         let (first, second, third) = tokio::join!(report(), report(), report());
         assert!(first.is_ok() && second.is_ok());
-        assert_eq!(third.unwrap_err().message, "there are too many reports at the moment");
+        assert_eq!(third.unwrap_err().message, "too many reports run at the moment");
         assert!(server.call_tool("now", json!({})).await.is_ok());
     }
 }

@@ -1,15 +1,15 @@
 //! A server with one tool: over HTTP, or over stdio with `--stdio`.
 
-#![expect(clippy::print_stderr, reason = "a server says on stderr where it listens: stdout may be the protocol's")]
+#![expect(clippy::print_stderr, reason = "over stdio, stdout carries protocol messages only")]
 
 use mcp_server::prelude::*;
 
-/// Count how often a letter or a word occurs in a text.
+/// Count the occurrences of a letter or a word in a text.
 #[derive(Deserialize, JsonSchema)]
 struct Count {
-    /// The text to look through.
+    /// The text to search.
     text: String,
-    /// What to look for; capitals do not matter.
+    /// The letter or the word to count. Upper and lower case are equal.
     what: String,
 }
 
@@ -20,7 +20,7 @@ struct Found {
 
 async fn count(Args(Count { text, what }): Args<Count>) -> Result<Json<Found>, ToolError> {
     if what.is_empty() {
-        return Err(ToolError::new("`what` is empty: give the letter or word to look for"));
+        return Err(ToolError::new("`what` is empty: pass the letter or the word to count"));
     }
     let times = text.to_lowercase().matches(&what.to_lowercase()).count();
     Ok(Json(Found { times }))

@@ -1,4 +1,4 @@
-//! The server as a client starts it: a process with a pipe on either side.
+//! Tests of the server as a child process, over its stdin and stdout.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// Whatever does not happen within this time does not happen.
+/// A step that takes longer fails the test.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
-fn stdout_carries_messages_alone_and_the_end_of_input_ends_the_process() {
+fn stdout_carries_only_messages_and_end_of_input_ends_the_process() {
     let mut server = Command::new(env!("CARGO_BIN_EXE_quickstart"))
         .arg("--stdio")
         .stdin(Stdio::piped())
@@ -47,7 +47,7 @@ fn stdout_carries_messages_alone_and_the_end_of_input_ends_the_process() {
         }
         if start.elapsed() > DEADLINE {
             server.kill().unwrap();
-            panic!("the server does not end");
+            panic!("the server process does not exit");
         }
         thread::sleep(Duration::from_millis(2));
     };
@@ -56,16 +56,16 @@ fn stdout_carries_messages_alone_and_the_end_of_input_ends_the_process() {
         reader.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     messages.sort_by_key(|message| message["id"].as_u64());
     let ids: Vec<_> = messages.iter().map(|message| message["id"].as_u64()).collect();
-    assert_eq!(ids, (0..5).map(Some).collect::<Vec<_>>(), "one line for each request, and no other");
+    assert_eq!(ids, (0..5).map(Some).collect::<Vec<_>>(), "one response line for each request, and no other line");
     assert_eq!(messages[2]["result"]["structuredContent"], json!({ "times": 4 }));
     assert_eq!(messages[3]["result"]["resultType"], "complete");
     assert_eq!(messages[4]["error"]["code"], -32601);
 }
 
-/// Who listens is told of the end before the process goes.
+/// On SIGTERM the server ends each subscription, and then the process exits.
 #[cfg(unix)]
 #[test]
-fn a_process_that_is_asked_to_end_ends_its_subscriptions_first() {
+fn sigterm_ends_subscriptions_before_the_process_exits() {
     let mut server = Command::new(env!("CARGO_BIN_EXE_quickstart"))
         .arg("--stdio")
         .stdin(Stdio::piped())
@@ -81,9 +81,9 @@ fn a_process_that_is_asked_to_end_ends_its_subscriptions_first() {
     let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params });
     writeln!(input, "{listen}").unwrap();
     let output = server.stdout.take().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
-    thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-    let next = || told.recv_timeout(DEADLINE).ok().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let (sender, received) = std::sync::mpsc::channel();
+    thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let next = || received.recv_timeout(DEADLINE).ok().map(|line| serde_json::from_str::<Value>(&line).unwrap());
     assert_eq!(next().unwrap()["method"], "notifications/subscriptions/acknowledged");
     let killed = Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
     assert!(killed.success());
