@@ -1,21 +1,21 @@
 //! `mcp`: any Model Context Protocol server from a terminal.
 
 mod args;
-mod ask;
+mod arguments;
 mod commands;
+mod elicit;
 mod failure;
 mod input;
 mod keyboard;
 mod logs;
 mod output;
 mod progress;
-mod sample;
+mod sampling;
 mod screen;
 mod shell;
 mod signals;
 mod target;
 mod trace;
-mod values;
 
 use std::{
     io::{IsTerminal, stdin},

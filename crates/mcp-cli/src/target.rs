@@ -8,10 +8,10 @@ use mcp_transport::Connect;
 
 use crate::{
     args::{Command, Options, Words},
-    ask,
+    elicit,
     failure::Failure,
     output::line,
-    sample::Model,
+    sampling::Model,
     screen::note,
     trace::Traced,
 };
@@ -134,8 +134,8 @@ pub(crate) async fn open(target: &Target, options: &Options, command: &Command) 
             builder = builder.on::<notification::LoggingMessage>(|message| note(log_line(&message)));
         }
     }
-    if ask::possible() {
-        builder = builder.on_elicit(ask::form).on_elicit_url(ask::url);
+    if elicit::possible() {
+        builder = builder.on_elicit(elicit::form).on_elicit_url(elicit::url);
     }
     if let Some(program) = &options.sample_with {
         let model = Arc::new(Model::new(program));

@@ -10,17 +10,17 @@ use super::{
     read::{write_bytes, write_contents},
 };
 use crate::{
+    arguments::{self, signature},
     failure::Failure,
     output::{line, printable},
     progress::Progress,
     screen::note,
-    values::{self, signature},
 };
 
 pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Path>) -> Result<(), Failure> {
     let Some((name, words)) = words.split_first() else { return Err(Failure::usage("the name of a tool is missing")) };
     let tool = find_tool(session, name).await?;
-    let arguments = values::arguments(words, &tool.input_schema, &session.input).await.map_err(|failure| {
+    let arguments = arguments::arguments(words, &tool.input_schema, &session.input).await.map_err(|failure| {
         Failure::usage(format!("{failure}\n     {name} takes: {}", signature(&tool.input_schema)))
     })?;
     let progress = Progress::new(name);

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::Session;
 use crate::{
+    arguments::{choices, kind, signature},
     failure::Failure,
     output::{first_line, line, one_line},
-    values::{choices, kind, signature},
 };
 
 pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), Failure> {

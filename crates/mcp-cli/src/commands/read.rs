@@ -6,10 +6,10 @@ use mcp_protocol::{ContentBlock, ResourceBody, ResourceContents, Role};
 
 use super::Session;
 use crate::{
+    arguments,
     failure::Failure,
     output::{self, line},
     progress::Progress,
-    values,
 };
 
 pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
     let Some((name, words)) = words.split_first() else {
         return Err(Failure::usage("the name of a prompt is missing"));
     };
-    let arguments = values::texts(words, &session.input).await?;
+    let arguments = arguments::texts(words, &session.input).await?;
     let progress = Progress::new(name);
     let filled = session.client.get_prompt(name, arguments).await;
     progress.over().await;

@@ -12,7 +12,7 @@ use mcp_protocol::{CreateMessageParams, CreateMessageResult, ErrorCode, Role, Rp
 use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
 use crate::{
-    ask,
+    elicit,
     output::{line, printable},
     screen::{note, say},
 };
@@ -34,7 +34,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(program: &str) -> Self {
-        Self { program: program.to_owned(), is_allowed: AtomicBool::new(!ask::possible()) }
+        Self { program: program.to_owned(), is_allowed: AtomicBool::new(!elicit::possible()) }
     }
 
     /// Runs the program: the request goes in as JSON, the text of the answer comes out.
@@ -63,15 +63,15 @@ impl Model {
         if self.is_allowed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let text = shown(&ask::name(&asked.server().name), &self.program, asked.params());
-        let allowed = ask::question(async |typing| {
+        let text = shown(&elicit::name(&asked.server().name), &self.program, asked.params());
+        let allowed = elicit::question(async |typing| {
             // Whoever waited may have been allowed meanwhile.
             if self.is_allowed.load(Ordering::Relaxed) {
                 return true;
             }
             say(&text);
             let answer =
-                ask::choose(typing, "Let it? [y/n/a] (a: this one and all that follow) ", &["y", "n", "a"]).await;
+                elicit::choose(typing, "Let it? [y/n/a] (a: this one and all that follow) ", &["y", "n", "a"]).await;
             if answer == Some("a") {
                 self.is_allowed.store(true, Ordering::Relaxed);
             }
