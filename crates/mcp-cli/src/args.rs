@@ -1,4 +1,4 @@
-//! What can be asked for on the command line.
+//! The command line: options, commands and their help texts.
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
@@ -6,33 +6,35 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 
-/// What `mcp --help` says beyond the first line.
-const ABOUT: &str = "Talk to any MCP server.
+/// The introduction of `mcp --help`. Each paragraph is one line: clap wraps it at the width of the terminal.
+const ABOUT: &str = "Connect to any MCP server from a terminal.
 
-The server is a URL as the first word, or a command after `--` that is started and spoken to over its
-standard input and output:
+Give the server as a URL in the first word, or as a command after `--`. \
+`mcp` starts the command and exchanges messages over its stdin and stdout:
 
   mcp tools http://127.0.0.1:8080/mcp
   mcp call add a=1 b=2 -- ./my-server --stdio
 
-Without either it is the URL or the command in the variable MCP_SERVER. `read` always takes its last word
-for the resource; `listen` takes all its words for resources when `--` or MCP_SERVER names the server.";
+If the command line names no server, `mcp` uses the URL or the command in the variable MCP_SERVER. \
+The last word of `mcp read` is always the resource. \
+If `--` or MCP_SERVER names the server, all words of `mcp listen` are resources.";
 
-/// What `mcp --help` says at its end.
-const MORE: &str = "Exit codes:
-  0    done
-  1    the tool failed, or a file could not be written here
-  2    the command line is wrong, or names a tool or a file that does not exist
-  3    the server cannot be reached, or is silent, or left before it answered
-  4    the server answered with an error, or with what makes no sense
+/// The end of `mcp --help`.
+const EXIT_CODES: &str = "Exit codes:
+  0    success
+  1    the tool failed, or a local file cannot be written
+  2    the command line or a name in it is wrong
+  3    the server is unreachable, silent or closed early
+  4    the server answered with an error or invalid data
   130  Ctrl-C (129 and 143: another signal)
 
-The servers' questions to the user are asked at the terminal, one after the other; where stdin or stderr is
-none, servers are told that there is nobody to ask. NO_COLOR is respected.";
+If stdin and stderr are a terminal, `mcp` shows the questions of the server there, one after the other. \
+Otherwise `mcp` declares to the server that it cannot ask the user. \
+`mcp` respects NO_COLOR.";
 
-/// Talk to any MCP server.
+/// Connect to any MCP server from a terminal.
 #[derive(Debug, Parser)]
-#[command(name = "mcp", version, long_about = ABOUT, after_long_help = MORE, max_term_width = 100)]
+#[command(name = "mcp", version, long_about = ABOUT, after_long_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) options: Options,
@@ -40,46 +42,47 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What holds for every command.
+/// The options of every command.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct Options {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Send this header with every HTTP request. Everybody on this machine can read a command line: a secret is better
-    /// given as `Name: @FILE`, which reads the value from a file, or as `@FILE`, which has a header on each line.
+    /// Send this header with every HTTP request. Other users of this machine can read a command line. To keep a value
+    /// secret, write `Name: @FILE`: the file holds the value. `@FILE` alone reads one header from each line of the file.
     #[arg(long, short = 'H', global = true, value_name = "NAME: VALUE", value_parser = headers)]
     pub(crate) header: Vec<Headers>,
-    /// How long the server may be silent, in seconds. In all a call may take ten times that, and ten minutes at least.
+    /// Set the idle timeout of the server, in seconds. The total timeout of a call is ten times as long, and at least ten
+    /// minutes.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// Speak this revision only, as in `2025-11-25`.
+    /// Use only this revision of the protocol, for example `2025-11-25`.
     #[arg(long, global = true, value_name = "DATE", value_parser = revision)]
     pub(crate) revision: Option<ProtocolVersion>,
-    /// Show every message, as it is sent and received, and what the server's command writes to its stderr.
+    /// Show every message that is sent or received, and the stderr of the server's command.
     #[arg(long, global = true)]
     pub(crate) trace: bool,
-    /// Set a variable for the command of the server, or let it see ours by `NAME` alone (so that a secret stays off the
-    /// command line). It sees little else of the environment.
+    /// Set an environment variable for the server's command. `NAME` alone passes the current value, which keeps a secret
+    /// off the command line. The command inherits only a few common variables.
     #[arg(long, global = true, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<(String, OsString)>,
-    /// The directory that the command of the server starts in.
+    /// Start the server's command in this directory.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Offer a directory (or a `file://` URI) as a root.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) root: Vec<String>,
-    /// Answer the server's questions to a model by this program: it reads the request as JSON and prints the text of the
-    /// answer. At a terminal you are asked first. Without this option such questions are refused.
+    /// Answer the server's sampling requests with this program. It reads the request as JSON and prints the text of the
+    /// answer. At a terminal, `mcp` asks for your consent first. Without this option, `mcp` rejects sampling requests.
     #[arg(long, global = true, value_name = "PROGRAM")]
     pub(crate) sample_with: Option<String>,
-    /// Ask the server for its log messages from this level on, and show them.
+    /// Request the server's log messages of this level and above, and show them.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = level)]
     pub(crate) log_level: Option<LoggingLevel>,
 }
 
-/// What is left of the command line: words, and the command of a server.
+/// The words of a command, and the command of a server.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Words {
     #[arg(hide = true)]
@@ -91,65 +94,67 @@ pub(crate) struct Words {
 /// The commands.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
-    /// List the tools, or show one of them with its arguments.
+    /// List the tools, or show one tool with its arguments.
     #[command(override_usage = "mcp tools [URL] [NAME] [-- SERVER COMMAND]")]
     Tools(Words),
     /// Call a tool.
     ///
-    /// Arguments are `key=value`, read as the tool's schema says; `key:=json`; `key=@file`, or `key=@-` for stdin; or all of
-    /// them at once as a JSON object, as `@file` with one, or as `-` for stdin.
+    /// `key=value` gives an argument; the schema of the tool decides its type. `key:=json` gives a JSON value. `key=@file`
+    /// reads a file, `key=@-` reads stdin. A JSON object gives all arguments at once; `@file` reads the object from a file,
+    /// `@-` or `-` reads it from stdin.
     #[command(override_usage = "mcp call [URL] TOOL [ARGUMENT]... [-- SERVER COMMAND]")]
     Call {
         #[command(flatten)]
         words: Words,
-        /// Write images, sounds and files of the result into this directory.
+        /// Write images, audio and embedded resources of the result into this directory.
         #[arg(long, value_name = "DIR")]
         output: Option<PathBuf>,
     },
-    /// List the resources and the templates of resources.
+    /// List the resources and the resource templates.
     #[command(override_usage = "mcp resources [URL] [-- SERVER COMMAND]")]
     Resources(Words),
-    /// Read a resource: the last word, whatever it is.
+    /// Read a resource.
     #[command(override_usage = "mcp read [URL] URI [-- SERVER COMMAND]")]
     Read {
         #[command(flatten)]
         words: Words,
-        /// Write the contents to this file; `-` for stdout, whatever they are.
+        /// Write the contents to this file. `-` writes them to stdout unchanged.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// List the prompts, or show one of them with its arguments.
+    /// List the prompts, or show one prompt with its arguments.
     #[command(override_usage = "mcp prompts [URL] [NAME] [-- SERVER COMMAND]")]
     Prompts(Words),
-    /// Fill in a prompt.
+    /// Get a prompt with its arguments filled in.
     ///
-    /// Arguments are `key=value`; `key=@file`, or `key=@-` for stdin; or `key:=json`, a JSON text.
-    #[command(override_usage = "mcp prompt [URL] NAME [KEY=VALUE]... [-- SERVER COMMAND]")]
+    /// The arguments have the forms of `mcp call`. Every value is a string.
+    #[command(override_usage = "mcp prompt [URL] NAME [ARGUMENT]... [-- SERVER COMMAND]")]
     Prompt(Words),
     /// Complete an argument of a prompt, or a variable of a resource template.
     ///
-    /// The first KEY=VALUE is what is typed so far, the others are what is known.
-    #[command(override_usage = "mcp complete [URL] PROMPT|TEMPLATE KEY=VALUE... [-- SERVER COMMAND]")]
+    /// The first argument is the one to complete, with the text typed so far. The other arguments are already known. They
+    /// have the forms of `mcp call`. Every value is a string.
+    #[command(override_usage = "mcp complete [URL] PROMPT|TEMPLATE ARGUMENT... [-- SERVER COMMAND]")]
     Complete(Words),
-    /// Measure how long the server takes to answer.
+    /// Measure the response time of the server.
     #[command(override_usage = "mcp ping [URL] [-- SERVER COMMAND]")]
     Ping {
         #[command(flatten)]
         words: Words,
-        /// How often.
+        /// Send this many pings.
         #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
     },
-    /// Show what the server tells, until Ctrl-C: changes of its lists, of these resources, and its log.
+    /// Show list changes, updates of the given resources and log messages until Ctrl-C.
     #[command(override_usage = "mcp listen [URL] [URI]... [-- SERVER COMMAND]")]
     Listen(Words),
-    /// Show who the server is and what it can do.
+    /// Show the name, the revision and the capabilities of the server.
     #[command(override_usage = "mcp info [URL] [-- SERVER COMMAND]")]
     Info(Words),
     /// Run these commands over one open connection, with history and completion.
     #[command(override_usage = "mcp shell [URL] [-- SERVER COMMAND]")]
     Shell(Words),
-    /// Print a script that completes this program's commands in a shell.
+    /// Print a completion script for a shell.
     Completions {
         /// The shell.
         shell: Shell,
@@ -157,7 +162,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What is left of the command line.
+    /// Returns the words of the command; `None` if the command needs no server.
     pub(crate) fn words_mut(&mut self) -> Option<&mut Words> {
         match self {
             Self::Tools(words)
@@ -176,14 +181,14 @@ impl Command {
     }
 }
 
-/// The headers that one option gives.
+/// The headers of one `--header` option.
 type Headers = Vec<(String, String)>;
 
 fn headers(text: &str) -> Result<Headers, String> {
     let Some(file) = text.strip_prefix('@') else { return Ok(vec![header(text)?]) };
     let text = read_secret(file)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    // A line that is wrong may be a secret, and is not shown.
+    // The error does not show an invalid line, because the line may be a secret.
     lines.map(|line| header(line).map_err(|_| format!("{file} has a line that is not `Name: value`"))).collect()
 }
 
@@ -206,16 +211,16 @@ fn variable(text: &str) -> Result<(String, OsString), String> {
         None => (text, std::env::var_os(text)),
     };
     if name.is_empty() {
-        return Err("a variable is `NAME=value`, or `NAME` for the value that it has here".to_owned());
+        return Err("a variable is `NAME=value`, or `NAME` to pass its current value".to_owned());
     }
-    let value = value.ok_or_else(|| format!("{name} is not set here, so that it needs a value: `{name}=value`"))?;
+    let value = value.ok_or_else(|| format!("{name} has no current value; write `{name}=value`"))?;
     Ok((name.to_owned(), value))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is required".to_owned())?;
     let time = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("no time is too short".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("the timeout must be greater than zero".to_owned()) } else { Ok(time) }
 }
 
 fn revision(text: &str) -> Result<ProtocolVersion, String> {
@@ -237,12 +242,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn the_command_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn bad_values_are_told() {
+    fn rejects_invalid_option_values() {
         for line in [
             "mcp tools --timeout 0",
             "mcp tools --timeout soon",

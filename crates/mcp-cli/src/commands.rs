@@ -1,10 +1,11 @@
-//! What the commands do with an open connection.
+//! The commands that run over an open connection.
 
 mod call;
 mod complete;
 mod info;
 mod list;
 mod listen;
+mod prompt;
 mod read;
 
 use mcp_client::Client;
@@ -16,7 +17,7 @@ use crate::{
     output::Output,
 };
 
-/// An open connection, and how its results are shown.
+/// An open connection with its output and input.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) out: Output,
@@ -29,48 +30,49 @@ impl Session {
     }
 }
 
-/// Runs one command. The words of it no longer hold the server.
+/// Runs one command. Its words no longer contain the server.
 pub(crate) async fn run(session: &Session, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Tools(words) => list::tools(session, optional(&words.words, "a tool")?).await,
+        Command::Tools(words) => list::tools(session, optional(&words.words)?).await,
         Command::Call { words, output } => call::call(session, &words.words, output.as_deref()).await,
         Command::Resources(words) => {
-            nothing(&words.words)?;
+            no_words(&words.words)?;
             list::resources(session).await
         }
-        Command::Read { words, output } => read::read(session, one(&words.words, "a URI")?, output.as_deref()).await,
-        Command::Prompts(words) => list::prompts(session, optional(&words.words, "a prompt")?).await,
-        Command::Prompt(words) => read::prompt(session, &words.words).await,
+        Command::Read { words, output } => read::read(session, required(&words.words)?, output.as_deref()).await,
+        Command::Prompts(words) => list::prompts(session, optional(&words.words)?).await,
+        Command::Prompt(words) => prompt::prompt(session, &words.words).await,
         Command::Complete(words) => complete::complete(session, &words.words).await,
         Command::Ping { words, count } => {
-            nothing(&words.words)?;
+            no_words(&words.words)?;
             info::ping(session, count).await
         }
         Command::Listen(words) => listen::listen(session, words.words).await,
         Command::Info(words) => {
-            nothing(&words.words)?;
+            no_words(&words.words)?;
             info::info(session)
         }
-        Command::Shell(_) => Err(Failure::usage("this is the shell already")),
-        Command::Completions { .. } => Err(Failure::usage("completions are printed without a server")),
+        Command::Shell(_) => Err(Failure::usage("the shell is already open")),
+        Command::Completions { .. } => Err(Failure::usage("completions need no server; run `mcp completions`")),
     }
 }
 
-fn nothing(words: &[String]) -> Result<(), Failure> {
-    optional(words, "nothing").and_then(|word| match word {
-        None => Ok(()),
-        Some(word) => Err(Failure::usage(format!("`{word}` is one word too many"))),
-    })
+fn no_words(words: &[String]) -> Result<(), Failure> {
+    words.first().map_or(Ok(()), |word| Err(unexpected(word)))
 }
 
-fn optional<'a>(words: &'a [String], what: &str) -> Result<Option<&'a str>, Failure> {
+fn optional(words: &[String]) -> Result<Option<&str>, Failure> {
     match words {
         [] => Ok(None),
         [word] => Ok(Some(word)),
-        [_, more, ..] => Err(Failure::usage(format!("`{more}` is one word too many: {what} is all that is expected"))),
+        [_, more, ..] => Err(unexpected(more)),
     }
 }
 
-fn one<'a>(words: &'a [String], what: &str) -> Result<&'a str, Failure> {
-    optional(words, what)?.ok_or_else(|| Failure::usage(format!("{what} is missing")))
+fn required(words: &[String]) -> Result<&str, Failure> {
+    optional(words)?.ok_or_else(|| Failure::usage("the URI of a resource is required"))
+}
+
+fn unexpected(word: &str) -> Failure {
+    Failure::usage(format!("unexpected argument `{word}`"))
 }

@@ -1,77 +1,93 @@
-//! How the program ends when something is wrong, and what it says.
+//! Failed commands: the message on stderr and the exit code.
 
 use std::{error::Error, fmt, io, process::ExitCode};
 
 use mcp_protocol::{ErrorCode, RpcError};
 
-use crate::{output::printable, screen::note};
+use crate::{screen::note, text::printable};
 
-/// Why a command failed. Its exit code says who is at fault.
+/// The reason why a command failed. The exit code names the component at fault.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    /// Nothing is said when it is empty.
+    /// Empty if there is nothing to print.
     message: String,
 }
 
-/// A tool ran and failed.
+/// A tool ran and failed, or a local operation failed.
 const TOOL: u8 = 1;
 /// The command line is wrong.
 const USAGE: u8 = 2;
 /// The server cannot be reached, or does not answer in time.
 const CONNECTION: u8 = 3;
-/// The server answered with an error.
+/// The server answered with an error or with invalid data.
 const SERVER: u8 = 4;
-/// From here on a signal ended it, as shells say it.
+/// Shells add the number of a signal to this value.
 const SIGNAL: u8 = 128;
 
 impl Failure {
+    /// A tool failed. The result of the tool is already printed.
     pub(crate) fn tool() -> Self {
         Self { code: TOOL, message: String::new() }
     }
 
+    /// The command line is wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
     }
 
-    /// What was given on the command line is refused, and this is why.
-    pub(crate) fn refused(error: &dyn Error) -> Self {
+    /// A library rejected a value of the command line.
+    pub(crate) fn rejected(error: &dyn Error) -> Self {
         Self::usage(chain(error))
     }
 
-    pub(crate) fn other(message: impl Into<String>) -> Self {
+    /// An operation of this program failed.
+    pub(crate) fn local(message: impl Into<String>) -> Self {
         Self { code: TOOL, message: message.into() }
     }
 
-    /// A signal ended it.
-    pub(crate) fn stopped(code: u8) -> Self {
+    /// The server sent invalid data.
+    pub(crate) fn server(message: impl Into<String>) -> Self {
+        Self { code: SERVER, message: message.into() }
+    }
+
+    /// A signal ended the command.
+    pub(crate) fn interrupted(code: u8) -> Self {
         Self { code, message: String::new() }
     }
 
-    /// Whether a signal ended it.
-    pub(crate) fn is_stopped(&self) -> bool {
+    /// Returns whether a signal ended the command.
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.code > SIGNAL
     }
 
-    /// Whoever read the output has left: there is nothing to say, and nobody to say it to.
-    pub(crate) fn left() -> Self {
+    /// The reader of stdout closed it. The program exits successfully and prints nothing.
+    pub(crate) fn stdout_closed() -> Self {
         Self { code: 0, message: String::new() }
     }
 
-    /// Whether this is no failure of the command, but the end of whoever reads it.
-    pub(crate) fn is_left(&self) -> bool {
+    /// Returns whether the reader of stdout closed it.
+    pub(crate) fn is_stdout_closed(&self) -> bool {
         self.code == 0
     }
 
-    /// Says what is wrong on stderr.
-    pub(crate) fn tell(&self) {
+    /// Adds a line to the message.
+    pub(crate) fn with_line(mut self, line: &str) -> Self {
+        self.message.push_str("\n     ");
+        self.message.push_str(line);
+        self
+    }
+
+    /// Prints the message on stderr.
+    pub(crate) fn print(&self) {
         if !self.message.is_empty() {
             note(format!("mcp: {}", printable(&self.message)));
         }
     }
 
+    /// Prints the message on stderr, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        self.tell();
+        self.print();
         ExitCode::from(self.code)
     }
 }
@@ -86,9 +102,9 @@ impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
         let mut message = chain(&error);
         if error.is_unauthorized() {
-            message.push_str("; give credentials by --header 'Authorization: @FILE', whose file has `Bearer …`");
+            message.push_str("; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`");
         }
-        if let Some(hint) = error.rpc().and_then(missing) {
+        if let Some(hint) = error.rpc().and_then(missing_capability) {
             message.push_str(hint);
         }
         let code = if error.is_tool_error() {
@@ -106,15 +122,15 @@ impl From<mcp_client::Error> for Failure {
     }
 }
 
-/// An error with what caused it.
+/// Returns the text of an error and its causes.
 fn chain(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let text = cause.to_string();
         source = cause.source();
-        // Between what was tried and why it failed the layers of HTTP only say that they exist.
-        if source.is_none() || !LAYERS.contains(&&*text) {
+        // The texts of the HTTP layers add nothing between the operation and its cause.
+        if source.is_none() || !HTTP_LAYERS.contains(&&*text) {
             message.push_str(": ");
             message.push_str(&text);
         }
@@ -122,19 +138,19 @@ fn chain(error: &dyn Error) -> String {
     message
 }
 
-/// What layers say of every error beneath them.
-const LAYERS: &[&str] = &["error sending request", "client error (Connect)", "tcp connect error", "dns error"];
+/// The texts with which the HTTP layers wrap every error.
+const HTTP_LAYERS: &[&str] = &["error sending request", "client error (Connect)", "tcp connect error", "dns error"];
 
-/// How the user could have offered what the server needs.
-fn missing(error: &RpcError) -> Option<&'static str> {
+/// Returns how the user can offer the capability that the server requires.
+fn missing_capability(error: &RpcError) -> Option<&'static str> {
     if error.code != ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
         return None;
     }
     let required = error.data.as_ref()?.get("requiredCapabilities")?.as_object()?;
     [
-        ("elicitation", "; it asks the user, so run it where stdin and stderr are a terminal"),
-        ("sampling", "; it asks a model: name a program that answers by --sample-with"),
-        ("roots", "; it asks for directories: offer some by --root"),
+        ("elicitation", "; the server asks the user: run `mcp` with stdin and stderr at a terminal"),
+        ("sampling", "; the server sends sampling requests: name a program that answers them with --sample-with"),
+        ("roots", "; the server requests directories: offer them with --root"),
     ]
     .into_iter()
     .find_map(|(name, hint)| required.contains_key(name).then_some(hint))
@@ -142,6 +158,6 @@ fn missing(error: &RpcError) -> Option<&'static str> {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe { Self::left() } else { Self::other(error.to_string()) }
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::stdout_closed() } else { Self::local(error.to_string()) }
     }
 }

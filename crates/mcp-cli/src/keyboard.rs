@@ -1,24 +1,24 @@
-//! Lines that the user types at the terminal, read so that waiting for one can be given up.
+//! Lines that the user types at the terminal. Waiting for a line can be cancelled.
 
 use std::io;
 
-/// The longest line. A terminal gives 4096 bytes at most without a key in between that ends a piece.
-const LONGEST: usize = 64 << 10;
+/// The longest line, in bytes. A terminal delivers at most 4096 bytes at once.
+const MAX_LINE: usize = 64 << 10;
 
-/// Forgets what was typed before anything was asked: nobody agrees to what is not shown yet.
-pub(crate) fn forget() {
+/// Discards the keys that the user typed before a question appeared: they do not answer it.
+pub(crate) fn discard_typed() {
     #[cfg(unix)]
     let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
-/// One line without its end; `None` where the user closes the input (Ctrl-D).
-pub(crate) async fn line() -> io::Result<Option<String>> {
+/// Reads one line without its end. Returns `None` if the user closes the input (Ctrl-D).
+pub(crate) async fn read_line() -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
-        let piece = read().await?;
+        let piece = read_piece().await?;
         let is_end = piece.is_empty();
         line.extend(piece);
-        if line.len() > LONGEST {
+        if line.len() > MAX_LINE {
             return Err(io::Error::other("the line is too long"));
         }
         if line.ends_with(b"\n") || is_end {
@@ -28,19 +28,19 @@ pub(crate) async fn line() -> io::Result<Option<String>> {
     }
 }
 
-/// What the terminal gives at once: a line, or less of one.
+/// Reads the available bytes: a line, or a part of it.
 ///
-/// The terminal is asked whether it has something before it is read, so that no thread is left reading what is meant for
-/// another question, or for the shell.
+/// The function reads only after the terminal reports input. A cancelled call therefore leaves no thread behind that
+/// reads the input of the next question or of the shell.
 #[cfg(unix)]
-async fn read() -> io::Result<Vec<u8>> {
+async fn read_piece() -> io::Result<Vec<u8>> {
     use std::{fs::File, io::Read, os::fd::AsFd};
 
     use tokio::io::{Interest, unix::AsyncFd};
 
     let terminal = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // Not `expect`: only since 1.54 is it deprecated.
-    #[allow(deprecated, reason = "its unsafe replacement asks for what a `File` is by its type")]
+    // Not `expect`: older versions of tokio do not deprecate it.
+    #[allow(deprecated, reason = "its unsafe replacement requires a guarantee that the type `File` already gives")]
     let terminal = AsyncFd::with_interest(terminal, Interest::READABLE)?;
     let _ready = terminal.readable().await?;
     let mut buffer = vec![0; 4096];
@@ -49,9 +49,9 @@ async fn read() -> io::Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// Here a reading that was given up goes on, and the next question takes its line.
+/// Reads a line. A cancelled read continues on its thread, and the next question receives its line.
 #[cfg(not(unix))]
-async fn read() -> io::Result<Vec<u8>> {
+async fn read_piece() -> io::Result<Vec<u8>> {
     use tokio::{sync::Mutex, task::JoinHandle};
 
     static READING: Mutex<Option<JoinHandle<io::Result<String>>>> = Mutex::const_new(None);
@@ -68,28 +68,28 @@ async fn read() -> io::Result<Vec<u8>> {
     Ok(line??.into_bytes())
 }
 
-/// The terminal as it was, whoever changed it: a line editor that is left in the middle of a line does not put it back.
-pub(crate) struct Restored {
+/// Restores the settings of the terminal when it is dropped. An aborted line editor does not restore them.
+pub(crate) struct TerminalGuard {
     #[cfg(unix)]
-    before: Option<rustix::termios::Termios>,
+    saved: Option<rustix::termios::Termios>,
 }
 
-impl Restored {
-    /// What it is now is put back when this is dropped.
+impl TerminalGuard {
+    /// Saves the current settings of the terminal.
     pub(crate) fn new() -> Self {
         Self {
             #[cfg(unix)]
-            before: rustix::termios::tcgetattr(io::stdin()).ok(),
+            saved: rustix::termios::tcgetattr(io::stdin()).ok(),
         }
     }
 }
 
-impl Drop for Restored {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         #[cfg(unix)]
-        if let Some(before) = &self.before {
-            // A terminal that is gone needs nothing put back.
-            let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, before);
+        if let Some(saved) = &self.saved {
+            // A closed terminal has no settings to restore.
+            let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, saved);
         }
     }
 }

@@ -1,8 +1,9 @@
-//! `mcp`: any Model Context Protocol server from a terminal.
+//! The program `mcp` connects to any Model Context Protocol server from a terminal.
 
 mod args;
 mod arguments;
 mod commands;
+mod connection;
 mod elicit;
 mod failure;
 mod input;
@@ -10,11 +11,14 @@ mod keyboard;
 mod logs;
 mod output;
 mod progress;
+mod question;
 mod sampling;
 mod screen;
 mod shell;
 mod signals;
+mod suggestion;
 mod target;
+mod text;
 mod trace;
 
 use std::{
@@ -33,15 +37,15 @@ use self::{
     commands::Session,
     failure::Failure,
     input::Input,
-    keyboard::Restored,
+    keyboard::TerminalGuard,
     signals::Signals,
     target::Target,
 };
 
-/// How long the end of the program may take beyond its own close.
-const LEAVING: Duration = Duration::from_millis(500);
-/// How long a server has to take its leave when the user does not want to wait.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The longest time that the runtime may take to end after the connection is closed.
+const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(500);
+/// The longest time for closing the connection after a signal.
+const CLOSE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -52,47 +56,46 @@ fn main() -> ExitCode {
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::other(format!("the program cannot start: {error}")).report(),
+        Err(error) => return Failure::local(format!("cannot start the runtime: {error}")).report(),
     };
-    logs::show(cli.options.trace);
-    let restored = Restored::new();
+    logs::install(cli.options.trace);
+    let terminal = TerminalGuard::new();
     let done = runtime.block_on(run(cli));
-    // Dropping what runs ends server processes that are not ended yet. A read that nobody answers holds a thread; it is no
-    // reason to stay.
-    runtime.shutdown_timeout(LEAVING);
-    drop(restored);
+    // Dropping the tasks kills server processes that still run. A blocked read of stdin must not delay the exit.
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
+    drop(terminal);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-/// Runs the command, and closes the connection whatever came of it.
+/// Runs the command, and closes the connection in every case.
 ///
-/// The command has a task of its own, so that a signal ends it also while it waits for whoever reads its output.
+/// The command runs in its own task. A signal can therefore end it while it is blocked on a full stdout.
 async fn run(cli: Cli) -> Result<(), Failure> {
-    let mut signals = Signals::listen();
-    // Whoever types into a shell ends a command by Ctrl-C, not the shell.
+    let mut signals = Signals::install();
+    // In an interactive shell, Ctrl-C ends the command and not the shell.
     let keeps_interrupts = matches!(cli.command, Command::Shell(_)) && stdin().is_terminal();
     let client = Arc::new(OnceLock::new());
     let mut work = tokio::spawn(work(cli, client.clone(), signals.clone()));
-    let stop = async { if keeps_interrupts { signals.next_but_interrupts().await } else { signals.next().await } };
+    let stop = async { if keeps_interrupts { signals.next_except_interrupt().await } else { signals.next().await } };
     let done = tokio::select! {
-        done = &mut work => done.unwrap_or_else(|error| Err(Failure::other(format!("the program failed: {error}")))),
+        done = &mut work => done.unwrap_or_else(|error| Err(Failure::local(format!("the program failed: {error}")))),
         code = stop => {
             work.abort();
-            Err(Failure::stopped(code))
+            Err(Failure::interrupted(code))
         }
     };
     let Some(client) = client.get() else { return done };
-    if done.as_ref().is_err_and(Failure::is_stopped) {
-        // An elapsed time is what the end of the runtime is for.
-        let _ = timeout(FAREWELL, client.close()).await;
+    if done.as_ref().is_err_and(Failure::is_interrupted) {
+        // If the time is not enough, the shutdown of the runtime kills the server process.
+        let _ = timeout(CLOSE_AFTER_SIGNAL, client.close()).await;
         return done;
     }
     tokio::select! {
         () = client.close() => done,
-        code = signals.next() => Err(Failure::stopped(code)),
+        code = signals.next() => Err(Failure::interrupted(code)),
     }
 }
 
@@ -100,7 +103,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Result<(), Failure> {
     let Cli { options, command } = cli;
     let (target, command) = Target::take_from(command)?;
-    let client = target::open(&target, &options, &command).await?;
+    let client = connection::open(&target, &options, &command).await?;
     let session = Session::new(opened.get_or_init(|| client).clone(), &options, Input::default());
     if matches!(command, Command::Shell(_)) {
         shell::run(session, signals).await

@@ -1,4 +1,4 @@
-//! A bar on stderr while a call runs, where that is a terminal.
+//! A progress bar on stderr for a running call, if stderr is a terminal.
 
 use std::time::Duration;
 
@@ -6,64 +6,62 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mcp_protocol::ProgressParams;
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{output::line, screen};
+use crate::{screen, text::line};
 
-/// How long a call may take before anything is shown.
-const PATIENCE: Duration = Duration::from_millis(300);
-/// How often the bar moves.
+/// The time before the bar appears: a quick call shows no bar.
+const DELAY: Duration = Duration::from_millis(300);
+/// The time between two frames of the animation.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows the progress of one call. It is gone when this is dropped.
+/// Shows the progress of one call. Dropping it removes the bar.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    shows: AbortHandle,
+    appearance: AbortHandle,
 }
 
 impl Progress {
-    /// Nothing is shown of a call that is quick.
-    pub(crate) fn new(what: &str) -> Self {
+    /// Starts the bar of a call with this name.
+    pub(crate) fn new(name: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or(ProgressStyle::default_spinner()));
-        bar.set_message(line(what));
+        bar.set_message(line(name));
         let shown = bar.clone();
-        let shows = tokio::spawn(async move {
-            sleep(PATIENCE).await;
-            screen::show(&shown);
+        let appearance = tokio::spawn(async move {
+            sleep(DELAY).await;
+            screen::show_bar(&shown);
             shown.enable_steady_tick(TICK);
         });
-        Self { bar, shows: shows.abort_handle() }
+        Self { bar, appearance: appearance.abort_handle() }
     }
 
-    /// What a call tells of its progress. The callback outlives neither the call nor the bar's use.
-    pub(crate) fn teller(&self) -> impl FnMut(ProgressParams) + Send + 'static {
+    /// Returns the callback for the progress notifications of the call.
+    pub(crate) fn callback(&self) -> impl FnMut(ProgressParams) + Send + 'static {
         let bar = self.bar.clone();
-        // Fractions are common: the bar counts in thousandths.
+        // Servers often send fractions: the bar counts in thousandths.
         let style = ProgressStyle::with_template("{wide_msg} [{bar:20}] {percent:>3}%");
-        move |told| {
-            if let Some(message) = &told.message {
+        move |params| {
+            if let Some(message) = &params.message {
                 bar.set_message(line(message));
             }
-            if let (Some(total), Ok(style)) = (told.total.filter(|total| *total > 0.0), &style) {
+            if let (Some(total), Ok(style)) = (params.total.filter(|total| *total > 0.0), &style) {
                 bar.set_style(style.clone());
                 bar.set_length(1000);
-                bar.set_position((told.progress / total * 1000.0).clamp(0.0, 1000.0) as u64);
+                bar.set_position((params.progress / total * 1000.0).clamp(0.0, 1000.0) as u64);
             }
         }
     }
-}
 
-impl Progress {
-    /// The call is over, and so is what was asked for it: what comes next begins on a line of its own.
-    pub(crate) async fn over(self) {
+    /// Removes the bar and cancels the questions of the call. The following output begins on a new line.
+    pub(crate) async fn finish(self) {
         drop(self);
-        screen::end_questions();
-        drop(screen::typing().await);
+        screen::cancel_questions();
+        drop(screen::input_turn().await);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.shows.abort();
-        screen::hide(&self.bar);
+        self.appearance.abort();
+        screen::hide_bar(&self.bar);
     }
 }

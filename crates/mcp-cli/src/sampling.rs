@@ -1,4 +1,4 @@
-//! Answers the server's questions to a model by a program of the user's choice, once the user has seen them.
+//! Sampling requests, answered by a program of the user's choice after the user's consent.
 
 use std::{
     io,
@@ -12,45 +12,45 @@ use mcp_protocol::{CreateMessageParams, CreateMessageResult, ErrorCode, Role, Rp
 use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
 use crate::{
-    elicit,
-    output::{line, printable},
-    screen::{note, say},
+    question,
+    screen::{note, print},
+    text::{line, printable},
 };
 
-/// How long the program has.
-const LIMIT: Duration = Duration::from_secs(120);
-/// Characters that are shown of one message.
-const SHOWN: usize = 2000;
-/// What a client says whose user does not want it.
+/// The total timeout of the program.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The number of characters shown of one message.
+const MAX_SHOWN: usize = 2000;
+/// The error code of the specification for a request that the user rejects.
 const REJECTED: ErrorCode = ErrorCode(-1);
 
-/// A program that answers for a model.
+/// A program that answers in place of a model.
 #[derive(Debug)]
 pub(crate) struct Model {
     program: String,
-    /// Whether the user agrees to every question. Without a terminal nobody can be asked: who names the program agrees.
+    /// Whether every request is allowed. Without a terminal, the option `--sample-with` is the consent.
     is_allowed: AtomicBool,
 }
 
 impl Model {
     pub(crate) fn new(program: &str) -> Self {
-        Self { program: program.to_owned(), is_allowed: AtomicBool::new(!elicit::possible()) }
+        Self { program: program.to_owned(), is_allowed: AtomicBool::new(!question::is_possible()) }
     }
 
-    /// Runs the program: the request goes in as JSON, the text of the answer comes out.
-    pub(crate) async fn answer(&self, asked: &Asked<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
-        self.consent(asked).await?;
-        let failed = |why: &dyn std::fmt::Display| {
-            note(format!("mcp: {}: {why}", self.program));
+    /// Runs the program. It reads the request as JSON from stdin, and prints the text of the answer to stdout.
+    pub(crate) async fn answer(&self, request: &Asked<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
+        self.consent(request).await?;
+        let failed = |reason: &dyn std::fmt::Display| {
+            note(format!("mcp: {}: {reason}", self.program));
             RpcError::internal("the model of the client failed")
         };
-        let request = serde_json::to_vec(asked.params()).map_err(|error| failed(&error))?;
+        let input = serde_json::to_vec(request.params()).map_err(|error| failed(&error))?;
         let words = shell_words::split(&self.program).map_err(|error| failed(&error))?;
-        let (name, args) = words.split_first().ok_or_else(|| failed(&"no program is named"))?;
+        let (name, args) = words.split_first().ok_or_else(|| failed(&"--sample-with names no program"))?;
         let mut command = Command::new(name);
         command.args(args);
-        let output = timeout(LIMIT, run(command, request)).await;
-        let output = output.map_err(|_| failed(&"it took too long"))?.map_err(|error| failed(&error))?;
+        let output = timeout(TIMEOUT, run(command, input)).await;
+        let output = output.map_err(|_| failed(&"the program timed out"))?.map_err(|error| failed(&error))?;
         if !output.status.success() {
             return Err(failed(&output.status));
         }
@@ -58,20 +58,21 @@ impl Model {
         Ok(CreateMessageResult::new(name.clone(), SamplingBlock::text(text)))
     }
 
-    /// Shows the question, and asks whether the model may have it.
-    async fn consent(&self, asked: &Asked<CreateMessageParams>) -> Result<(), RpcError> {
+    /// Shows the request, and asks whether the model may receive it.
+    async fn consent(&self, request: &Asked<CreateMessageParams>) -> Result<(), RpcError> {
         if self.is_allowed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let text = shown(&elicit::name(&asked.server().name), &self.program, asked.params());
-        let allowed = elicit::question(async |typing| {
-            // Whoever waited may have been allowed meanwhile.
+        let server = question::server_name(&request.server().name);
+        let text = describe(&server, &self.program, request.params());
+        let allowed = question::ask(async |turn| {
+            // An answer to an earlier request may allow all requests.
             if self.is_allowed.load(Ordering::Relaxed) {
                 return true;
             }
-            say(&text);
-            let answer =
-                elicit::choose(typing, "Let it? [y/n/a] (a: this one and all that follow) ", &["y", "n", "a"]).await;
+            print(&text);
+            let prompt = "Allow it? [y/n/a] (a: allow this request and all following ones) ";
+            let answer = question::choose(turn, prompt, &["y", "n", "a"]).await;
             if answer == Some("a") {
                 self.is_allowed.store(true, Ordering::Relaxed);
             }
@@ -84,40 +85,41 @@ impl Model {
     }
 }
 
-/// Runs a program with this input, and gives what it prints. Dropped, it ends the program.
+/// Runs a program with this input, and returns its output. Dropping the future ends the program.
 async fn run(mut command: Command, input: Vec<u8>) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
     let stdin = child.stdin.take();
     let write = async move {
         if let Some(mut stdin) = stdin {
-            // A program that answers without reading its input has closed it.
+            // A program that does not read its input may close it early.
             let _ = stdin.write_all(&input).await;
         }
     };
-    // It may answer while it reads.
+    // The program may write its answer before it has read the whole input.
     tokio::join!(child.wait_with_output(), write).0
 }
 
-/// What the user sees of a question.
-fn shown(server: &str, program: &str, params: &CreateMessageParams) -> String {
-    let mut text = format!("\n{server} wants to ask your model ({program}) for up to {} tokens:", params.max_tokens);
-    let mut add = |who: &str, said: &str| {
-        let more = said.chars().count().saturating_sub(SHOWN);
-        let said: String = said.chars().take(SHOWN).collect();
-        let rest = if more == 0 { String::new() } else { format!(" … and {more} characters more") };
-        text.push_str(&format!("\n  {who}: {}{rest}", printable(&said)));
+/// Returns the text that shows a request to the user.
+fn describe(server: &str, program: &str, params: &CreateMessageParams) -> String {
+    let tokens = params.max_tokens;
+    let mut text = format!("\n{server} requests an answer from your model ({program}), of up to {tokens} tokens:");
+    let mut add = |role: &str, content: &str| {
+        let rest = content.chars().count().saturating_sub(MAX_SHOWN);
+        let shown: String = content.chars().take(MAX_SHOWN).collect();
+        let rest = if rest == 0 { String::new() } else { format!(" … and {rest} more characters") };
+        text.push_str(&format!("\n  {role}: {}{rest}", printable(&shown)));
     };
     if let Some(system) = &params.system_prompt {
         add("system", system);
     }
     for message in &params.messages {
-        let who = if matches!(message.role, Role::User) { "user" } else { "assistant" };
+        let role = if matches!(message.role, Role::User) { "user" } else { "assistant" };
         for block in &message.content.0 {
             match block {
-                SamplingBlock::Text(said) => add(who, &said.text),
-                SamplingBlock::Image(image) => add(who, &format!("[{}]", line(&image.mime_type))),
-                SamplingBlock::Audio(audio) => add(who, &format!("[{}]", line(&audio.mime_type))),
-                other => add(who, &serde_json::to_string(other).unwrap_or_default()),
+                SamplingBlock::Text(content) => add(role, &content.text),
+                SamplingBlock::Image(image) => add(role, &format!("[{}]", line(&image.mime_type))),
+                SamplingBlock::Audio(audio) => add(role, &format!("[{}]", line(&audio.mime_type))),
+                other => add(role, &serde_json::to_string(other).unwrap_or_default()),
             }
         }
     }
@@ -128,9 +130,9 @@ fn shown(server: &str, program: &str, params: &CreateMessageParams) -> String {
 mod tests {
     use super::*;
 
-    /// More than the pipes between here and there hold, both ways at once.
+    /// The data exceeds the capacity of the pipes in both directions.
     #[tokio::test]
-    async fn a_program_that_answers_while_it_reads_is_listened_to() {
+    async fn reads_output_while_it_writes_input() {
         let input = vec![b'x'; 1 << 20];
         let output = timeout(Duration::from_secs(20), run(Command::new("cat"), input.clone())).await;
         assert!(output.is_ok_and(|output| output.is_ok_and(|output| output.stdout == input)));

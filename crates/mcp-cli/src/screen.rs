@@ -1,6 +1,6 @@
-//! The terminal, which everybody shares: notes on stderr, the bar of a call, and whoever the user types for.
+//! The shared terminal: notes on stderr, the progress bar, and turns for keyboard input.
 //!
-//! While the user types, nothing else is printed: what is to be told waits until the line is finished.
+//! While the user types, the screen prints nothing else. It prints the held notes when the line is finished.
 
 use std::{
     collections::VecDeque,
@@ -9,166 +9,156 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::keyboard;
 
-/// Notes that wait while the user types; the oldest are dropped beyond, and that is told.
-const NOTES: usize = 1000;
+/// The number of notes that the screen holds while the user types. Beyond it, the screen drops the oldest and counts them.
+const MAX_NOTES: usize = 1000;
 
 static SCREEN: LazyLock<Screen> = LazyLock::new(|| Screen {
-    turn: Semaphore::new(1),
-    shown: Mutex::new(Shown::default()),
-    commands: watch::Sender::new(0),
+    input: Semaphore::new(1),
+    display: Mutex::new(Display::default()),
+    ended_commands: watch::Sender::new(0),
 });
 
 struct Screen {
-    /// Taken by whoever the user types for; the next one is who has waited longest.
-    turn: Semaphore,
-    shown: Mutex<Shown>,
-    /// How many commands have ended.
-    commands: watch::Sender<u64>,
+    /// The permit to read keyboard input. The semaphore is fair.
+    input: Semaphore,
+    display: Mutex<Display>,
+    /// The number of commands that have ended.
+    ended_commands: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Shown {
+struct Display {
     is_typing: bool,
     notes: VecDeque<String>,
     dropped: usize,
     bar: Option<ProgressBar>,
 }
 
-impl Shown {
+impl Display {
     fn hold(&mut self, text: String) {
         self.notes.push_back(text);
-        if self.notes.len() > NOTES {
+        if self.notes.len() > MAX_NOTES {
             self.notes.pop_front();
             self.dropped += 1;
         }
     }
 }
 
-impl Screen {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock()
-    }
-}
-
-/// Tells the user something, on lines of their own. What a server chose is made `printable` before.
+/// Prints a note on stderr, on lines of its own. The caller makes text of a server `printable` first.
 pub(crate) fn note(text: impl Into<String>) {
-    let mut shown = SCREEN.shown();
+    let mut display = SCREEN.display.lock();
     let text = text.into();
-    if shown.is_typing {
-        return shown.hold(text);
+    if display.is_typing {
+        return display.hold(text);
     }
-    match &shown.bar {
+    match &display.bar {
         Some(bar) => bar.suspend(|| print(&text)),
         None => print(&text),
     }
 }
 
-/// Says something to whoever types.
-pub(crate) fn say(text: &str) {
-    print(text);
-}
-
-/// A closed stderr means that nobody wants to know.
-fn print(text: &str) {
+/// Prints a text to stderr at once. The caller holds the [`InputTurn`].
+pub(crate) fn print(text: &str) {
     let mut err = io::stderr().lock();
+    // If stderr is closed, the user does not want the text.
     let _ = writeln!(err, "{text}").and_then(|()| err.flush());
 }
 
-/// Shows this bar until [`hide`]; not while the user types.
-pub(crate) fn show(bar: &ProgressBar) {
-    let mut shown = SCREEN.shown();
+/// Shows a bar until [`hide_bar`]. The screen hides it while the user types.
+pub(crate) fn show_bar(bar: &ProgressBar) {
+    let mut display = SCREEN.display.lock();
     if bar.is_finished() {
         return;
     }
-    bar.set_draw_target(if shown.is_typing { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
-    shown.bar = Some(bar.clone());
+    bar.set_draw_target(if display.is_typing { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
+    display.bar = Some(bar.clone());
 }
 
-/// Takes the bar away for good.
-pub(crate) fn hide(bar: &ProgressBar) {
-    let mut shown = SCREEN.shown();
+/// Removes a bar.
+pub(crate) fn hide_bar(bar: &ProgressBar) {
+    let mut display = SCREEN.display.lock();
     bar.finish_and_clear();
-    shown.bar = None;
+    display.bar = None;
 }
 
-/// The right to read what the user types, until it is dropped.
-pub(crate) struct Typing {
-    _turn: SemaphorePermit<'static>,
-    /// Whether the cursor stands behind a prompt.
-    is_open: bool,
+/// The exclusive right to read keyboard input, until it is dropped.
+pub(crate) struct InputTurn {
+    _permit: SemaphorePermit<'static>,
+    /// Whether a prompt waits for its line.
+    has_open_prompt: bool,
 }
 
-/// Waits until the user types for nobody else.
-pub(crate) async fn typing() -> Typing {
-    let turn = loop {
+/// Waits for the right to read keyboard input.
+pub(crate) async fn input_turn() -> InputTurn {
+    let permit = loop {
         // The semaphore is never closed.
-        if let Ok(turn) = SCREEN.turn.acquire().await {
-            break turn;
+        if let Ok(permit) = SCREEN.input.acquire().await {
+            break permit;
         }
     };
-    let mut shown = SCREEN.shown();
-    shown.is_typing = true;
-    if let Some(bar) = shown.bar.as_ref().filter(|bar| !bar.is_hidden()) {
-        // Not `suspend`: the user takes longer than a note does.
+    let mut display = SCREEN.display.lock();
+    display.is_typing = true;
+    if let Some(bar) = display.bar.as_ref().filter(|bar| !bar.is_hidden()) {
+        // `suspend` would hold a lock of the bar while the user types.
         bar.set_draw_target(ProgressDrawTarget::hidden());
         let _ = write!(io::stderr(), "\r\u{1b}[K");
     }
-    Typing { _turn: turn, is_open: false }
+    InputTurn { _permit: permit, has_open_prompt: false }
 }
 
-impl Typing {
-    /// Leaves the cursor behind a prompt.
+impl InputTurn {
+    /// Prints a prompt, and leaves the cursor behind it.
     pub(crate) fn prompt(&mut self, text: &str) {
-        self.is_open = true;
+        self.has_open_prompt = true;
         let mut err = io::stderr().lock();
         let _ = write!(err, "{text}").and_then(|()| err.flush());
     }
 
-    /// The line of the prompt is finished.
-    pub(crate) fn finished(&mut self) {
-        self.is_open = false;
+    /// Marks the line of the prompt as finished.
+    pub(crate) fn prompt_finished(&mut self) {
+        self.has_open_prompt = false;
     }
 }
 
-impl Drop for Typing {
+impl Drop for InputTurn {
     fn drop(&mut self) {
-        if self.is_open {
-            print("\n(the question is over)");
-            // What was typed of the answer is no answer to the next question.
-            keyboard::forget();
+        if self.has_open_prompt {
+            print("\n(the question was cancelled)");
+            // A partial answer must not reach the next question.
+            keyboard::discard_typed();
         }
-        let mut shown = SCREEN.shown();
-        shown.is_typing = false;
-        let dropped = std::mem::take(&mut shown.dropped);
+        let mut display = SCREEN.display.lock();
+        display.is_typing = false;
+        let dropped = std::mem::take(&mut display.dropped);
         if dropped > 0 {
             print(&format!("({dropped} older notes were dropped)"));
         }
-        for text in std::mem::take(&mut shown.notes) {
+        for text in std::mem::take(&mut display.notes) {
             print(&text);
         }
-        if let Some(bar) = &shown.bar {
+        if let Some(bar) = &display.bar {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 }
 
-/// Resolves when the command that now runs is over, and so is whatever was asked for it.
+/// Waits until the running command ends or its questions are cancelled.
 pub(crate) async fn command_ended() {
-    let mut commands = SCREEN.commands.subscribe();
+    let mut ended = SCREEN.ended_commands.subscribe();
     // The sender is never dropped.
-    if commands.changed().await.is_err() {
+    if ended.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Ends the questions that are asked.
-pub(crate) fn end_questions() {
-    SCREEN.commands.send_modify(|commands| *commands += 1);
+/// Cancels the open questions.
+pub(crate) fn cancel_questions() {
+    SCREEN.ended_commands.send_modify(|ended| *ended += 1);
 }
 
 #[cfg(test)]
@@ -176,25 +166,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_bounded() {
-        let mut shown = Shown::default();
-        for number in 0..NOTES + 2 {
-            shown.hold(number.to_string());
+    fn held_notes_are_bounded() {
+        let mut display = Display::default();
+        for number in 0..MAX_NOTES + 2 {
+            display.hold(number.to_string());
         }
-        assert_eq!((shown.notes.len(), shown.dropped, &*shown.notes[0]), (NOTES, 2, "2"));
+        assert_eq!((display.notes.len(), display.dropped, &*display.notes[0]), (MAX_NOTES, 2, "2"));
     }
 
     #[tokio::test]
-    async fn notes_wait_while_the_user_types_for_one_after_the_other() {
-        let first = typing().await;
+    async fn input_turns_are_exclusive_and_hold_notes() {
+        let first = input_turn().await;
         note("held");
-        assert_eq!(SCREEN.shown().notes, ["held"]);
-        let second = tokio::spawn(typing());
+        assert_eq!(SCREEN.display.lock().notes, ["held"]);
+        let second = tokio::spawn(input_turn());
         tokio::task::yield_now().await;
         assert!(!second.is_finished());
         drop(first);
-        assert!(SCREEN.shown().notes.is_empty());
+        assert!(SCREEN.display.lock().notes.is_empty());
         drop(second.await.unwrap());
-        assert!(!SCREEN.shown().is_typing);
+        assert!(!SCREEN.display.lock().is_typing);
     }
 }

@@ -1,23 +1,23 @@
-//! What tells the program to end: Ctrl-C, and on Unix also SIGTERM and the end of the terminal.
+//! Signals that end the program: Ctrl-C, and on Unix also SIGTERM and SIGHUP.
 
 use tokio::sync::watch;
 
-/// What a shell says of a program that Ctrl-C ended.
+/// The exit code of a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Hears every signal from now on; each clone sees those that come after its last look. The value is the exit code.
+/// Receives signals as exit codes. Each clone receives the signals that arrive after its last call.
 #[derive(Clone)]
 pub(crate) struct Signals(watch::Receiver<u8>);
 
 impl Signals {
-    /// Starts to listen. From now on no signal ends the process by itself.
-    pub(crate) fn listen() -> Self {
-        let (tell, told) = watch::channel(0);
-        tokio::spawn(hear(tell));
-        Self(told)
+    /// Installs the handlers. From then on, signals do not end the process directly.
+    pub(crate) fn install() -> Self {
+        let (sender, receiver) = watch::channel(0);
+        tokio::spawn(forward(sender));
+        Self(receiver)
     }
 
-    /// The next signal.
+    /// Waits for the next signal, and returns its exit code.
     pub(crate) async fn next(&mut self) -> u8 {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -25,8 +25,8 @@ impl Signals {
         *self.0.borrow_and_update()
     }
 
-    /// The next signal that is no Ctrl-C, where that is somebody else's.
-    pub(crate) async fn next_but_interrupts(&mut self) -> u8 {
+    /// Waits for the next signal except Ctrl-C, which the shell handles.
+    pub(crate) async fn next_except_interrupt(&mut self) -> u8 {
         loop {
             let code = self.next().await;
             if code != INTERRUPTED {
@@ -35,32 +35,32 @@ impl Signals {
         }
     }
 
-    /// Forgets what has come so far.
-    pub(crate) fn forget(&mut self) {
+    /// Discards the signals that arrived before this call.
+    pub(crate) fn discard_pending(&mut self) {
         self.0.mark_unchanged();
     }
 }
 
 #[cfg(unix)]
-async fn hear(tell: watch::Sender<u8>) {
+async fn forward(sender: watch::Sender<u8>) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    // Where signals cannot be heard, the system's own way of ending the process is left.
+    // If a handler cannot be installed, the signal ends the process directly.
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals else { return };
     loop {
-        let (heard, code) = tokio::select! {
-            heard = interrupt.recv() => (heard, INTERRUPTED),
-            heard = terminate.recv() => (heard, 143),
-            heard = hangup.recv() => (heard, 129),
+        let (received, code) = tokio::select! {
+            received = interrupt.recv() => (received, INTERRUPTED),
+            received = terminate.recv() => (received, 143),
+            received = hangup.recv() => (received, 129),
         };
-        if heard.is_none() || tell.send(code).is_err() {
+        if received.is_none() || sender.send(code).is_err() {
             return;
         }
     }
 }
 
 #[cfg(not(unix))]
-async fn hear(tell: watch::Sender<u8>) {
-    while tokio::signal::ctrl_c().await.is_ok() && tell.send(INTERRUPTED).is_ok() {}
+async fn forward(sender: watch::Sender<u8>) {
+    while tokio::signal::ctrl_c().await.is_ok() && sender.send(INTERRUPTED).is_ok() {}
 }

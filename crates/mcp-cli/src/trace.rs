@@ -1,4 +1,4 @@
-//! `--trace`: every message on stderr, as it travels. Without it only what is none, since that is why nothing works.
+//! A connector that watches messages: it prints them with `--trace`, and detects output that is not from an MCP server.
 
 use std::{
     fmt,
@@ -7,45 +7,53 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::RequestId;
+use mcp_protocol::{Method, RequestId, method};
 use mcp_transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError};
+use serde::Deserialize;
+use tokio::sync::Notify;
 
 use crate::{
-    output::{line, printable},
     screen::note,
+    text::{line, printable},
 };
 
-/// What is shown of a line that is no message.
-const SHOWN: usize = 200;
+/// The number of bytes shown of a line that is not a message.
+const MAX_SHOWN: usize = 200;
 
-/// Shows what goes through the transports of another connector.
-pub(crate) struct Traced {
+/// Wraps a connector and watches the messages of its transports.
+pub(crate) struct TracedConnector {
     inner: Arc<dyn Connect>,
-    shows_all: bool,
+    traces: bool,
+    echo: Arc<Notify>,
 }
 
-impl Traced {
-    /// Shows every message, or only what is none.
-    pub(crate) fn new(inner: Arc<dyn Connect>, shows_all: bool) -> Self {
-        Self { inner, shows_all }
+impl TracedConnector {
+    /// Prints every message if `traces` is set. Otherwise prints only received lines that are not messages.
+    pub(crate) fn new(inner: Arc<dyn Connect>, traces: bool) -> Self {
+        Self { inner, traces, echo: Arc::new(Notify::new()) }
+    }
+
+    /// Returns a signal for a peer that sends the client's own requests back. An MCP server never sends them.
+    pub(crate) fn echo(&self) -> Arc<Notify> {
+        self.echo.clone()
     }
 }
 
-impl Connect for Traced {
+impl Connect for TracedConnector {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         Box::pin(async move {
-            let shows_all = self.shows_all;
-            if shows_all {
+            let traces = self.traces;
+            if traces {
                 note(format!("-- connecting to {}", line(&self.inner.describe())));
             }
             let transport = self.inner.connect().await.inspect_err(|error| {
-                if shows_all {
+                if traces {
                     note(format!("-- {}", printable(&error.to_string())));
                 }
             })?;
             let inner = transport.sender();
-            let sender = if shows_all { Arc::new(TracedSender(inner)) } else { inner };
-            Ok(Box::new(TracedTransport { transport, sender, shows_all }) as Box<dyn Transport>)
+            let sender = if traces { Arc::new(TracedSender(inner)) } else { inner };
+            Ok(Box::new(TracedTransport { transport, sender, traces, echo: Some(self.echo()) }) as Box<dyn Transport>)
         })
     }
 
@@ -54,30 +62,36 @@ impl Connect for Traced {
     }
 }
 
-impl fmt::Debug for Traced {
+impl fmt::Debug for TracedConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Traced").field(&self.inner.describe()).finish()
+        f.debug_tuple("TracedConnector").field(&self.inner.describe()).finish()
     }
 }
 
 struct TracedTransport {
     transport: Box<dyn Transport>,
     sender: Arc<dyn FrameSender>,
-    shows_all: bool,
+    traces: bool,
+    /// `None` after the first message.
+    echo: Option<Arc<Notify>>,
 }
 
 impl Transport for TracedTransport {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
         let received = ready!(self.transport.poll_recv(cx));
+        if let Some(Ok(frame)) = &received
+            && is_message(frame)
+            && let Some(echo) = self.echo.take()
+            && is_handshake_request(frame)
+        {
+            echo.notify_one();
+        }
         match &received {
-            _ if !self.shows_all => {
-                if let Some(Ok(frame)) = &received {
-                    show_garbage(frame);
-                }
-            }
-            Some(Ok(frame)) => show("<-", frame),
-            Some(Err(error)) => note(format!("<- {}", printable(&error.to_string()))),
-            None => note("-- the connection has ended"),
+            Some(Ok(frame)) if self.traces => print("<-", frame),
+            Some(Err(error)) if self.traces => note(format!("<- {}", printable(&error.to_string()))),
+            None if self.traces => note("-- the connection is closed"),
+            Some(Ok(frame)) if !is_message(frame) => warn_about(frame),
+            _ => {}
         }
         Poll::Ready(received)
     }
@@ -91,13 +105,13 @@ struct TracedSender(Arc<dyn FrameSender>);
 
 impl FrameSender for TracedSender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
-        show("->", &frame);
+        print("->", &frame);
         self.0.send(frame)
     }
 
     fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
         let shown = frame.clone();
-        self.0.try_send(frame).inspect(|()| show("->", &shown))
+        self.0.try_send(frame).inspect(|()| print("->", &shown))
     }
 
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
@@ -121,14 +135,28 @@ impl FrameSender for TracedSender {
     }
 }
 
-fn show(direction: &str, frame: &Frame) {
+fn print(direction: &str, frame: &Frame) {
     note(format!("{direction} {}", printable(&String::from_utf8_lossy(&frame.message))));
 }
 
-/// Servers print what they should log: on their stdout it stands where messages are expected.
-fn show_garbage(frame: &Frame) {
-    if !matches!(frame.message.trim_ascii_start().first(), Some(b'{' | b'[') | None) {
-        let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(SHOWN)]);
-        note(format!("mcp: warning: the server sent what is no message: {}", line(&text)));
+/// Returns whether the frame begins like a JSON-RPC message. An empty line is not reported, so it passes too.
+fn is_message(frame: &Frame) -> bool {
+    matches!(frame.message.trim_ascii_start().first(), Some(b'{' | b'[') | None)
+}
+
+/// Returns whether the frame is a request that only clients send to open a connection.
+fn is_handshake_request(frame: &Frame) -> bool {
+    #[derive(Deserialize)]
+    struct Request {
+        method: String,
     }
+
+    serde_json::from_slice::<Request>(&frame.message)
+        .is_ok_and(|request| [method::Initialize::NAME, method::Discover::NAME].contains(&&*request.method))
+}
+
+/// Warns about a log line on stdout, where the server must write messages only.
+fn warn_about(frame: &Frame) {
+    let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(MAX_SHOWN)]);
+    note(format!("mcp: warning: the server wrote a line that is not a message: {}", line(&text)));
 }

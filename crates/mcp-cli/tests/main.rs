@@ -1,8 +1,11 @@
-//! The program as a user runs it: what it prints, where, and how it ends.
+//! Runs the program `mcp` as a user does, and checks its output and its exit codes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod endings;
+mod exit;
+mod help;
 mod server;
+#[cfg(unix)]
+mod startup;
 #[cfg(unix)]
 mod terminal;
 
@@ -15,7 +18,7 @@ use std::{
 use mcp_server::prelude::*;
 use serde_json::{Value, json};
 
-/// A server over HTTP, for as long as the test runs.
+/// A server over HTTP. Dropping it stops the server.
 struct Http {
     url: String,
     _runtime: tokio::runtime::Runtime,
@@ -37,7 +40,7 @@ fn mcp() -> Command {
     command
 }
 
-/// Runs a line; `URL` stands for the server.
+/// Runs a command line; the word `URL` is replaced by the server's URL.
 fn run(server: &str, line: &str) -> Output {
     mcp().args(line.split(' ').map(|word| if word == "URL" { server } else { word })).output().unwrap()
 }
@@ -46,7 +49,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs a line and checks how it ends and what it says: `out` is in what it prints, `err` in what it complains of.
+/// Runs a command line, and checks its exit code and that stdout contains `out` and stderr contains `err`.
+///
+/// An empty `err` requires an empty stderr.
 fn check(server: &str, line: &str, code: i32, out: &str, err: &str) {
     let output = run(server, line);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -61,21 +66,33 @@ fn json_of(server: &str, line: &str) -> Value {
 }
 
 #[test]
-fn commands_print_results_and_say_what_is_wrong() {
+fn commands_print_results_and_errors() {
     let http = Http::start();
     for (line, code, out, err) in [
         ("tools URL", 0, "add      a:integer b:integer  Add two numbers.\n", ""),
         ("tools URL add", 0, "Nothing is rounded.", ""),
-        ("tools URL ad", 2, "", "the server has no tool `ad`; is it add?"),
+        ("tools URL ad", 2, "", "the server has no tool `ad`; did you mean add?"),
+        ("tools URL geret", 2, "", "the server has no tool `geret`; did you mean greet?"),
+        ("prompts URL reviw", 2, "", "the server has no prompt `reviw`; did you mean review?"),
         ("call URL add a=1 b=2", 0, "{\"sum\":3}", ""),
         (r#"call URL add {"a":1,"b":2}"#, 0, "{\"sum\":3}", ""),
-        ("call URL add a=one b=2", 2, "", "`a` wants integer, and `one` is none\n     add takes: a:integer b:integer"),
+        (
+            "call URL add a=one b=2",
+            2,
+            "",
+            "`a` must be an integer; `one` is not an integer\n     add takes: a:integer b:integer",
+        ),
         ("call URL add a=1", 1, "", "b"),
         ("call URL fail", 1, "", "no luck today"),
         ("call URL nothing", 2, "", "the server has no tool `nothing`"),
-        ("call URL", 2, "", "the name of a tool is missing"),
-        ("call URL greet", 4, "", "(-32021); it asks the user, so run it where stdin and stderr are a terminal\n"),
-        ("call URL think", 4, "", "by --sample-with\n"),
+        ("call URL", 2, "", "the name of a tool is required"),
+        (
+            "call URL greet",
+            4,
+            "",
+            "(-32021); the server asks the user: run `mcp` with stdin and stderr at a terminal\n",
+        ),
+        ("call URL think", 4, "", "name a program that answers them with --sample-with\n"),
         ("call URL roots --root /", 0, "file:///", ""),
         ("call URL think --sample-with cat", 0, "six times seven", ""),
         ("call URL think --sample-with false", 4, "", "false: exit status: 1"),
@@ -84,26 +101,49 @@ fn commands_print_results_and_say_what_is_wrong() {
         ("read URL config://none", 4, "", "not found"),
         ("prompts URL", 0, "review   name", ""),
         ("prompt URL review name=main.rs", 0, "user: Review main.rs.", ""),
-        ("prompt URL review main.rs", 2, "", "`main.rs` is no argument"),
+        ("prompt URL review main.rs", 2, "", "`main.rs` is not an argument"),
+        (r#"prompt URL review {"name":"main.rs"}"#, 0, "user: Review main.rs.", ""),
+        (r#"prompt URL review name:="main.rs""#, 0, "user: Review main.rs.", ""),
+        ("prompt URL review name:=1", 2, "", "`name` must be a string; `1` is a number"),
+        (
+            "prompt URL review name=x tome=y",
+            0,
+            "Review x.",
+            "warning: there is no argument `tome`; did you mean `tone`?",
+        ),
         ("complete URL note://{id} id=t", 0, "two", ""),
+        (r#"complete URL note://{id} {"id":"t"}"#, 0, "two", ""),
+        (r#"complete URL note://{id} id:="t""#, 0, "two", ""),
         ("ping URL --count 2", 0, " ms\n", ""),
         ("info URL", 0, "revision      2026-07-28", ""),
         ("info URL --revision 2025-03-26", 0, "revision      2025-03-26", ""),
-        ("info URL more", 2, "", "`more` is one word too many"),
+        ("info URL more", 2, "", "unexpected argument `more`"),
         ("tools URL --header nothing", 2, "", "a header is `Name: value`"),
         ("tools URL --header X:@/no/such/file", 2, "", "cannot read /no/such/file"),
-        ("tools URL --env A=b", 2, "", "--env and --cwd are for the command of a server"),
-        ("read http://h/x", 2, "", "no server: give a URL"),
-        ("tools", 2, "", "no server: give a URL, a command after `--`, or set MCP_SERVER"),
-        ("tools list URL", 2, "", "the URL of the server comes first"),
+        ("tools URL --env A=b", 2, "", "--env and --cwd apply to the command of a server, not to a URL"),
+        ("read http://h/x", 2, "", "no server is given; write a URL"),
+        ("tools", 2, "", "no server is given; write a URL, a command after `--`, or set MCP_SERVER"),
+        ("tools 127.0.0.1:1/mcp", 2, "", "if `127.0.0.1:1/mcp` is the server, write http://127.0.0.1:1/mcp\n"),
+        ("tools example.com/mcp", 2, "", "if `example.com/mcp` is the server, write https://example.com/mcp\n"),
+        ("tools list URL", 2, "", "the URL of the server must be the first word"),
         ("info http://[x/", 2, "", "the URL of the endpoint is not one: invalid IPv6 address\n"),
-        ("info ftp://x", 2, "", "only http and https are spoken"),
+        ("info ftp://x", 2, "", "`ftp://x` is not a server; write an http or https URL, or a command after `--`"),
         ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect to `http://127.0.0.1:1`: Connection refused"),
         ("prompt URL picture", 0, "user: [image/png, 3 bytes: --json shows it]\n", ""),
         ("tools -- no-such-program-anywhere", 3, "", "there is no such program"),
         ("tools URL paint", 0, "red|green", ""),
+        ("call URL paint color=red", 0, "None", "warning: there is no argument `color`; did you mean `colour`?"),
+        (r#"call URL paint {"color":"red"}"#, 0, "None", "did you mean `colour`?"),
+        ("call URL paint size=1", 0, "None", ""),
+        (
+            "call URL strict color=red",
+            2,
+            "",
+            "there is no argument `color`; did you mean `colour`?\n     strict takes: [colour:string]",
+        ),
+        ("call URL strict size=1", 2, "", "the tool has no argument `size`\n     strict takes: [colour:string]"),
         ("tools URL", 0, "[colour:string]", ""),
-        ("complete URL review tone k", 2, "", "mcp complete [URL] PROMPT|TEMPLATE KEY=VALUE"),
+        ("complete URL review tone k", 2, "", "mcp complete [URL] PROMPT|TEMPLATE ARGUMENT"),
         ("completions bash", 0, "_mcp()", ""),
     ] {
         check(&http.url, line, code, out, err);
@@ -111,7 +151,7 @@ fn commands_print_results_and_say_what_is_wrong() {
 }
 
 #[test]
-fn every_revision_is_spoken() {
+fn calls_a_tool_in_every_revision() {
     let http = Http::start();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         let sum = json_of(&http.url, &format!("call URL add a=1 b=2 --json --revision {version}"));
@@ -120,7 +160,7 @@ fn every_revision_is_spoken() {
 }
 
 #[test]
-fn programs_get_json() {
+fn prints_json_for_programs() {
     let http = Http::start();
     let json = |line: &str| json_of(&http.url, line);
     assert_eq!(json("tools URL --json")[0]["name"], "add");
@@ -137,12 +177,19 @@ fn programs_get_json() {
 }
 
 #[test]
-fn arguments_and_contents_go_by_files() {
+fn reads_arguments_from_files_and_writes_contents_to_files() {
     let http = Http::start();
     let directory = tempdir();
     let file = directory.join("arguments.json");
     std::fs::write(&file, r#"{"a": 20, "b": 22}"#).unwrap();
     check(&http.url, &format!("call URL add @{}", file.display()), 0, "{\"sum\":42}", "");
+    std::fs::write(&file, r#"{"name": "a.rs"}"#).unwrap();
+    check(&http.url, &format!("prompt URL review @{}", file.display()), 0, "Review a.rs.", "");
+    std::fs::write(&file, r#"{"id": "t", "before": "o"}"#).unwrap();
+    check(&http.url, &format!("complete URL note://{{id}} @{}", file.display()), 0, "two", "");
+    std::fs::write(&file, "o").unwrap();
+    check(&http.url, &format!("complete URL note://{{id}} id=@{}", file.display()), 0, "one", "");
+    check(&http.url, &format!("prompt URL review name=@{}", file.display()), 0, "Review o.", "");
     let saved = directory.join("deep/down/settings.toml");
     check(&http.url, &format!("read URL config://app --output {}", saved.display()), 0, "", "");
     assert_eq!(std::fs::read_to_string(&saved).unwrap(), "dark = true");
@@ -150,11 +197,11 @@ fn arguments_and_contents_go_by_files() {
 }
 
 #[test]
-fn secrets_come_from_files_and_from_the_environment() {
+fn reads_secrets_from_files_and_environment_variables() {
     let directory = tempdir();
     let (token, headers) = (directory.join("token"), directory.join("headers"));
     std::fs::write(&token, "Bearer s3cret\n").unwrap();
-    std::fs::write(&headers, "# what the server wants\nX-One: 1\n\nX-Two:2\n").unwrap();
+    std::fs::write(&headers, "# headers of the server\nX-One: 1\n\nX-Two:2\n").unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let seen = std::thread::spawn(move || {
@@ -183,22 +230,22 @@ fn secrets_come_from_files_and_from_the_environment() {
 }
 
 #[test]
-fn a_url_that_is_read_is_not_the_server() {
+fn the_url_of_a_resource_is_not_the_server() {
     let http = Http::start();
     let output = mcp().args(["read", "http://127.0.0.1:1/none"]).env("MCP_SERVER", &http.url).output().unwrap();
     assert_eq!(
         (output.status.code(), &*text(&output.stderr)),
         (Some(4), "mcp: the server answered: Resource not found (-32602)\n")
     );
-    // Elsewhere a URL goes before the variable.
+    // In other commands the URL overrides the variable.
     let output = mcp().args(["tools", &http.url]).env("MCP_SERVER", "http://127.0.0.1:1/none").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let output = mcp().arg("tools").env("MCP_SERVER", " ").output().unwrap();
-    assert!(text(&output.stderr).contains("no server: give a URL"), "{output:?}");
+    assert!(text(&output.stderr).contains("no server is given; write a URL"), "{output:?}");
 }
 
 #[test]
-fn logs_are_shown_in_one_line_each() {
+fn prints_each_log_message_in_one_line() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
         let line = format!("call URL logs --log-level info --revision {version}");
@@ -209,16 +256,7 @@ fn logs_are_shown_in_one_line_each() {
 }
 
 #[test]
-fn what_is_no_message_is_told() {
-    let output = mcp().args(["tools", "--", "sh", "-c", "echo 'Starting\u{1b}[2J up'; exit 3"]).output().unwrap();
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("mcp: warning: the server sent what is no message: Starting\u{fffd}[2J up\n"), "{stderr}");
-    assert!(stderr.contains("exit status: 3"), "{stderr}");
-}
-
-#[test]
-fn the_variable_names_the_server_and_trace_shows_messages() {
+fn takes_the_server_from_the_variable_and_traces_messages() {
     let http = Http::start();
     let output = mcp().args(["tools", "--trace"]).env("MCP_SERVER", &http.url).output().unwrap();
     assert!(text(&output.stdout).contains("add"));
@@ -226,7 +264,7 @@ fn the_variable_names_the_server_and_trace_shows_messages() {
     assert!(stderr.contains("-> {") && stderr.contains("<- {") && stderr.contains("tools/list"), "{stderr}");
 }
 
-/// `cargo test` builds the examples too.
+/// Returns the path of the example `fixture`, which `cargo test` builds.
 fn fixture() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_mcp")).with_file_name("examples").join("fixture");
     let program = program.with_extension(std::env::consts::EXE_EXTENSION);
@@ -235,7 +273,7 @@ fn fixture() -> PathBuf {
 }
 
 #[test]
-fn a_command_is_a_server_too() {
+fn connects_to_a_command() {
     let program = fixture();
     let output = mcp().args(["call", "add", "a=1", "b=2", "--"]).arg(&program).output().unwrap();
     assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "{\"sum\":3}\n"), "{output:?}");
@@ -244,7 +282,7 @@ fn a_command_is_a_server_too() {
 }
 
 #[test]
-fn listening_shows_changes_as_they_come() {
+fn listen_prints_updates_when_they_arrive() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
         let mut listening = mcp()
@@ -263,9 +301,9 @@ fn listening_shows_changes_as_they_come() {
     }
 }
 
-/// A server of 2025-11-25 that tells what it should not once somebody subscribed, and then what it should.
+/// A server of 2025-11-25 that sends invalid notifications after a subscription, and then a valid one.
 #[cfg(unix)]
-const CARELESS: &str = r#"
+const INVALID_NOTIFICATIONS: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')" "$1"; }
 read -r line
 answer '{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}'
@@ -281,29 +319,29 @@ cat > /dev/null
 
 #[cfg(unix)]
 #[test]
-fn listening_goes_on_over_notices_that_are_wrong_and_tells_a_loss_once() {
+fn listen_survives_invalid_notifications_and_reports_a_loss_once() {
     let mut listening = mcp()
-        .args(["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", CARELESS])
+        .args(["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", INVALID_NOTIFICATIONS])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for line in BufReader::new(listening.stdout.take().unwrap()).lines().map_while(Result::ok) {
-        told.push(line);
-        let has = |text| told.iter().any(|line| line == text);
-        if has("[info] in order") && has("anything may have changed: the connection was away") {
+        printed.push(line);
+        let has = |text| printed.iter().any(|line| line == text);
+        if has("[info] in order") && has("the connection was lost: anything may have changed") {
             break;
         }
     }
     listening.kill().unwrap();
     listening.wait().unwrap();
-    told.sort();
+    printed.sort();
     assert_eq!(
-        told,
+        printed,
         [
             "[info] in order",
-            "anything may have changed: the connection was away",
+            "the connection was lost: anything may have changed",
             r#"{"method":"notifications/message","params":"{\"level\":\"info\",\"data\":1e999}"}"#,
             r#"{"method":"notifications/message","params":{"data":"no level"}}"#,
         ]
@@ -311,7 +349,7 @@ fn listening_goes_on_over_notices_that_are_wrong_and_tells_a_loss_once() {
 }
 
 #[test]
-fn a_shell_runs_lines_over_one_connection() {
+fn the_shell_runs_commands_over_one_connection() {
     let http = Http::start();
     let mut shell = mcp()
         .args(["shell", &http.url])
@@ -328,21 +366,21 @@ fn a_shell_runs_lines_over_one_connection() {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stdout.contains("{\"sum\":3}") && stdout.contains("\"dark = true\""), "{stdout}");
-    for said in [
+    for expected in [
         "connected to fixture 1.0",
         "nonsense",
         "no luck today",
         "missing closing quote",
         "Call a tool",
-        "--revision holds for the whole shell",
-        "this shell talks to one server",
-        "stdin has the lines of this shell",
+        "--revision applies to the whole shell",
+        "a shell has one server",
+        "the shell reads its commands from stdin",
     ] {
-        assert!(stderr.contains(said), "{said}: {stderr}");
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
 }
 
-/// A directory of this test alone.
+/// Creates a directory for the current test.
 fn tempdir() -> PathBuf {
     let name = format!("mcp-cli-{}-{:?}", std::process::id(), std::thread::current().id());
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name.replace(['(', ')'], "-"));

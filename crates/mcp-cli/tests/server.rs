@@ -1,4 +1,4 @@
-//! The server that the tests talk to.
+//! The server of the tests.
 
 use mcp_server::prelude::*;
 
@@ -23,6 +23,12 @@ struct Paint {
     colour: Option<Colour>,
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Strict {
+    colour: Option<String>,
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Colour {
@@ -31,20 +37,27 @@ enum Colour {
 }
 
 #[derive(Deserialize, JsonSchema)]
+struct Review {
+    name: String,
+    tone: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
 struct Name {
     name: String,
 }
 
-/// Ends the tool `hurry`.
+/// Ends the tool `hurry` without its answer.
 static RELEASED: tokio::sync::Notify = tokio::sync::Notify::const_new();
 
-/// A server with one of everything.
+/// Builds a server with a tool or resource for each feature of `mcp`.
 pub(crate) fn server() -> Server {
     Server::builder("fixture", "1.0")
         .instructions("Add things up.")
         .tool(tool("add", async |Args(Add { a, b }): Args<Add>| Json(Sum { sum: a + b })).read_only())
         .tool(tool("fail", async || Err::<String, _>(ToolError::new("no luck today"))))
         .tool(tool("paint", async |Args(Paint { colour }): Args<Paint>| format!("{colour:?}")))
+        .tool(tool("strict", async |Args(Strict { colour }): Args<Strict>| format!("{colour:?}")))
         .tool(tool("escape", async || "\u{1b}[2Jcleared"))
         .tool(tool("greet", async |inputs: Inputs| {
             let name: Name = inputs.elicit("name", "Who are you?").await?;
@@ -80,8 +93,8 @@ pub(crate) fn server() -> Server {
         }))
         .tool(tool("think", async |inputs: Inputs| {
             let question = mcp_server::protocol::SamplingMessage::user("What is six times seven?");
-            let asked = mcp_server::protocol::CreateMessageParams::new(vec![question], 10);
-            Ok::<_, ToolError>(inputs.sample("thought", asked).await?.content.text())
+            let params = mcp_server::protocol::CreateMessageParams::new(vec![question], 10);
+            Ok::<_, ToolError>(inputs.sample("thought", params).await?.content.text())
         }))
         .tool(tool("touch", async |server: Server| {
             server.notify().resource_updated("config://app");
@@ -93,6 +106,9 @@ pub(crate) fn server() -> Server {
                 .complete_from("id", ["one", "two"]),
         )
         .prompt(prompt("picture", async || vec![PromptMessage::user(ContentBlock::image("png", "image/png"))]))
-        .prompt(prompt("review", async |Args(Name { name }): Args<Name>| format!("Review {name}.")))
+        .prompt(prompt("review", async |Args(Review { name, tone }): Args<Review>| match tone {
+            Some(tone) => format!("Review {name} in a {tone} tone."),
+            None => format!("Review {name}."),
+        }))
         .build()
 }

@@ -1,4 +1,4 @@
-//! Questions at a terminal: one after the other, and no longer than somebody waits for the answer.
+//! Questions at a terminal: their order, their answers and their cancellation.
 
 use std::{
     fs::File,
@@ -10,17 +10,17 @@ use std::{
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use super::{Http, endings, mcp, tempdir};
+use super::{Http, exit, mcp, tempdir};
 
-/// How long anything may take here.
-const LONG: Duration = Duration::from_secs(20);
+/// The timeout of every wait in these tests.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The program, at a terminal.
+/// The program `mcp` at a pseudo-terminal.
 struct Terminal {
     child: Child,
     keyboard: File,
-    shown: Receiver<Vec<u8>>,
-    /// What was shown and not looked for yet.
+    output: Receiver<Vec<u8>>,
+    /// Output that no call of `expect` has consumed.
     rest: String,
 }
 
@@ -39,22 +39,22 @@ impl Terminal {
             .stderr(open())
             .spawn()
             .unwrap();
-        let (tell, shown) = channel();
+        let (sender, output) = channel();
         let mut screen = File::from(master.try_clone().unwrap());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The end of the last program at the terminal is an error here.
+            // A pseudo-terminal reports an error when its last program exits.
             while let Ok(length @ 1..) = screen.read(&mut buffer) {
-                if tell.send(buffer[..length].to_vec()).is_err() {
+                if sender.send(buffer[..length].to_vec()).is_err() {
                     return;
                 }
             }
         });
-        Self { child, keyboard: File::from(master), shown, rest: String::new() }
+        Self { child, keyboard: File::from(master), output, rest: String::new() }
     }
 
-    /// Waits until this is shown, and gives what was shown before it.
-    fn sees(&mut self, text: &str) -> String {
+    /// Waits for this text, and returns the output before it.
+    fn expect(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
             if let Some((before, rest)) = self.rest.split_once(text) {
@@ -62,120 +62,120 @@ impl Terminal {
                 self.rest = rest.to_owned();
                 return before;
             }
-            let left = LONG.saturating_sub(start.elapsed());
-            let Ok(more) = self.shown.recv_timeout(left) else { panic!("no `{text}` in `{}`", self.rest) };
+            let left = TIMEOUT.saturating_sub(start.elapsed());
+            let Ok(more) = self.output.recv_timeout(left) else { panic!("no `{text}` in `{}`", self.rest) };
             self.rest.push_str(&String::from_utf8_lossy(&more));
         }
     }
 
-    fn types(&mut self, text: &str) {
+    fn type_text(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
     fn interrupt(&mut self) {
-        assert!(endings::signal(&mut self.child, "INT"));
+        assert!(exit::signal(&mut self.child, "INT"));
     }
 
-    fn ended(&mut self) -> ExitStatus {
-        endings::ended(&mut self.child)
+    fn wait(&mut self) -> ExitStatus {
+        exit::wait(&mut self.child)
     }
 }
 
 #[test]
-fn questions_come_one_after_the_other() {
+fn questions_are_asked_in_sequence() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
         let mut terminal = Terminal::run(&http.url, &format!("call URL both --revision {version}"));
-        terminal.sees("fixture asks: ");
-        let before = terminal.sees("name: ");
+        terminal.expect("fixture asks: ");
+        let before = terminal.expect("name: ");
         let is_first = before.contains("The first?");
-        terminal.types(if is_first { "Ada\n" } else { "Ben\n" });
-        let between = terminal.sees("fixture asks: ");
+        terminal.type_text(if is_first { "Ada\n" } else { "Ben\n" });
+        let between = terminal.expect("fixture asks: ");
         assert!(!between.contains("name: "), "{between}");
-        terminal.sees("name: ");
-        terminal.types(if is_first { "Ben\n" } else { "Ada\n" });
-        terminal.sees("Ada and Ben");
-        assert_eq!(terminal.ended().code(), Some(0), "{version}");
+        terminal.expect("name: ");
+        terminal.type_text(if is_first { "Ben\n" } else { "Ada\n" });
+        terminal.expect("Ada and Ben");
+        assert_eq!(terminal.wait().code(), Some(0), "{version}");
     }
 }
 
 #[test]
-fn a_question_ends_with_whoever_wants_to_know() {
+fn ctrl_d_declines_and_an_interrupt_cancels_the_question() {
     let http = Http::start();
     let mut terminal = Terminal::run(&http.url, "call URL greet");
-    terminal.sees("name: ");
-    terminal.types("\u{4}");
-    terminal.sees("declined");
-    assert_eq!(terminal.ended().code(), Some(1));
+    terminal.expect("name: ");
+    terminal.type_text("\u{4}");
+    terminal.expect("declined");
+    assert_eq!(terminal.wait().code(), Some(1));
 
     let mut terminal = Terminal::run(&http.url, "call URL greet");
-    terminal.sees("name: ");
+    terminal.expect("name: ");
     terminal.interrupt();
-    terminal.sees("(the question is over)");
-    assert_eq!(terminal.ended().code(), Some(130));
+    terminal.expect("(the question was cancelled)");
+    assert_eq!(terminal.wait().code(), Some(130));
 }
 
 #[test]
-fn a_question_that_is_taken_back_ends_before_the_result_is_shown() {
+fn a_cancelled_question_ends_before_the_result_is_printed() {
     let http = Http::start();
     let mut terminal = Terminal::run(&http.url, "call URL hurry --revision 2025-11-25");
-    terminal.sees("name: ");
-    terminal.types("half an ans");
+    terminal.expect("name: ");
+    terminal.type_text("half an ans");
     super::check(&http.url, "call URL release", 0, "released", "");
-    let before = terminal.sees("(the question is over)");
+    let before = terminal.expect("(the question was cancelled)");
     assert!(!before.contains("hurried"), "{before}");
-    terminal.sees("hurried");
-    assert_eq!(terminal.ended().code(), Some(0));
+    terminal.expect("hurried");
+    assert_eq!(terminal.wait().code(), Some(0));
 }
 
 #[test]
-fn an_interrupt_in_a_shell_ends_the_question_and_not_the_shell() {
+fn an_interrupt_in_the_shell_cancels_the_question_only() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
         let mut terminal = Terminal::run(&http.url, &format!("shell URL --revision {version}"));
-        terminal.sees("mcp> ");
-        terminal.types("call greet\n");
-        terminal.sees("name: ");
-        terminal.types("Ad");
-        terminal.sees("Ad");
+        terminal.expect("mcp> ");
+        terminal.type_text("call greet\n");
+        terminal.expect("name: ");
+        terminal.type_text("Ad");
+        terminal.expect("Ad");
         terminal.interrupt();
-        terminal.sees("(the question is over)");
-        terminal.sees("mcp> ");
-        terminal.types("call add a=1 b=2\n");
-        terminal.sees("{\"sum\":3}");
-        terminal.sees("mcp> ");
-        terminal.types("\u{4}");
-        assert_eq!(terminal.ended().code(), Some(0), "{version}");
+        terminal.expect("(the question was cancelled)");
+        terminal.expect("mcp> ");
+        terminal.type_text("call add a=1 b=2\n");
+        terminal.expect("{\"sum\":3}");
+        terminal.expect("mcp> ");
+        terminal.type_text("\u{4}");
+        assert_eq!(terminal.wait().code(), Some(0), "{version}");
     }
 }
 
 #[test]
-fn nobody_is_sent_to_a_page_unasked() {
+fn a_page_needs_consent_and_shows_its_risks() {
     let http = Http::start();
     let mut terminal = Terminal::run(&http.url, "call URL visit");
-    let said = terminal.sees("[y/n] ");
-    assert!(said.contains("this page of xn--bnk-5cd.example in a browser"), "{said}");
-    assert!(said.contains("http://bank.com@xn--bnk-5cd.example/"), "{said}");
+    let shown = terminal.expect("[y/n] ");
+    assert!(shown.contains("this page of xn--bnk-5cd.example in a browser"), "{shown}");
+    assert!(shown.contains("http://bank.com@xn--bnk-5cd.example/"), "{shown}");
     for warning in ["not encrypted", "before the @", "other scripts"] {
-        assert!(said.contains(warning), "{warning}: {said}");
+        assert!(shown.contains(warning), "{warning}: {shown}");
     }
-    // Enter alone is no consent.
-    terminal.types("\n");
-    terminal.sees("[y/n] ");
-    terminal.types("n\n");
-    terminal.sees("declined");
-    assert_eq!(terminal.ended().code(), Some(1));
+    // An empty line is not consent.
+    terminal.type_text("\n");
+    terminal.expect("[y/n] ");
+    terminal.type_text("n\n");
+    terminal.expect("declined");
+    assert_eq!(terminal.wait().code(), Some(1));
 }
 
 #[test]
-fn the_model_is_asked_with_consent() {
+fn sampling_needs_consent() {
     let http = Http::start();
-    for (answer, code, said) in [("n", 4, "the user rejected the request"), ("y", 0, "six times seven")] {
+    for (answer, code, expected) in [("n", 4, "the user rejected the request"), ("y", 0, "six times seven")] {
         let mut terminal = Terminal::run(&http.url, "call URL think --sample-with cat");
-        let shown = terminal.sees("[y/n/a]");
+        let shown = terminal.expect("[y/n/a]");
         assert!(shown.contains("What is six times seven?"), "{shown}");
-        terminal.types(&format!("{answer}\n"));
-        terminal.sees(said);
-        assert_eq!(terminal.ended().code(), Some(code));
+        terminal.type_text(&format!("{answer}\n"));
+        terminal.expect(expected);
+        assert_eq!(terminal.wait().code(), Some(code));
     }
 }

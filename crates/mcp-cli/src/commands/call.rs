@@ -1,4 +1,4 @@
-//! Calls a tool and shows what came of it.
+//! Calls a tool and shows its result.
 
 use std::path::Path;
 
@@ -12,28 +12,32 @@ use super::{
 use crate::{
     arguments::{self, signature},
     failure::Failure,
-    output::{line, printable},
     progress::Progress,
     screen::note,
+    text::{line, printable},
 };
 
 pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Path>) -> Result<(), Failure> {
-    let Some((name, words)) = words.split_first() else { return Err(Failure::usage("the name of a tool is missing")) };
+    let Some((name, words)) = words.split_first() else {
+        return Err(Failure::usage("the name of a tool is required"));
+    };
     let tool = find_tool(session, name).await?;
-    let arguments = arguments::arguments(words, &tool.input_schema, &session.input).await.map_err(|failure| {
-        Failure::usage(format!("{failure}\n     {name} takes: {}", signature(&tool.input_schema)))
-    })?;
+    let usage = |failure: Failure| failure.with_line(&format!("{name} takes: {}", signature(&tool.input_schema)));
+    let arguments = arguments::tool_arguments(words, &tool.input_schema, &session.input).await.map_err(usage)?;
+    for warning in arguments::check_names(&arguments, &tool.input_schema).map_err(usage)? {
+        note(format!("mcp: warning: {warning}"));
+    }
     let progress = Progress::new(name);
-    let called = session.client.call_tool(name, arguments).on_progress(progress.teller()).await;
-    progress.over().await;
-    let result = called?;
+    let result = session.client.call_tool(name, arguments).on_progress(progress.callback()).await;
+    progress.finish().await;
+    let result = result?;
     if session.out.json {
         session.out.value(&*result)?;
     } else {
         for (index, block) in result.content.iter().enumerate() {
             show(session, block, index, output, result.is_error())?;
         }
-        // A result without words is its data.
+        // If the result has no content, its structured data is the result.
         if let Some(data) = result.structured_content.as_ref().filter(|_| result.content.is_empty()) {
             session.out.value(data)?;
         }
@@ -41,16 +45,16 @@ pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Pa
     if result.is_error() { Err(Failure::tool()) } else { Ok(()) }
 }
 
-/// What a person sees of one block. What a failed tool says goes to stderr.
+/// Shows one content block. The text of a failed tool goes to stderr.
 fn show(
     session: &Session,
     block: &ContentBlock,
     index: usize,
     output: Option<&Path>,
-    failed: bool,
+    is_error: bool,
 ) -> Result<(), Failure> {
     let (bytes, mime_type) = match block {
-        ContentBlock::Text(text) if failed => {
+        ContentBlock::Text(text) if is_error => {
             note(printable(&text.text));
             return Ok(());
         }
@@ -65,15 +69,17 @@ fn show(
             return match (&contents.body, output) {
                 (ResourceBody::Text(text), None) => session.out.text(text),
                 (_, Some(directory)) => write_contents(session, contents, directory, index),
-                (_, None) => session.out.text(&format!("[resource {}: save it by --output DIR]", line(&contents.uri))),
+                (_, None) => {
+                    session.out.text(&format!("[resource {}: save it with --output DIR]", line(&contents.uri)))
+                }
             };
         }
         ContentBlock::Unknown(block) => return session.out.value(block),
         _ => return session.out.value(block),
     };
-    let bytes = bytes.map_err(|error| Failure::other(format!("the server sent {error}")))?;
+    let bytes = bytes.map_err(|error| Failure::local(format!("the server sent {error}")))?;
     match output {
         Some(directory) => write_bytes(session, &bytes, mime_type, directory, index),
-        None => session.out.text(&format!("[{}, {} bytes: save it by --output DIR]", line(mime_type), bytes.len())),
+        None => session.out.text(&format!("[{}, {} bytes: save it with --output DIR]", line(mime_type), bytes.len())),
     }
 }

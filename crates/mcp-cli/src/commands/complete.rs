@@ -1,34 +1,29 @@
-//! Completes arguments of prompts and variables of templates.
-
-use std::collections::BTreeMap;
+//! Completes arguments of prompts and variables of resource templates.
 
 use mcp_protocol::{CompleteParams, CompletionArgument, CompletionContext, CompletionReference};
 
 use super::Session;
-use crate::{failure::Failure, output::line, screen::note};
+use crate::{arguments, failure::Failure, screen::note, text::line};
 
-const USAGE: &str = "mcp complete [URL] PROMPT|TEMPLATE KEY=VALUE... [-- SERVER COMMAND]";
+const USAGE: &str = "mcp complete [URL] PROMPT|TEMPLATE ARGUMENT... [-- SERVER COMMAND]";
 
 pub(crate) async fn complete(session: &Session, words: &[String]) -> Result<(), Failure> {
-    let [reference, typed, known @ ..] = words else {
-        return Err(Failure::usage(format!("a prompt or a template and key=value are expected\n     {USAGE}")));
-    };
-    let pair = |word: &str| {
-        let (key, value) =
-            word.split_once('=').ok_or_else(|| Failure::usage(format!("`{word}` is not key=value\n     {USAGE}")))?;
-        Ok::<_, Failure>((key.to_owned(), value.to_owned()))
-    };
-    let (name, value) = pair(typed)?;
-    let known: BTreeMap<String, String> = known.iter().map(|word| pair(word)).collect::<Result<_, _>>()?;
-    // Only a template has braces.
+    let missing = || Failure::usage("a prompt or a template and an argument are required").with_line(USAGE);
+    let (reference, words) = words.split_first().ok_or_else(missing)?;
+    let mut known = arguments::string_arguments(words, &session.input)
+        .await
+        .map_err(|failure| failure.with_line(USAGE))?
+        .into_iter();
+    let (name, value) = known.next().ok_or_else(missing)?;
+    // Only the URI of a template contains braces.
     let reference = if reference.contains('{') {
         CompletionReference::resource_template(reference)
     } else {
         CompletionReference::prompt(reference)
     };
     let mut params = CompleteParams::new(reference, CompletionArgument::new(name, value));
-    if !known.is_empty() {
-        params.context = Some(CompletionContext::new(known));
+    if known.len() > 0 {
+        params.context = Some(CompletionContext::new(known.collect()));
     }
     let completion = session.client.complete_with(&params).await?.completion;
     if session.out.json {
@@ -39,7 +34,7 @@ pub(crate) async fn complete(session: &Session, words: &[String]) -> Result<(), 
     }
     if completion.has_more == Some(true) {
         let total = completion.total.map_or_else(String::new, |total| format!(" of {total}"));
-        note(format!("({}{total}, there are more)", completion.values.len()));
+        note(format!("({}{total}; the server has more)", completion.values.len()));
     }
     Ok(())
 }

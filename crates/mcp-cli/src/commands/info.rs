@@ -1,11 +1,11 @@
-//! Who the server is, and how fast it answers.
+//! Shows the server's name, revision and capabilities, and measures its response time.
 
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::{failure::Failure, output::line};
+use crate::{failure::Failure, text::line};
 
 pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     let negotiated = session.client.negotiated();
@@ -29,7 +29,7 @@ pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     }
     text.push_str(&format!("\nrevision      {}\n", negotiated.version.as_str()));
     if !negotiated.supported_versions.is_empty() {
-        text.push_str(&format!("it speaks     {}\n", line(&negotiated.supported_versions.join(", "))));
+        text.push_str(&format!("supported     {}\n", line(&negotiated.supported_versions.join(", "))));
     }
     let capabilities = serde_json::to_value(&negotiated.capabilities).unwrap_or_default();
     text.push_str(&format!("capabilities  {}\n", names(&capabilities)));
@@ -39,12 +39,12 @@ pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     session.out.text(&text)
 }
 
-/// The capabilities in words: `tools (listChanged), logging`.
+/// Returns the capabilities in words, for example `tools (listChanged), logging`.
 fn names(capabilities: &Value) -> String {
     let Some(capabilities) = capabilities.as_object().filter(|capabilities| !capabilities.is_empty()) else {
         return "none".to_owned();
     };
-    let one = |(name, details): (&String, &Value)| {
+    let capability = |(name, details): (&String, &Value)| {
         let details: Vec<&str> = details
             .as_object()
             .into_iter()
@@ -54,7 +54,7 @@ fn names(capabilities: &Value) -> String {
             .collect();
         if details.is_empty() { name.clone() } else { format!("{name} ({})", details.join(", ")) }
     };
-    line(&capabilities.iter().map(one).collect::<Vec<_>>().join(", "))
+    line(&capabilities.iter().map(capability).collect::<Vec<_>>().join(", "))
 }
 
 pub(crate) async fn ping(session: &Session, count: u32) -> Result<(), Failure> {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_in_words() {
+    fn lists_capabilities_in_words() {
         let value = json!({"tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": false}});
         assert_eq!(names(&value), "tools (listChanged), logging, resources");
         assert_eq!(names(&json!({})), "none");

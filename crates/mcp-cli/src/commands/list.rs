@@ -1,14 +1,18 @@
-//! Lists: tools, resources and their templates, prompts.
+//! Lists tools, resources, resource templates and prompts.
 
 use mcp_protocol::{Prompt, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::Session;
 use crate::{
-    arguments::{choices, kind, signature},
+    arguments::{choices, signature, type_names},
     failure::Failure,
-    output::{first_line, line, one_line},
+    suggestion::nearest,
+    text::{first_line, line, one_line},
 };
+
+/// The number of names that an error text suggests at most.
+const MAX_SUGGESTIONS: usize = 5;
 
 pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), Failure> {
     if let Some(name) = name {
@@ -20,24 +24,44 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
     }
     let row =
         |tool: &Tool| vec![tool.name.clone(), signature(&tool.input_schema), first_line(tool.description.as_deref())];
-    session.out.table(&["TOOL", "ARGUMENTS", "WHAT IT DOES"], &tools.iter().map(row).collect::<Vec<_>>(), "no tools")
+    session.out.table(&["TOOL", "ARGUMENTS", "DESCRIPTION"], &tools.iter().map(row).collect::<Vec<_>>(), "no tools")
 }
 
-/// The tool of this name.
+/// Finds a tool by its name.
 pub(crate) async fn find_tool(session: &Session, name: &str) -> Result<Tool, Failure> {
     let mut tools = session.client.list_tools().stream();
-    let mut near = Vec::new();
+    let mut others = Vec::new();
     while let Some(tool) = tools.next().await {
         let tool = tool?;
         if tool.name == name {
             return Ok(tool);
         }
-        if tool.name.to_lowercase().contains(&name.to_lowercase()) {
-            near.push(tool.name);
+        others.push(tool.name);
+    }
+    Err(Failure::usage(format!("the server has no tool `{name}`{}", did_you_mean(name, &others))))
+}
+
+/// Finds a prompt by its name.
+pub(crate) async fn find_prompt(session: &Session, name: &str) -> Result<Option<Prompt>, Failure> {
+    let mut prompts = session.client.list_prompts().stream();
+    while let Some(prompt) = prompts.next().await {
+        let prompt = prompt?;
+        if prompt.name == name {
+            return Ok(Some(prompt));
         }
     }
-    let hint = if near.is_empty() { String::new() } else { format!("; is it {}?", line(&near.join(", "))) };
-    Err(Failure::usage(format!("the server has no tool `{name}`{hint}")))
+    Ok(None)
+}
+
+/// Returns the end of an error text: the names that contain `name`, or the most similar name.
+fn did_you_mean(name: &str, others: &[String]) -> String {
+    let part = name.to_lowercase();
+    let containing = others.iter().map(String::as_str).filter(|other| other.to_lowercase().contains(&part));
+    let mut names: Vec<&str> = containing.take(MAX_SUGGESTIONS).collect();
+    if names.is_empty() {
+        names.extend(nearest(name, others.iter().map(String::as_str)));
+    }
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", line(&names.join(", "))) }
 }
 
 async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
@@ -48,35 +72,35 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
     let mut text = heading(&tool.name, tool.title.as_deref(), tool.description.as_deref());
     let hints = tool.annotations.as_ref().map(hints).unwrap_or_default();
     if !hints.is_empty() {
-        text.push_str(&format!("\nIt says of itself: {}\n", hints.join(", ")));
+        text.push_str(&format!("\nThe server declares: {}\n", hints.join(", ")));
     }
     text.push('\n');
     session.out.text(&text)?;
     let properties = tool.input_schema.get("properties").and_then(Value::as_object);
     let required = tool.input_schema.get("required").cloned().unwrap_or_default();
     let rows = properties.into_iter().flatten().map(|(name, property)| {
-        let needed = required.as_array().is_some_and(|names| names.iter().any(|other| other == name.as_str()));
-        let mut what = one_line(property["description"].as_str());
+        let is_required = required.as_array().is_some_and(|names| names.iter().any(|other| other == name.as_str()));
+        let mut description = one_line(property["description"].as_str());
         if let Some(default) = property.get("default") {
-            what.push_str(&format!(" (default: {default})"));
+            description.push_str(&format!(" (default: {default})"));
         }
         let shown = |value: &&Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-        let kind = match choices(&tool.input_schema, property) {
-            values if values.is_empty() => kind(&tool.input_schema, property),
+        let types = match choices(&tool.input_schema, property) {
+            values if values.is_empty() => type_names(&tool.input_schema, property),
             values => values.iter().map(shown).collect::<Vec<_>>().join("|"),
         };
-        vec![name.clone(), kind, if needed { "required" } else { "" }.to_owned(), what]
+        vec![name.clone(), types, if is_required { "required" } else { "" }.to_owned(), description]
     });
-    session.out.table(&["ARGUMENT", "TYPE", "", ""], &rows.collect::<Vec<_>>(), "It takes no arguments.")
+    session.out.table(&["ARGUMENT", "TYPE", "", ""], &rows.collect::<Vec<_>>(), "no arguments")
 }
 
 fn hints(annotations: &ToolAnnotations) -> Vec<&'static str> {
-    let said = |hint: Option<bool>, yes: &'static str, no: &'static str| hint.map(|hint| if hint { yes } else { no });
+    let text = |hint: Option<bool>, yes: &'static str, no: &'static str| hint.map(|hint| if hint { yes } else { no });
     [
-        said(annotations.read_only_hint, "it only reads", "it changes things"),
-        said(annotations.destructive_hint, "it may destroy", "it destroys nothing"),
-        said(annotations.idempotent_hint, "twice is as once", "twice is not as once"),
-        said(annotations.open_world_hint, "it reaches the outside world", "it stays within its own world"),
+        text(annotations.read_only_hint, "read-only", "not read-only"),
+        text(annotations.destructive_hint, "destructive", "not destructive"),
+        text(annotations.idempotent_hint, "idempotent", "not idempotent"),
+        text(annotations.open_world_hint, "open world", "closed world"),
     ]
     .into_iter()
     .flatten()
@@ -85,7 +109,7 @@ fn hints(annotations: &ToolAnnotations) -> Vec<&'static str> {
 
 pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
     let resources = session.client.list_resources().await?;
-    // A server may have the one and not know the other.
+    // A server may offer resources without supporting templates.
     let templates = match session.client.list_resource_templates().await {
         Err(error) if error.is_unsupported() => Vec::new(),
         templates => templates?,
@@ -95,12 +119,12 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
     }
     let mut rows = Vec::new();
     for resource in &resources {
-        let what = resource.title.as_ref().unwrap_or(&resource.name).clone();
-        rows.push(vec![resource.uri.clone(), resource.mime_type.clone().unwrap_or_default(), what]);
+        let name = resource.title.as_ref().unwrap_or(&resource.name).clone();
+        rows.push(vec![resource.uri.clone(), resource.mime_type.clone().unwrap_or_default(), name]);
     }
     for template in &templates {
-        let what = template.title.as_ref().unwrap_or(&template.name).clone();
-        rows.push(vec![template.uri_template.clone(), template.mime_type.clone().unwrap_or_default(), what]);
+        let name = template.title.as_ref().unwrap_or(&template.name).clone();
+        rows.push(vec![template.uri_template.clone(), template.mime_type.clone().unwrap_or_default(), name]);
     }
     session.out.table(&["URI", "TYPE", "NAME"], &rows, "no resources")
 }
@@ -108,11 +132,11 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
 pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(), Failure> {
     let prompts = session.client.list_prompts().await?;
     if let Some(name) = name {
-        let prompt = prompts.iter().find(|prompt| prompt.name == name);
-        return match prompt {
-            Some(prompt) => one_prompt(session, prompt),
-            None => Err(Failure::usage(format!("the server has no prompt `{name}`"))),
-        };
+        if let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) {
+            return one_prompt(session, prompt);
+        }
+        let others: Vec<String> = prompts.into_iter().map(|prompt| prompt.name).collect();
+        return Err(Failure::usage(format!("the server has no prompt `{name}`{}", did_you_mean(name, &others))));
     }
     if session.out.json {
         return session.out.value(&prompts);
@@ -125,7 +149,7 @@ pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(),
         vec![prompt.name.clone(), arguments, first_line(prompt.description.as_deref())]
     };
     session.out.table(
-        &["PROMPT", "ARGUMENTS", "WHAT IT IS FOR"],
+        &["PROMPT", "ARGUMENTS", "DESCRIPTION"],
         &prompts.iter().map(row).collect::<Vec<_>>(),
         "no prompts",
     )
@@ -138,10 +162,10 @@ fn one_prompt(session: &Session, prompt: &Prompt) -> Result<(), Failure> {
     let heading = heading(&prompt.name, prompt.title.as_deref(), prompt.description.as_deref());
     session.out.text(&format!("{heading}\n"))?;
     let rows = prompt.arguments.iter().map(|argument| {
-        let needed = if argument.required == Some(true) { "required" } else { "" };
-        vec![argument.name.clone(), needed.to_owned(), one_line(argument.description.as_deref())]
+        let required = if argument.required == Some(true) { "required" } else { "" };
+        vec![argument.name.clone(), required.to_owned(), one_line(argument.description.as_deref())]
     });
-    session.out.table(&["ARGUMENT", "", ""], &rows.collect::<Vec<_>>(), "It takes no arguments.")
+    session.out.table(&["ARGUMENT", "", ""], &rows.collect::<Vec<_>>(), "no arguments")
 }
 
 fn heading(name: &str, title: Option<&str>, description: Option<&str>) -> String {

@@ -1,22 +1,17 @@
-//! Reads resources, fills in prompts, and writes what is no text to files.
+//! Reads resources, and writes binary contents to files.
 
 use std::path::Path;
 
-use mcp_protocol::{ContentBlock, ResourceBody, ResourceContents, Role};
+use mcp_protocol::{ResourceBody, ResourceContents};
 
 use super::Session;
-use crate::{
-    arguments,
-    failure::Failure,
-    output::{self, line},
-    progress::Progress,
-};
+use crate::{failure::Failure, output, progress::Progress, text::line};
 
 pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Result<(), Failure> {
     let progress = Progress::new(uri);
-    let read = session.client.read_resource(uri).await;
-    progress.over().await;
-    let result = read?;
+    let result = session.client.read_resource(uri).await;
+    progress.finish().await;
+    let result = result?;
     if let Some(file) = to {
         let mut all = Vec::new();
         for contents in &result.contents {
@@ -37,7 +32,7 @@ pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Res
                 let kind = contents.mime_type.as_deref().unwrap_or("bytes");
                 let length = bytes(body)?.len();
                 session.out.text(&format!(
-                    "[{}: {}, {length} bytes: save it by --output FILE]",
+                    "[{}: {}, {length} bytes: save it with --output FILE]",
                     line(&contents.uri),
                     line(kind)
                 ))?;
@@ -47,60 +42,7 @@ pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Res
     Ok(())
 }
 
-pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Failure> {
-    let Some((name, words)) = words.split_first() else {
-        return Err(Failure::usage("the name of a prompt is missing"));
-    };
-    let arguments = arguments::texts(words, &session.input).await?;
-    let progress = Progress::new(name);
-    let filled = session.client.get_prompt(name, arguments).await;
-    progress.over().await;
-    let result = filled?;
-    if session.out.json {
-        return session.out.value(&result);
-    }
-    for message in &result.messages {
-        let role = match message.role {
-            Role::User => "user",
-            _ => "assistant",
-        };
-        match &message.content {
-            ContentBlock::Text(text) => session.out.text(&format!("{role}: {}", text.text))?,
-            ContentBlock::Image(image) => picture(session, role, &image.mime_type, image.bytes())?,
-            ContentBlock::Audio(audio) => picture(session, role, &audio.mime_type, audio.bytes())?,
-            ContentBlock::ResourceLink(resource) => {
-                session.out.text(&format!("{role}: [resource {}: {}]", line(&resource.uri), line(&resource.name)))?;
-            }
-            ContentBlock::Resource(embedded) => {
-                let contents = &embedded.resource;
-                match &contents.body {
-                    ResourceBody::Text(text) => session.out.text(&format!("{role}: {text}"))?,
-                    ResourceBody::Blob(_) => {
-                        session.out.text(&format!("{role}: [resource {}: --json shows it]", line(&contents.uri)))?;
-                    }
-                }
-            }
-            block => {
-                session.out.text(&format!("{role}:"))?;
-                session.out.value(block)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What a person sees of an image or a sound in a prompt.
-fn picture<E: std::fmt::Display>(
-    session: &Session,
-    role: &str,
-    mime_type: &str,
-    bytes: Result<Vec<u8>, E>,
-) -> Result<(), Failure> {
-    let bytes = bytes.map_err(|error| Failure::other(format!("the server sent {error}")))?;
-    session.out.text(&format!("{role}: [{}, {} bytes: --json shows it]", line(mime_type), bytes.len()))
-}
-
-/// Writes embedded contents into a directory, under the last part of their URI.
+/// Writes an embedded resource into a directory. The file name is the last segment of its URI.
 pub(super) fn write_contents(
     session: &Session,
     contents: &ResourceContents,
@@ -108,12 +50,12 @@ pub(super) fn write_contents(
     index: usize,
 ) -> Result<(), Failure> {
     let last = contents.uri.rsplit('/').next().unwrap_or_default();
-    let file = directory.join(format!("{index}-{}", safe(last)));
+    let file = directory.join(format!("{index}-{}", file_name(last)));
     save(&file, &bytes(&contents.body)?)?;
     session.out.text(&file.display().to_string())
 }
 
-/// Writes an image or a sound into a directory.
+/// Writes an image or an audio clip into a directory.
 pub(super) fn write_bytes(
     session: &Session,
     bytes: &[u8],
@@ -122,20 +64,20 @@ pub(super) fn write_bytes(
     index: usize,
 ) -> Result<(), Failure> {
     let extension = mime_type.rsplit('/').next().unwrap_or("bin");
-    let file = directory.join(format!("{index}.{}", safe(extension)));
+    let file = directory.join(format!("{index}.{}", file_name(extension)));
     save(&file, bytes)?;
     session.out.text(&file.display().to_string())
 }
 
-/// A name that a server chose, as one that stays in its directory.
-fn safe(name: &str) -> String {
+/// Converts a name that a server chose to a file name without directories.
+fn file_name(name: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String = name.chars().map(|c| if keep(c) { c } else { '_' }).take(80).collect();
     if name.trim_matches('.').is_empty() { "contents".to_owned() } else { name }
 }
 
 fn save(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::other(format!("cannot write {}: {error}", file.display()));
+    let failed = |error: std::io::Error| Failure::local(format!("cannot write {}: {error}", file.display()));
     if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         std::fs::create_dir_all(directory).map_err(failed)?;
     }
@@ -143,7 +85,7 @@ fn save(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 fn bytes(body: &ResourceBody) -> Result<Vec<u8>, Failure> {
-    body.bytes().map_err(|error| Failure::other(format!("the server sent {error}")))
+    body.bytes().map_err(|error| Failure::local(format!("the server sent {error}")))
 }
 
 #[cfg(test)]
@@ -151,11 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_in_their_directory() {
+    fn file_names_stay_in_their_directory() {
         for (name, expected) in
             [("a b.png", "a_b.png"), ("..", "contents"), ("../x", ".._x"), ("", "contents"), ("C:\\x", "C__x")]
         {
-            assert_eq!(safe(name), expected, "{name}");
+            assert_eq!(file_name(name), expected, "{name}");
         }
     }
 }

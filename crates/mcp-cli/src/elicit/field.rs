@@ -1,44 +1,46 @@
-//! One field of a form: how it is asked for, and what a line means for it.
+//! One field of a form: its prompt, and the value of a typed line.
 
 use mcp_schema::elicitation::{Choice, Field, FieldKind, Form};
 use serde_json::{Map, Value};
 
-use crate::output::line;
+use crate::text::line;
 
-/// What stands before the cursor.
+/// Returns the prompt of a field, with its default value.
 pub(super) fn prompt(field: &Field) -> String {
     format!("{}{}: ", line(field.title.as_ref().unwrap_or(&field.name)), hint(field))
 }
 
-/// The choices, with their numbers.
+/// Returns the numbered choices of a field.
 pub(super) fn choices(kind: &FieldKind) -> Vec<String> {
     let (FieldKind::Choice { options, .. } | FieldKind::MultiChoice { options, .. }) = kind else { return Vec::new() };
-    let shown = |choice: &Choice| line(choice.title.as_ref().unwrap_or(&choice.value));
-    options.iter().enumerate().map(|(index, choice)| format!("{}. {}", index + 1, shown(choice))).collect()
+    let label = |choice: &Choice| line(choice.title.as_ref().unwrap_or(&choice.value));
+    options.iter().enumerate().map(|(index, choice)| format!("{}. {}", index + 1, label(choice))).collect()
 }
 
-/// What a line means: a value, nothing where the field may be left out, or what is wrong with it.
+/// Returns the value of a typed line.
+///
+/// Returns `Ok(None)` if the line is empty and the field is optional, and an error text if the value is invalid.
 pub(super) fn value(form: &Form, field: &Field, typed: &str) -> Result<Option<Value>, String> {
     if typed.is_empty() {
         return match (field.default_value(), field.required) {
             (Some(default), _) => Ok(Some(default)),
             (None, false) => Ok(None),
-            (None, true) => Err("it is needed".to_owned()),
+            (None, true) => Err("a value is required".to_owned()),
         };
     }
-    let value = read(&field.kind, typed).map_err(|wanted| format!("{wanted} is expected"))?;
-    match problem(form, field, &value) {
-        Some(problem) => Err(problem),
+    let value = read(&field.kind, typed).map_err(|expected| format!("{expected} is required"))?;
+    match validation_error(form, field, &value) {
+        Some(error) => Err(error),
         None => Ok(Some(value)),
     }
 }
 
-/// What the form has against this value of this field alone.
-fn problem(form: &Form, field: &Field, value: &Value) -> Option<String> {
+/// Returns the first validation error of this field.
+fn validation_error(form: &Form, field: &Field, value: &Value) -> Option<String> {
     let content = Value::Object(Map::from_iter([(field.name.clone(), value.clone())]));
     let errors = form.validate(&content).err()?;
-    let place = format!("/{}", field.name.replace('~', "~0").replace('/', "~1"));
-    let mut own = errors.iter().filter(|error| error.instance_pointer().starts_with(&place));
+    let pointer = format!("/{}", field.name.replace('~', "~0").replace('/', "~1"));
+    let mut own = errors.iter().filter(|error| error.instance_pointer().starts_with(&pointer));
     own.next().map(ToString::to_string)
 }
 
@@ -58,13 +60,13 @@ fn read(kind: &FieldKind, line: &str) -> Result<Value, &'static str> {
         FieldKind::MultiChoice { options, .. } => {
             let words = line.split(',').map(str::trim).filter(|word| !word.is_empty());
             let values: Option<Vec<Value>> = words.map(|word| chosen(options, word).map(Value::String)).collect();
-            values.map(Value::Array).ok_or("some of the choices, with commas between them,")
+            values.map(Value::Array).ok_or("a list of choices with commas between them")
         }
         _ => Ok(line.into()),
     }
 }
 
-/// A choice by its number, its value or its title.
+/// Finds a choice by its value, its title or its number.
 fn chosen(options: &[Choice], word: &str) -> Option<String> {
     let exact = options.iter().find(|choice| choice.value == word || choice.title.as_deref() == Some(word));
     let numbered = || word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_become_values() {
+    fn parses_typed_lines_by_field_kind() {
         let form = Form::parse(&json!({"type": "object", "properties": {
             "text": {"type": "string", "maxLength": 3}, "n": {"type": "integer", "maximum": 9}, "x": {"type": "number"},
             "on": {"type": "boolean"}, "one": {"type": "string", "enum": ["a", "b"]},
@@ -125,9 +127,9 @@ mod tests {
         let typed = |name: &str, typed: &str| value(&form, field(name), typed);
         assert_eq!(typed("n", ""), Ok(None));
         assert_eq!(typed("n", "7"), Ok(Some(json!(7))));
-        assert_eq!(typed("on", "maybe"), Err("y or n is expected".to_owned()));
-        assert!(problem(&form, field("text"), &json!("long")).is_some());
-        assert!(problem(&form, field("n"), &json!(10)).is_some());
-        assert!(problem(&form, field("n"), &json!(9)).is_none());
+        assert_eq!(typed("on", "maybe"), Err("y or n is required".to_owned()));
+        assert!(validation_error(&form, field("text"), &json!("long")).is_some());
+        assert!(validation_error(&form, field("n"), &json!(10)).is_some());
+        assert!(validation_error(&form, field("n"), &json!(9)).is_none());
     }
 }

@@ -1,49 +1,47 @@
-//! A page that a server wants the user to visit: what it is, and what is to be watched out for.
+//! The URL of a page that a server wants the user to open, with its risks.
 
 use std::net::IpAddr;
 
 use url::{Host, Position, Url};
 
-/// An address of the web, as a browser would read it.
+/// An HTTP URL, parsed as a browser parses it.
 pub(super) struct Page {
     url: Url,
 }
 
 impl Page {
-    /// Reads it, or says why nobody is asked to open it.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let url = Url::parse(text).map_err(|error| format!("the page has no URL that can be opened: {error}"))?;
+    /// Parses the URL. The error text says why `mcp` does not show the page.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| format!("the URL of the page is invalid: {error}"))?;
         match url.scheme() {
             "http" | "https" if url.has_host() => Ok(Self { url }),
-            scheme => Err(format!("the user is sent to pages of http and https only, not of `{scheme}`")),
+            scheme => Err(format!("only pages with http and https are allowed, not `{scheme}`")),
         }
     }
 
-    /// Whose page it is; letters beyond ASCII are in the form that nothing can be mistaken in.
+    /// Returns the host. Letters beyond ASCII are in punycode, so that two hosts never look alike.
     pub(super) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// The whole address, with its host marked.
-    pub(super) fn marked(&self, mark: impl FnOnce(&str) -> String) -> String {
+    /// Returns the whole URL with `mark` applied to the host.
+    pub(super) fn with_marked_host(&self, mark: impl FnOnce(&str) -> String) -> String {
         let url = &self.url;
         let host = mark(&url[Position::BeforeHost..Position::AfterHost]);
         format!("{}{host}{}", &url[..Position::BeforeHost], &url[Position::AfterHost..])
     }
 
-    /// What a user should know before.
+    /// Returns the risks that the user must know before opening the page.
     pub(super) fn warnings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
         if self.url.scheme() == "http" && !self.is_local() {
-            warnings
-                .push("http is not encrypted, so others may read and change what goes to this page and comes from it");
+            warnings.push("http is not encrypted: other people in the network can read and change the page");
         }
         if !self.url.username().is_empty() || self.url.password().is_some() {
-            warnings.push("what stands before the @ is not the host, even if it looks like one");
+            warnings.push("the text before the @ is not the host, even if it looks like a host");
         }
         if self.host().split('.').any(|label| label.starts_with("xn--")) {
-            warnings
-                .push("the name of the host has letters of other scripts (`xn--…`), which may look like another name");
+            warnings.push("the host has letters of other scripts (`xn--…`), which can look like another host");
         }
         warnings
     }
@@ -63,15 +61,15 @@ mod tests {
     use super::*;
 
     fn check(text: &str, shown: &str, warnings: &[&str]) {
-        let page = Page::read(text).unwrap();
-        assert_eq!(page.marked(|host| format!("<{host}>")), shown, "{text}");
-        let said = page.warnings();
-        assert_eq!(said.len(), warnings.len(), "{text}: {said:?}");
-        assert!(said.iter().zip(warnings).all(|(said, part)| said.contains(part)), "{text}: {said:?}");
+        let page = Page::parse(text).unwrap();
+        assert_eq!(page.with_marked_host(|host| format!("<{host}>")), shown, "{text}");
+        let shown = page.warnings();
+        assert_eq!(shown.len(), warnings.len(), "{text}: {shown:?}");
+        assert!(shown.iter().zip(warnings).all(|(shown, part)| shown.contains(part)), "{text}: {shown:?}");
     }
 
     #[test]
-    fn the_host_is_the_one_that_a_browser_goes_to() {
+    fn shows_the_host_that_a_browser_connects_to() {
         check("https://example.com/sign-in?x=1", "https://<example.com>/sign-in?x=1", &[]);
         check("http://localhost:8080/x", "http://<localhost>:8080/x", &[]);
         check("http://127.0.0.1/", "http://<127.0.0.1>/", &[]);
@@ -84,11 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_the_web_are_shown() {
+    fn rejects_urls_that_are_not_http() {
         for text in
             ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "app://x", "nonsense", "https://", ""]
         {
-            assert!(Page::read(text).is_err(), "{text}");
+            assert!(Page::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Completes commands, and the names that the server lists.
+//! Completes commands and the names in the server's lists.
 
 use mcp_client::Client;
 use mcp_protocol::{Prompt, Resource, SubscriptionFilter, Tool};
@@ -6,9 +6,9 @@ use rustyline::{Context, Helper, completion::Pair, highlight::Highlighter, hint:
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::output::printable;
+use crate::text::printable;
 
-/// What the server listed last. It is read in the background, and again when the server says that it has changed, or was away.
+/// The latest lists of the server. A background task reads them again after a list change or a reconnection.
 #[derive(Debug)]
 pub(super) struct Names(watch::Receiver<Lists>);
 
@@ -20,18 +20,18 @@ struct Lists {
 }
 
 impl Names {
-    /// Reads the lists, and goes on reading them as long as the client lives.
+    /// Starts the background task. It ends with the client.
     pub(super) fn follow(client: &Client) -> Self {
-        let (tell, names) = watch::channel(Lists::default());
+        let (sender, names) = watch::channel(Lists::default());
         let client = client.clone();
         tokio::spawn(async move {
-            // A change between the two is told, and read again.
+            // The subscription comes first: a change during the first read causes another read.
             let updates = client.listen(SubscriptionFilter::lists()).await;
-            tell.send_replace(Lists::read(&client).await);
-            // Of a server that tells of no changes the lists are read once.
+            sender.send_replace(Lists::read(&client).await);
+            // Without list changes, the lists are read only once.
             let Ok(mut updates) = updates else { return };
             while let Some(Ok(_)) = updates.next().await {
-                tell.send_replace(Lists::read(&client).await);
+                sender.send_replace(Lists::read(&client).await);
             }
         });
         Self(names)
@@ -39,7 +39,7 @@ impl Names {
 }
 
 impl Lists {
-    /// A list that cannot be read has no names.
+    /// Reads the lists. A list that cannot be read is empty.
     async fn read(client: &Client) -> Self {
         let (tools, resources, prompts) = tokio::join!(
             client.list_tools().into_future(),
@@ -54,7 +54,7 @@ impl Lists {
     }
 }
 
-/// The completion of a line.
+/// Completes words of a line.
 pub(super) struct Completer {
     commands: Vec<String>,
     names: Names,
@@ -65,7 +65,7 @@ impl Completer {
         Self { commands, names }
     }
 
-    /// What the word that begins at the end of `before` may be.
+    /// Returns the candidates for the word that follows `before`.
     fn candidates(&self, before: &str) -> Vec<String> {
         let lists = self.names.0.borrow();
         let words: Vec<&str> = before.split_whitespace().collect();
@@ -90,12 +90,12 @@ impl Completer {
     }
 }
 
-/// Whether a name that a server chose can stand in a line as it is.
+/// Returns whether a name needs no quotes in a line.
 fn is_plain(name: &str) -> bool {
     printable(name) == name && !name.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\' | '#'))
 }
 
-/// The keys that were not given yet, ready for a value.
+/// Returns `key=` for each key that the line does not contain yet.
 fn keys(names: impl Iterator<Item = String>, given: &[&str]) -> Vec<String> {
     let is_given = |name: &String| given.iter().any(|word| word.split_once('=').is_some_and(|(key, _)| key == name));
     names.filter(|name| !is_given(name)).map(|name| format!("{name}=")).collect()
@@ -141,9 +141,9 @@ mod tests {
 
     use super::*;
 
-    /// The second tool comes when the lists were read for sure.
+    /// The test adds the second tool after the first read.
     #[tokio::test]
-    async fn names_are_read_again_when_the_server_says_so() {
+    async fn reads_names_again_after_a_list_change() {
         for version in ["2025-11-25", "2026-07-28"] {
             let server = Server::builder("x", "1").tools_later().build();
             let (ours, theirs) = mcp_transport::memory::duplex(64);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_completed_by_their_place() {
+    fn completes_words_by_their_position() {
         let tool = serde_json::from_value::<Tool>(json!({
             "name": "add", "inputSchema": {"type": "object", "properties": {"a": {}, "b": {}}},
         }));

@@ -1,4 +1,4 @@
-//! How the program ends: by a signal, and when nobody reads what it prints.
+//! Exit codes: signals, and a closed stdout or stderr.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -8,10 +8,10 @@ use std::{
 
 use super::{Http, fixture, mcp, tempdir, text};
 
-/// How long anything may take here.
-const LONG: Duration = Duration::from_secs(20);
+/// The timeout of every wait in these tests.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Sends a signal; false on a system without `kill`.
+/// Sends a signal. Returns false on a system without `kill`.
 pub(crate) fn signal(child: &mut Child, name: &str) -> bool {
     let sent = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
     let is_sent = sent.is_ok_and(|status| status.success());
@@ -22,23 +22,23 @@ pub(crate) fn signal(child: &mut Child, name: &str) -> bool {
     is_sent
 }
 
-/// Waits for the end, for a while.
-pub(crate) fn ended(child: &mut Child) -> ExitStatus {
+/// Waits until the program exits.
+pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if start.elapsed() > LONG {
+        if start.elapsed() > TIMEOUT {
             child.kill().unwrap();
-            panic!("the program does not end");
+            panic!("the program does not exit");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
-fn a_signal_ends_it_with_its_own_code() {
+fn each_signal_has_its_own_exit_code() {
     let http = Http::start();
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let mut listening =
@@ -46,18 +46,18 @@ fn a_signal_ends_it_with_its_own_code() {
         let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
         stderr.next().unwrap().unwrap();
         if signal(&mut listening, name) {
-            assert_eq!(ended(&mut listening).code(), Some(code), "{name}");
+            assert_eq!(wait(&mut listening).code(), Some(code), "{name}");
         }
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_ends_it_while_it_reads_and_its_server_too() {
+fn an_interrupt_ends_a_blocked_read_and_the_server_process() {
     let directory = tempdir();
     let pipe = directory.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // A server that ends by neither the end of its input nor a signal.
+    // This server ignores the end of its input and SIGTERM.
     let script = format!("trap '' TERM; exec 9>{}; {}; while :; do sleep 1; done", pipe.display(), fixture().display());
     let mut calling = mcp()
         .args(["call", "add", "-", "--trace", "--", "sh", "-c", &script])
@@ -66,25 +66,25 @@ fn an_interrupt_ends_it_while_it_reads_and_its_server_too() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (told, server_ended) = std::sync::mpsc::channel();
+    let (sender, server_ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         std::fs::File::open(pipe).unwrap().read_to_end(&mut Vec::new()).unwrap();
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     let mut stderr = BufReader::new(calling.stderr.take().unwrap()).lines();
-    // Once the tools are listed, it reads its arguments.
+    // `mcp` lists the tools, then it reads the arguments.
     let listed =
         stderr.by_ref().map_while(Result::ok).find(|line| line.starts_with("<-") && line.contains("\"tools\":["));
     assert!(listed.is_some());
     assert!(server_ended.try_recv().is_err());
     assert!(signal(&mut calling, "INT"));
-    assert_eq!(ended(&mut calling).code(), Some(130));
-    server_ended.recv_timeout(LONG).unwrap();
+    assert_eq!(wait(&mut calling).code(), Some(130));
+    server_ended.recv_timeout(TIMEOUT).unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
-fn it_ends_quietly_when_nobody_reads_what_it_prints() {
+fn exits_quietly_when_stdout_or_stderr_is_closed() {
     let http = Http::start();
     let closed = || {
         let (reader, writer) = std::io::pipe().unwrap();

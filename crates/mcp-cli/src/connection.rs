@@ -1,0 +1,169 @@
+//! The connection to a server, as a client with the capabilities of the options.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use mcp_client::{ChildProcess, Client, http::Http};
+use mcp_protocol::{LoggingMessageParams, Root, notification};
+use mcp_transport::Connect;
+use tokio::time::sleep;
+
+use crate::{
+    args::{Command, Options},
+    elicit,
+    failure::Failure,
+    logs, question,
+    sampling::Model,
+    screen::note,
+    target::Target,
+    text::line,
+    trace::TracedConnector,
+};
+
+/// The shortest total timeout of a call. It is the default of the client.
+const MIN_TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest timeout of the request that detects the revision. It is the default of the client.
+const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time after which `mcp` reports that a command has not answered yet.
+const START_NOTICE: Duration = Duration::from_secs(3);
+
+/// Connects to the server.
+pub(crate) async fn open(target: &Target, options: &Options, command: &Command) -> Result<Client, Failure> {
+    let connector = TracedConnector::new(connector(target, options)?, options.trace);
+    let echo = connector.echo();
+    let client = client_builder(options, command)?.connect(Arc::new(connector) as Arc<dyn Connect>);
+    let client = async { Ok(client.await?) };
+    let Target::Command(words) = target else { return client.await };
+    let program = words.first().map(|program| line(program)).unwrap_or_default();
+    let opened = tokio::select! {
+        biased;
+        () = echo.notified() => {
+            Err(Failure::server(format!("`{program}` is not an MCP server: it sends the client's own requests back")))
+        }
+        opened = client => opened,
+        () = report_start(&program) => Err(Failure::local("the report of a slow start ended")),
+    };
+    logs::discard_server_stderr(options.trace);
+    opened
+}
+
+/// Reports a command that has not answered yet, with its stderr. Never completes.
+async fn report_start(program: &str) {
+    sleep(START_NOTICE).await;
+    let seconds = START_NOTICE.as_secs();
+    note(format!("mcp: `{program}` has not answered for {seconds} s; it may be still starting (Ctrl-C ends it)"));
+    if !logs::show_server_stderr() {
+        note(format!("mcp: `{program}` has written nothing to stderr"));
+    }
+    std::future::pending().await
+}
+
+fn connector(target: &Target, options: &Options) -> Result<Arc<dyn Connect>, Failure> {
+    match target {
+        Target::Url(url) => {
+            if !options.env.is_empty() || options.cwd.is_some() {
+                return Err(Failure::usage("--env and --cwd apply to the command of a server, not to a URL"));
+            }
+            let mut http = Http::new(url).map_err(|error| Failure::rejected(&error))?;
+            for (name, value) in options.header.iter().flatten() {
+                http = http.header(name, value).map_err(|error| Failure::rejected(&error))?;
+            }
+            Ok(Arc::new(http))
+        }
+        Target::Command(command) => {
+            let (program, args) = command.split_first().ok_or_else(|| Failure::usage("no command after `--`"))?;
+            if !options.header.is_empty() {
+                return Err(Failure::usage("--header applies to a URL; set variables of a command with --env"));
+            }
+            let variables = options.env.iter().map(|(name, value)| (name, value));
+            let mut child = ChildProcess::new(program).args(args).envs(variables);
+            if let Some(directory) = &options.cwd {
+                child = child.current_dir(directory);
+            }
+            Ok(Arc::new(child))
+        }
+    }
+}
+
+fn client_builder(options: &Options, command: &Command) -> Result<mcp_client::ClientBuilder, Failure> {
+    let mut builder = Client::builder("mcp", env!("CARGO_PKG_VERSION")).title("mcp, on the command line");
+    if let Some(version) = options.revision {
+        builder = builder.versions([version]);
+    }
+    if let Some(time) = options.timeout {
+        builder = builder.timeout(time).connect_timeout(time).ping_timeout(time);
+        builder = builder.total_timeout(total_timeout(time)).probe_timeout(MAX_PROBE_TIMEOUT.min(time / 2));
+    }
+    if let Some(level) = options.log_level {
+        builder = builder.log_level(level);
+        // `mcp listen` shows log messages with the other notifications.
+        if !matches!(command, Command::Listen(_)) {
+            builder = builder.on::<notification::LoggingMessage>(|message| note(log_line(&message)));
+        }
+    }
+    if question::is_possible() {
+        builder = builder.on_elicit(elicit::form).on_elicit_url(elicit::url);
+    }
+    if let Some(program) = &options.sample_with {
+        let model = Arc::new(Model::new(program));
+        builder = builder.on_sample(move |request| {
+            let model = Arc::clone(&model);
+            async move { model.answer(&request).await }
+        });
+    }
+    if !options.root.is_empty() {
+        let roots: Result<Vec<Root>, Failure> = options.root.iter().map(|root| to_root(root)).collect();
+        builder = builder.roots(roots?);
+    }
+    Ok(builder)
+}
+
+/// Returns the total timeout of a call for an idle timeout. It is always the longer of the two.
+fn total_timeout(idle_timeout: Duration) -> Duration {
+    MIN_TOTAL_TIMEOUT.max(idle_timeout.saturating_mul(10))
+}
+
+/// Formats a log message in one line.
+pub(crate) fn log_line(message: &LoggingMessageParams) -> String {
+    let logger = message.logger.as_ref().map(|name| format!(" {}", line(name))).unwrap_or_default();
+    let data = message.data.as_str().map_or_else(|| message.data.to_string(), ToOwned::to_owned);
+    format!("[{}{logger}] {}", message.level.as_str(), line(&data))
+}
+
+fn to_root(text: &str) -> Result<Root, Failure> {
+    if text.starts_with("file://") {
+        return Ok(Root::new(text));
+    }
+    let invalid = |error: std::io::Error| Failure::usage(format!("the root {text}: {error}"));
+    let path = Path::new(text).canonicalize().map_err(invalid)?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let mut uri = "file://".to_owned();
+    for byte in path.to_string_lossy().bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => uri.push(byte.into()),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    let mut root = Root::new(uri);
+    root.name = name;
+    Ok(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_timeout_exceeds_the_idle_timeout() {
+        for (idle, total) in [(1, 600), (60, 600), (700, 7000), (u64::MAX, u64::MAX)] {
+            assert_eq!(total_timeout(Duration::from_secs(idle)).as_secs(), total, "{idle}");
+        }
+    }
+
+    #[test]
+    fn converts_directories_to_file_uris() {
+        let root = to_root("/").unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(root.uri, "file:///");
+        assert_eq!(to_root("file:///x%20y").unwrap_or_else(|_| panic!()).uri, "file:///x%20y");
+        assert!(to_root("/no/such/directory").is_err());
+    }
+}
