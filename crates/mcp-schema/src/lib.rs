@@ -1,4 +1,4 @@
-//! JSON Schema and URI templates for the Model Context Protocol: compile, validate, bound, expand, match.
+//! JSON Schema for the Model Context Protocol: compile, validate, bound.
 //!
 //! - [`Schema`] compiles a JSON Schema of any dialect once and validates many values, with error sentences that a model
 //!   can act on. It is bounded by [`Limits`] and never reads anything outside the schema.
@@ -6,7 +6,7 @@
 //!   in HTTP headers (`x-mcp-header`).
 //! - [`elicitation`] is the flat subset of JSON Schema that a form can ask for.
 //! - `FrontMatter` (feature `front-matter`) reads the YAML that Markdown begins with.
-//! - [`UriTemplate`] expands and matches RFC 6570 templates; [`safe_relative_path`] guards what a capture names.
+//! - [`safe_relative_path`] checks the relative path in a URI.
 //!
 //! The crate is pure: no I/O, no clock, no async.
 
@@ -24,7 +24,6 @@ mod message;
 mod path;
 mod percent;
 mod schema;
-mod template;
 mod text;
 pub mod tool;
 mod validation;
@@ -37,7 +36,6 @@ pub use self::{
     limits::Limits,
     path::{PathError, PathErrorKind, safe_relative_path},
     schema::Schema,
-    template::{TemplateError, TemplateErrorKind, UriTemplate, VarValue, Vars},
     tool::{check_tool_input_schema, has_object_root},
     validation::{ValidationError, ValidationErrorKind, ValidationErrors},
 };

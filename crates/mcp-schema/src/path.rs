@@ -30,7 +30,7 @@ pub enum PathErrorKind {
     TooLong,
 }
 
-/// A path below some directory, from text that a peer sent: what a [`UriTemplate`](crate::UriTemplate) captured, say.
+/// A path below some directory, from text that a peer sent: what a URI template captured, say.
 ///
 /// The text must be percent-decoded already; that a separator is still encoded in it is taken for an attempt to
 /// get past this check by being decoded again. Empty and `.` components are dropped. The result is

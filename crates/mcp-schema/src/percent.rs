@@ -1,46 +1,9 @@
-//! Percent-encoding (RFC 3986 §2.1): the character classes, and one decoding step.
+//! Percent-decoding (RFC 3986 §2.1).
 
-/// ALPHA / DIGIT / "-" / "." / "_" / "~".
-pub(crate) fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-/// The delimiters of a URI, general ones and those of its parts.
-pub(crate) fn is_reserved(byte: u8) -> bool {
-    matches!(
-        byte,
-        b':' | b'/'
-            | b'?'
-            | b'#'
-            | b'['
-            | b']'
-            | b'@'
-            | b'!'
-            | b'$'
-            | b'&'
-            | b'\''
-            | b'('
-            | b')'
-            | b'*'
-            | b'+'
-            | b','
-            | b';'
-            | b'='
-    )
-}
-
-/// The byte that `%XX` at the start of `bytes` stands for; `None` when there is none or it is malformed.
+/// Decodes `%XX` at the start of `bytes`; `None` when it is absent or malformed.
 pub(crate) fn triplet(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = bytes else { return None };
     Some(hex(*high)? << 4 | hex(*low)?)
-}
-
-/// Appends `%XX`.
-pub(crate) fn push_encoded(out: &mut String, byte: u8) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.push('%');
-    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    out.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
 /// Decodes a whole string; `None` for a malformed triplet or bytes that are not UTF-8.
@@ -82,15 +45,6 @@ mod tests {
             ("%ff", None),
         ] {
             assert_eq!(decode(text).as_deref(), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn every_byte_survives_encoding() {
-        for byte in 0..=255u8 {
-            let mut text = String::new();
-            push_encoded(&mut text, byte);
-            assert_eq!(triplet(text.as_bytes()), Some(byte));
         }
     }
 }

@@ -12,9 +12,10 @@ use crate::workspace::{Metadata, Package};
 const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-protocol", &[]),
     ("mcp-schema", &[]),
+    ("mcp-uri-template", &[]),
     ("mcp-store", &[]),
     ("mcp-transport", &["mcp-protocol"]),
-    ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport"]),
+    ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-uri-template"]),
     ("mcp-server-http", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core"]),
     ("mcp-server", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-server-http"]),
     ("mcp-client-http", &["mcp-protocol", "mcp-transport"]),
@@ -29,7 +30,7 @@ const ANY: &[&str] = &["*"];
 /// What can never be reached from these, through any number of steps.
 const UNREACHABLE: &[(&[&str], &[&str])] =
     &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
-const PURE: &[&str] = &["mcp-protocol", "mcp-schema"];
+const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-uri-template"];
 const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http"];
 const CLIENT: &[&str] = &["mcp-client", "mcp-client-http"];
 

@@ -10,7 +10,8 @@ use mcp_protocol::{
     jsonrpc::{Request, decode_params},
     method,
 };
-use mcp_schema::{VarValue, header::HeaderParam};
+use mcp_schema::header::HeaderParam;
+use mcp_uri_template::VarValue;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tracing::Span;

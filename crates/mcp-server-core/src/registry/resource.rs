@@ -1,7 +1,7 @@
 //! Resources at fixed URIs, and resource templates that serve every URI of a form.
 
 use mcp_protocol::{Annotations, Icon, Meta, ProtocolVersion, Resource, ResourceTemplate};
-use mcp_schema::UriTemplate;
+use mcp_uri_template::UriTemplate;
 use serde_json::Value;
 
 use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};

@@ -1,6 +1,6 @@
 //! Matching URIs against templates.
 
-use mcp_schema::{TemplateErrorKind, UriTemplate, VarValue, Vars};
+use mcp_uri_template::{TemplateErrorKind, UriTemplate, VarValue, Vars};
 
 /// The captures as `name=text` and `name=[a|b]`, or `None`.
 fn captures(template: &str, uri: &str) -> Option<String> {
@@ -124,7 +124,7 @@ fn uris_and_captures() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn ambiguous_templates_are_rejected() {
     for template in [
         "{a}{b}",
         "{+a}{b}",
@@ -158,7 +158,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn a_very_long_uri_matches_nothing() {
+fn a_uri_over_the_limit_does_not_match() {
     let template = UriTemplate::parse("a:{+x}").unwrap();
     let uri = |length: usize| format!("a:{}", "x".repeat(length - 2));
     assert!(template.matches(&uri(8 * 1024)).is_some());
@@ -183,7 +183,7 @@ impl Random {
 }
 
 #[test]
-fn what_was_expanded_is_matched_back() {
+fn expanded_uris_match_their_template() {
     let mut random = Random(7);
     for template in [
         "x://{a}",

@@ -1,6 +1,6 @@
 //! Expansion of URI templates: the examples of RFC 6570, levels 1 to 3 and lists of level 4.
 
-use mcp_schema::{TemplateErrorKind, UriTemplate, VarValue, Vars};
+use mcp_uri_template::{TemplateErrorKind, UriTemplate, VarValue, Vars};
 
 fn variables() -> Vars {
     let texts = [
@@ -129,7 +129,7 @@ fn rfc_6570_examples() {
 }
 
 #[test]
-fn malformed_templates_are_refused() {
+fn malformed_templates_are_rejected() {
     for (template, position) in [
         ("a{b", 1),
         ("a}b", 1),

@@ -1,28 +1,37 @@
-//! The values of the variables of a template.
+//! Values of template variables.
 
-/// Values by variable name, in the order of insertion.
+/// The values of template variables by name, in the order of insertion.
+///
+/// ```
+/// use mcp_uri_template::Vars;
+///
+/// let vars = Vars::new().with("table", "users").with("columns", vec!["id", "name"]);
+/// assert_eq!(vars.text("table"), Some("users"));
+/// assert_eq!(vars.list("columns").map(<[String]>::len), Some(2));
+/// assert_eq!(vars.text("columns"), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vars {
     entries: Vec<(String, VarValue)>,
 }
 
-/// The value of a variable.
+/// The value of a template variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "RFC 6570 has these two, and associative arrays, which are not supported")]
 pub enum VarValue {
-    /// One text.
+    /// A single text.
     Text(String),
-    /// A list of texts; expands as RFC 6570 says for lists.
+    /// A list of texts (RFC 6570 §2.4.2).
     List(Vec<String>),
 }
 
 impl Vars {
-    /// No values.
+    /// Returns an empty set of values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a value, in place of an earlier one of that name.
+    /// Sets the value of a variable. It replaces an earlier value of that name.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<VarValue>) {
         let (name, value) = (name.into(), value.into());
         match self.entries.iter_mut().find(|(known, _)| *known == name) {
@@ -31,14 +40,14 @@ impl Vars {
         }
     }
 
-    /// This with one more value.
+    /// Sets the value of a variable, as [`Vars::insert`] does, and returns the values.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<VarValue>) -> Self {
         self.insert(name, value);
         self
     }
 
-    /// The text of a variable; `None` when it has no value or a list.
+    /// Returns the text of a variable; `None` when it has no value or a list.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.value(name)? {
             VarValue::Text(text) => Some(text),
@@ -46,7 +55,7 @@ impl Vars {
         }
     }
 
-    /// The list of a variable; `None` when it has no value or a text.
+    /// Returns the list of a variable; `None` when it has no value or a text.
     pub fn list(&self, name: &str) -> Option<&[String]> {
         match self.value(name)? {
             VarValue::Text(_) => None,
@@ -54,17 +63,17 @@ impl Vars {
         }
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn value(&self, name: &str) -> Option<&VarValue> {
         self.entries.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Names and values.
+    /// Returns the names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &VarValue)> {
         self.entries.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// How many variables have a value.
+    /// Returns the number of variables with a value.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -74,7 +83,7 @@ impl Vars {
         self.entries.is_empty()
     }
 
-    /// Sets a value unless another one is there.
+    /// Sets the value of a variable; `None` when the variable already has a different value.
     pub(crate) fn agree(&mut self, name: &str, value: VarValue) -> Option<()> {
         match self.value(name) {
             Some(known) => (*known == value).then_some(()),

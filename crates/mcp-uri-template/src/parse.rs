@@ -1,9 +1,13 @@
 //! The grammar of URI templates (RFC 6570 §2).
 
-use super::{MAX_TEMPLATE, MAX_VARIABLES, TemplateError, TemplateErrorKind};
-use crate::percent;
+use crate::{TemplateError, TemplateErrorKind, percent};
 
-/// A stretch of a template.
+/// The maximum number of bytes of a template.
+const MAX_TEMPLATE: usize = 1024;
+/// The maximum number of variables of a template. A repeated variable counts each time.
+const MAX_VARIABLES: usize = 32;
+
+/// A literal or an expression of a template.
 #[derive(Debug)]
 pub(crate) enum Part {
     Literal { text: String, position: usize },
@@ -48,7 +52,11 @@ impl Part {
 pub(crate) fn parse(template: &str) -> Result<Vec<Part>, TemplateError> {
     use TemplateErrorKind::{Limit, Syntax};
     if template.len() > MAX_TEMPLATE {
-        return Err(TemplateError::new(Limit, MAX_TEMPLATE, format!("longer than {MAX_TEMPLATE} bytes")));
+        return Err(TemplateError::new(
+            Limit,
+            MAX_TEMPLATE,
+            format!("the template is longer than {MAX_TEMPLATE} bytes"),
+        ));
     }
     let mut parts = Vec::new();
     let mut variables = 0;
@@ -63,11 +71,15 @@ pub(crate) fn parse(template: &str) -> Result<Vec<Part>, TemplateError> {
             continue;
         }
         let end = rest.find('}').filter(|_| rest.starts_with('{'));
-        let end = end.ok_or_else(|| TemplateError::new(Syntax, position, "a brace without its partner"))?;
+        let end = end.ok_or_else(|| TemplateError::new(Syntax, position, "the brace is not closed or not opened"))?;
         let expression = expression(&rest[1..end], position + 1)?;
         variables += expression.variables.len();
         if variables > MAX_VARIABLES {
-            return Err(TemplateError::new(Limit, position, format!("more than {MAX_VARIABLES} variables")));
+            return Err(TemplateError::new(
+                Limit,
+                position,
+                format!("the template has more than {MAX_VARIABLES} variables"),
+            ));
         }
         parts.push(Part::Expression(expression));
         position += end + 1;
@@ -108,7 +120,7 @@ fn expression(text: &str, position: usize) -> Result<Expression, TemplateError> 
     let list = if operator == Operator::Simple { text } else { &text[1..] };
     let variables = list
         .split(',')
-        .map(|spec| variable(spec).ok_or_else(|| syntax(format!("{spec:?} is not a variable"))))
+        .map(|spec| variable(spec).ok_or_else(|| syntax(format!("{spec:?} is not a variable name"))))
         .collect::<Result<_, _>>()?;
     Ok(Expression { operator, variables, position })
 }

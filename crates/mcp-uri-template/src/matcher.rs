@@ -1,24 +1,29 @@
-//! Matching a URI against a template: a small automaton, run backwards once and then walked forwards, so that the time
-//! is linear in the length of the URI whatever template and URI are.
+//! Matching of a URI against a template, in time linear in the length of the URI.
+//!
+//! The template is compiled to an automaton. A backward pass finds, for each position of the URI, the states from which
+//! the end can be reached. A forward walk then follows only such states, so it never has to backtrack.
 
-use super::{
-    MAX_URI, TemplateError, TemplateErrorKind,
-    parse::{Expression, Operator, Part},
-    vars::{VarValue, Vars},
+use crate::{
+    TemplateError, TemplateErrorKind, VarValue, Vars,
+    parse::{Expression, Operator, Part, Variable},
+    percent,
 };
-use crate::percent;
 
-/// A character of a URI after normalisation: a byte, and whether it stands there percent-encoded.
+/// The maximum number of bytes of a URI. A longer one does not match.
+const MAX_URI: usize = 8 * 1024;
+
+/// A character of a URI after normalisation: a byte, and the mark [`ENCODED`] when it is percent-encoded.
 type Unit = u16;
 const ENCODED: Unit = 0x100;
 
-/// What ends a value in the path, and in a query.
-const SEGMENT: &[u8] = b"/?#";
-const IN_QUERY: &[u8] = b"/?#&";
+/// The bytes that end a value in the path.
+const PATH_STOPS: &[u8] = b"/?#";
+/// The bytes that end a value in a query.
+const QUERY_STOPS: &[u8] = b"/?#&";
 
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    /// The literal that the template starts with.
+    /// The literal at the start of the template.
     head: Vec<Unit>,
     states: Vec<State>,
     captures: Vec<Capture>,
@@ -35,18 +40,18 @@ struct Capture {
 
 #[derive(Debug)]
 struct Query {
-    /// Whether it brings its own `?`, or continues one of the literals.
+    /// Whether the expression begins the query with `?`. Otherwise it continues the query of a literal.
     opens: bool,
-    /// Names, and whether each may be repeated.
+    /// The names of the variables, and whether each may be repeated.
     variables: Vec<(String, bool)>,
 }
 
 #[derive(Debug)]
 enum State {
     Unit(Unit),
-    /// Any unit but these, unencoded.
+    /// Any unit except these bytes in unencoded form.
     Except(Vec<u8>),
-    /// Either of two states, the first one if both lead to the end.
+    /// A branch to one of two states. The first is preferred if both lead to the end.
     Either(usize, usize),
     Open(usize),
     Close(usize),
@@ -77,7 +82,7 @@ impl Matcher {
         Ok(Self { head, states, captures, query, fragment })
     }
 
-    /// Matches a URI; `steps` counts the work.
+    /// Matches a URI. `steps` counts the work for the tests.
     pub(crate) fn matches(&self, uri: &str, steps: &mut usize) -> Option<Vars> {
         if uri.len() > MAX_URI {
             return None;
@@ -116,17 +121,18 @@ impl Matcher {
         Some(vars)
     }
 
-    /// The captured stretches, and where the body ended: at the end, or before an `&` when a query continues there.
+    /// Returns the captured ranges and the end of the body. The body ends at the end of the input, or before an `&` when a
+    /// query continues there.
     fn run(&self, input: &[Unit], continues: bool, steps: &mut usize) -> Option<(Vec<(usize, usize)>, usize)> {
         let width = self.states.len();
-        // For every position the states from which the end can be reached.
+        // For each position: the states from which the end can be reached.
         let mut alive = vec![false; width * (input.len() + 1)];
         for at in (0..=input.len()).rev() {
             let (now, later) = alive.split_at_mut(width * (at + 1));
             let now = &mut now[width * at..];
             let unit = input.get(at).copied();
             let consume = |accepted: bool, state: usize| accepted && later[state + 1];
-            // States that consume come first: a repetition goes back to one, everything else goes on.
+            // Consuming states come first, because a repetition refers back to one of them. All other states refer forward.
             for (index, state) in self.states.iter().enumerate() {
                 match (state, unit) {
                     (State::Unit(expected), Some(unit)) => now[index] = consume(unit == *expected, index),
@@ -229,7 +235,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Refuses expressions that touch when the first could take what belongs to the second.
+    /// Rejects adjacent expressions when the first could capture characters of the second.
     fn check_neighbours(&self, before: Option<&Expression>, expression: &Expression) -> Result<(), TemplateError> {
         let Some(before) = before else { return Ok(()) };
         let distinct = match expression.operator {
@@ -245,7 +251,7 @@ impl Compiler {
         if distinct {
             return Ok(());
         }
-        Err(ambiguous(expression.position, "expressions touch, so that it is open where one value ends"))
+        Err(ambiguous(expression.position, "adjacent expressions are ambiguous: the end of the first value is unknown"))
     }
 
     fn expression(&mut self, expression: &Expression) -> Result<(), TemplateError> {
@@ -262,7 +268,7 @@ impl Compiler {
             Operator::Query | Operator::Continuation => {
                 let opens = expression.operator == Operator::Query;
                 if opens && (self.in_query || self.query.is_some()) {
-                    return refuse("a query was begun before; continue it by `{&…}`");
+                    return refuse("the template already has a query: continue it with `{&…}`");
                 }
                 let query = self.query.get_or_insert_with(|| Query { opens, variables: Vec::new() });
                 query.variables.extend(variables.iter().map(|variable| (variable.name.clone(), variable.explode)));
@@ -272,12 +278,12 @@ impl Compiler {
                 return refuse("only a fragment can follow a query expression");
             }
             Operator::Reserved | Operator::Fragment if variables.len() > 1 || exploded => {
-                return refuse("several values that may contain commas cannot be told apart");
+                return refuse("several values that may contain commas cannot be separated");
             }
             Operator::Fragment => self.fragment = variables.first().map(|variable| variable.name.clone()),
             Operator::Reserved => self.capture(&variables[0].name, None, Vec::new(), true),
             _ if exploded && variables.len() > 1 => {
-                return refuse("a list beside other variables cannot be told apart from them");
+                return refuse("a list cannot be separated from other variables of the same expression");
             }
             Operator::Parameter if exploded => return refuse("a list of path parameters cannot be matched"),
             Operator::Simple if exploded => self.capture(&variables[0].name, Some(b','), self.stops(b""), true),
@@ -311,11 +317,11 @@ impl Compiler {
     }
 
     fn stops(&self, more: &[u8]) -> Vec<u8> {
-        let base = if self.in_query { IN_QUERY } else { SEGMENT };
+        let base = if self.in_query { QUERY_STOPS } else { PATH_STOPS };
         base.iter().chain(more).copied().collect()
     }
 
-    /// A value: units up to one of `stops`.
+    /// Adds the states of a value: units up to one of `stops`.
     fn capture(&mut self, name: &str, list: Option<u8>, stops: Vec<u8>, not_empty: bool) {
         let slot = self.captures.len();
         self.captures.push(Capture { name: name.to_owned(), list });
@@ -330,8 +336,8 @@ impl Compiler {
         self.states.push(State::Close(slot));
     }
 
-    /// Each of some variables only if those before it are there.
-    fn optional(&mut self, variables: &[super::parse::Variable], mut each: impl FnMut(&mut Self, &str)) {
+    /// Adds the states of optional variables: each can only be present when the previous ones are.
+    fn optional(&mut self, variables: &[Variable], mut each: impl FnMut(&mut Self, &str)) {
         let mut skips = Vec::new();
         for variable in variables {
             skips.push(self.placeholder());
@@ -343,7 +349,7 @@ impl Compiler {
         }
     }
 
-    /// Any number of values, each after its separator, captured as one stretch.
+    /// Adds the states of any number of values, each after its separator, with one capture for all.
     fn list(&mut self, name: &str, separator: u8, stops: Vec<u8>) {
         let slot = self.captures.len();
         self.captures.push(Capture { name: name.to_owned(), list: Some(separator) });
@@ -358,7 +364,7 @@ impl Compiler {
         self.states[skip] = State::Either(skip + 1, self.states.len());
     }
 
-    /// `;name`, or `;name=value`, or nothing.
+    /// Adds the states of `;name`, `;name=value`, or nothing.
     fn parameter(&mut self, name: &str) {
         let skip = self.placeholder();
         self.states.push(State::Unit(Unit::from(b';')));
@@ -377,7 +383,7 @@ impl Compiler {
         self.states[skip] = State::Either(skip + 1, end);
     }
 
-    /// A state to be filled in when it is known where it leads.
+    /// Adds a state whose targets are set later.
     fn placeholder(&mut self) -> usize {
         self.states.push(State::End);
         self.states.len() - 1
@@ -392,7 +398,7 @@ fn excluded(bytes: &[u8], unit: Unit) -> bool {
     u8::try_from(unit).is_ok_and(|byte| bytes.contains(&byte))
 }
 
-/// The units before and after the first `separator` that is not encoded.
+/// Returns the units before and after the first `separator` that is not encoded.
 fn split(units: &[Unit], separator: u8) -> (&[Unit], Option<&[Unit]>) {
     match units.iter().position(|unit| *unit == Unit::from(separator)) {
         Some(at) => (&units[..at], Some(&units[at + 1..])),
@@ -400,7 +406,7 @@ fn split(units: &[Unit], separator: u8) -> (&[Unit], Option<&[Unit]>) {
     }
 }
 
-/// Percent-normalises a URI; `None` for a malformed triplet.
+/// Returns the percent-normalised units of a URI; `None` for a malformed triplet.
 fn units(uri: &str) -> Option<Vec<Unit>> {
     let bytes = uri.as_bytes();
     let mut units = Vec::with_capacity(bytes.len());
@@ -419,16 +425,17 @@ fn units(uri: &str) -> Option<Vec<Unit>> {
     Some(units)
 }
 
-/// The text of some units; `None` when it is not UTF-8.
+/// Returns the text of the units; `None` when it is not UTF-8.
 fn decode(units: &[Unit]) -> Option<String> {
-    #[expect(clippy::cast_possible_truncation, reason = "the byte is what is wanted, without the mark")]
+    #[expect(clippy::cast_possible_truncation, reason = "drops the mark and keeps the byte")]
     let bytes = units.iter().map(|unit| *unit as u8).collect();
     String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::parse::parse, *};
+    use super::*;
+    use crate::parse::parse;
 
     fn steps(template: &str, uri: &str) -> usize {
         let matcher = Matcher::new(&parse(template).unwrap()).unwrap();
@@ -439,7 +446,7 @@ mod tests {
 
     #[test]
     fn work_is_linear_where_backtracking_would_explode() {
-        // Eight values separated by `a`, and a text of `a` that fails at its end.
+        // Eight values separated by `a`, and a text of `a` that does not match at its end.
         let template = "x:{a}a{b}a{c}a{d}a{e}a{f}a{g}a{h}a!";
         let work = |length: usize| steps(template, &format!("x:{}", "a".repeat(length)));
         let (small, large) = (work(500), work(4_000));

@@ -1,10 +1,10 @@
-//! Expansion (RFC 6570 §3).
+//! Expansion of templates (RFC 6570 §3).
 
-use super::{
+use crate::{
+    VarValue, Vars,
     parse::{Expression, Operator, Part},
-    vars::{VarValue, Vars},
+    percent,
 };
-use crate::percent;
 
 pub(crate) fn expand(parts: &[Part], vars: &Vars) -> String {
     let mut out = String::new();
@@ -17,7 +17,7 @@ pub(crate) fn expand(parts: &[Part], vars: &Vars) -> String {
     out
 }
 
-/// One row of the table in RFC 6570, appendix A.
+/// A row of the table in RFC 6570, appendix A.
 struct Style {
     first: &'static str,
     separator: &'static str,
@@ -71,7 +71,8 @@ fn expand_expression(out: &mut String, expression: &Expression, vars: &Vars) {
     }
 }
 
-/// Appends a text, with what is not allowed percent-encoded; `reserved` keeps reserved characters and triplets.
+/// Appends a text and percent-encodes all characters except the unreserved ones. With `reserved` it also keeps reserved
+/// characters and `%XX` triplets.
 fn encode(out: &mut String, text: &str, reserved: bool) {
     let bytes = text.as_bytes();
     for (at, &byte) in bytes.iter().enumerate() {
