@@ -9,18 +9,13 @@
 mod accept;
 mod body;
 mod call;
-mod chain;
 mod config;
-mod connection;
 mod cors;
-mod flow;
-mod gather;
 mod guard;
 mod headers;
 mod health;
 mod lane;
 mod legacy;
-mod linger;
 mod listen;
 mod log;
 mod plain;
@@ -31,17 +26,14 @@ mod sessions;
 mod sse;
 mod stateless;
 mod stream;
-mod tasks;
-#[cfg(feature = "tls")]
-mod tls;
 mod until;
-mod wire;
+mod vectored;
 
-#[cfg(feature = "tls")]
-pub use self::tls::{TlsConfig, TlsError};
 pub use self::{
     body::Body,
     config::HttpConfig,
     serve::{HttpError, HttpServer},
     service::{McpService, RequestParts},
 };
+#[cfg(feature = "tls")]
+pub use mcp_http_listener::{TlsConfig, TlsError};

@@ -1,28 +1,31 @@
-//! From a server to the network: a listener of its own, or a service for somebody else's.
+//! From a server to the network: our own listener, or a service for another one.
 
-use std::{fmt, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt,
+    future::{Future, IntoFuture},
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
+use http::{Request, Response, StatusCode};
+use mcp_http_listener::RequestBody;
+#[cfg(feature = "tls")]
+use mcp_http_listener::TlsConfig;
+use mcp_protocol::RpcError;
 use mcp_server_core::Server;
 use mcp_transport::signal;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host},
-    sync::Semaphore,
-    task::JoinSet,
+    net::{TcpListener, ToSocketAddrs, lookup_host},
     time::MissedTickBehavior,
 };
 
-#[cfg(feature = "tls")]
-use crate::TlsConfig;
-use crate::{
-    HttpConfig, McpService,
-    chain::chain,
-    connection, guard,
-    sessions::SWEEP,
-    wire::{TimedWrites, Wire},
-};
+use crate::{Body, HttpConfig, McpService, guard, respond, sessions::SWEEP, vectored::VectoredBody};
 
 /// Why a server could not be put on the network.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The address is not loopback, and nobody said under which names the server may be reached there.
@@ -55,13 +58,6 @@ impl fmt::Display for HttpError {
             Self::Bind { address, .. } => write!(f, "{address} cannot be listened on"),
             Self::Listener(_) => f.write_str("the listener has no address"),
         }
-    }
-}
-
-impl fmt::Debug for HttpError {
-    /// The message and its causes, since that is what a program prints whose `main` returns the error.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        chain(self, f)
     }
 }
 
@@ -193,7 +189,7 @@ impl HttpServer for Server {
     }
 
     async fn serve_http_on(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
-        serve(self, listener, config, Cleartext).await
+        serve(self, listener, config, |serving| serving).await
     }
 
     #[cfg(feature = "tls")]
@@ -214,10 +210,7 @@ impl HttpServer for Server {
 
     #[cfg(feature = "tls")]
     async fn serve_https_on(&self, listener: TcpListener, tls: TlsConfig, config: HttpConfig) -> Result<(), HttpError> {
-        tokio::select! {
-            served = serve(self, listener, config, tls.clone()) => served,
-            never = tls.watch() => match never {},
-        }
+        serve(self, listener, config, |serving| serving.tls(tls)).await
     }
 
     #[track_caller]
@@ -232,13 +225,6 @@ impl HttpServer for Server {
     fn into_service(self, config: HttpConfig) -> McpService {
         McpService::new(self, config)
     }
-}
-
-async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
-    let (stream, _) = listener.accept().await?;
-    // Small answers must not wait for the acknowledgement of earlier ones.
-    let _ = stream.set_nodelay(true);
-    Ok(stream)
 }
 
 /// Listens on the first of the addresses that can be listened on.
@@ -265,17 +251,26 @@ fn check_hosts(address: SocketAddr, config: &HttpConfig) -> Result<(), HttpError
     if guard::is_loopback_address(address.ip()) || is_open { Ok(()) } else { Err(HttpError::HostsRequired(address)) }
 }
 
-async fn serve<S: Security>(
+async fn serve(
     server: &Server,
     listener: TcpListener,
     config: HttpConfig,
-    security: S,
+    with_tls: impl FnOnce(Serving) -> Serving,
 ) -> Result<(), HttpError> {
     let address = listener.local_addr().map_err(HttpError::Listener)?;
     check_hosts(address, &config)?;
     let signals = config.signals;
     config.on_listening.call(address);
-    let serving = accept(McpService::new(server.clone(), config), listener, security);
+    let service = McpService::new(server.clone(), config);
+    // Drops after the listener: calls of sessions outlive their connections, but not the endpoint.
+    let _ending = EndSessions(service.clone());
+    let serving = with_tls(listening(&service, listener));
+    let serving = async {
+        tokio::select! {
+            () = serving.into_future() => {}
+            never = sweep_sessions(&service) => match never {},
+        }
+    };
     if signals {
         signal::until_terminated(serving, || server.shutdown()).await;
     } else {
@@ -284,93 +279,28 @@ async fn serve<S: Security>(
     Ok(())
 }
 
-/// What bytes come and go by.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+type Serving = mcp_http_listener::Serve<AtConfiguredPaths>;
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Duplex for S {}
-
-/// What lies between the connection and HTTP.
-pub(crate) trait Security: Clone + Send + 'static {
-    /// The stream that HTTP is spoken on.
-    type Stream<S: Duplex>: Duplex;
-
-    /// Agrees with the client on it, within a time; `None` when that failed.
-    fn secure<S: Duplex>(&self, stream: S) -> impl Future<Output = Option<Self::Stream<S>>> + Send;
-}
-
-/// Nothing.
-#[derive(Clone)]
-struct Cleartext;
-
-impl Security for Cleartext {
-    type Stream<S: Duplex> = S;
-
-    async fn secure<S: Duplex>(&self, stream: S) -> Option<S> {
-        Some(stream)
-    }
-}
-
-async fn accept<S: Security>(service: McpService, listener: TcpListener, security: S) {
+fn listening(service: &McpService, listener: TcpListener) -> Serving {
     let (server, config) = (&service.inner.server, &service.inner.config);
-    let places = Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS)));
-    let deadline = config.shutdown_deadline;
-    let _ending = EndSessions(service.clone());
-    let mut shutdown = server.shutting_down();
-    let mut connections = JoinSet::new();
+    mcp_http_listener::serve(listener, AtConfiguredPaths(service.clone()))
+        .max_connections(config.connections)
+        .write_timeout(config.write_timeout)
+        .shutdown_deadline(config.shutdown_deadline)
+        .with_graceful_shutdown(server.shutting_down())
+}
+
+/// Ends expired sessions also while the server receives no requests.
+async fn sweep_sessions(service: &McpService) -> Infallible {
     let mut sweeping = tokio::time::interval(SWEEP);
     sweeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        while connections.try_join_next().is_some() {}
-        let next = async {
-            // The semaphore is never closed.
-            let place = places.clone().acquire_owned().await.ok();
-            (place, next_stream(&listener).await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            // Also when nobody comes.
-            _ = sweeping.tick() => {
-                service.inner.sessions.tick();
-                continue;
-            }
-            () = &mut shutdown => break,
-        };
-        let stream = match accepted {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                // Out of files, most likely: others have to close before the next try makes sense.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let (service, security) = (service.clone(), security.clone());
-        connections.spawn(async move {
-            // Made in here: a future that is moved in has its room twice.
-            converse(service, stream, security).await;
-            drop(place);
-        });
-    }
-    drop(listener);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(deadline, drained).await.is_err() {
-        tracing::warn!("requests that did not end by the shutdown deadline were cut off");
+        sweeping.tick().await;
+        service.inner.sessions.tick();
     }
 }
 
-/// Serves one connection.
-async fn converse<S: Security>(service: McpService, stream: impl Duplex, security: S) {
-    let stream = TimedWrites::new(stream, service.inner.config.write_timeout);
-    let secured = tokio::select! {
-        secured = security.secure(stream, ) => secured,
-        () = service.inner.server.shutting_down() => None,
-    };
-    if let Some(stream) = secured {
-        connection::serve(Wire::new(stream), service).await;
-    }
-}
-
-/// Ends the sessions when serving ends, however it ends: their calls outlive their connections, but not the server.
+/// Ends the sessions when serving ends.
 struct EndSessions(McpService);
 
 impl Drop for EndSessions {
@@ -379,74 +309,62 @@ impl Drop for EndSessions {
     }
 }
 
+/// The endpoint on our own listener: only the configured paths exist.
+#[derive(Clone)]
+struct AtConfiguredPaths(McpService);
+
+impl AtConfiguredPaths {
+    async fn handle(self, request: Request<RequestBody>) -> Response<VectoredBody> {
+        self.answer(request).await.map(VectoredBody)
+    }
+
+    async fn answer(&self, request: Request<RequestBody>) -> Response<Body> {
+        let inner = &self.0.inner;
+        let (requested, path) = (request.uri().path(), &*inner.config.path);
+        if requested == path || inner.config.other_paths().any(|other| other == requested) {
+            return self.0.handle(request).await;
+        }
+        if let Err(refused) = inner.admit(&request) {
+            return refused;
+        }
+        respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
+    }
+}
+
+impl tower_service::Service<Request<RequestBody>> for AtConfiguredPaths {
+    type Response = Response<VectoredBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<VectoredBody>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        // Boxed, because this future is large, and an answer that streams would keep its memory.
+        let service = self.clone();
+        Box::pin(async move { Ok(service.handle(request).await) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http_body_util::Full;
-    use tokio::{io::AsyncWriteExt as _, time::Instant};
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_expire_while_nobody_comes() {
+    async fn sessions_expire_without_requests() {
         let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new());
-        let listener = listen("127.0.0.1:0").await.unwrap();
-        let serving = tokio::spawn(accept(service.clone(), listener, Cleartext));
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
             "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-        let request =
-            http::Request::post("/mcp").header("host", "localhost").header("content-type", "application/json");
+        let request = Request::post("/mcp").header("host", "localhost").header("content-type", "application/json");
         service.handle(request.body(Full::<bytes::Bytes>::from(initialize)).unwrap()).await;
         assert_eq!(service.inner.sessions.listed(), 1);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        let swept = tokio::time::timeout(Duration::from_secs(60), sweep_sessions(&service)).await;
+        assert!(swept.is_err());
         assert_eq!(service.inner.sessions.listed(), 0);
-        serving.abort();
-    }
-
-    /// Waits for the end of a connection whose client asked for much and reads nothing.
-    async fn leave_unread(client: impl Duplex, serving: impl Future<Output = ()>) -> Duration {
-        let (mut client, start) = (client, Instant::now());
-        let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large","_meta":{
-            "io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-        let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
-            accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
-            mcp-method: tools/call\r\nmcp-name: large\r\n";
-        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-        let asking = async {
-            client.write_all(request.as_bytes()).await.unwrap();
-            client.flush().await.unwrap();
-        };
-        let day = Duration::from_secs(24 * 3600);
-        let ended = tokio::time::timeout(day, async { tokio::join!(asking, serving) }).await;
-        assert!(ended.is_ok(), "the connection is still there");
-        let took = start.elapsed();
-        // It was there all the time.
-        drop(client);
-        took
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_stops_reading_is_cut_off_whatever_lies_between() {
-        let large = async || "x".repeat(40 << 10);
-        let server = Server::builder("test", "1").tool(mcp_server_core::tool("large", large)).build();
-        let service = McpService::new(server, HttpConfig::new().write_timeout(Duration::from_secs(20)));
-        let (client, far) = tokio::io::duplex(4 << 10);
-        let took = leave_unread(client, converse(service.clone(), far, Cleartext)).await;
-        assert_eq!(took.as_secs(), 20);
-        #[cfg(feature = "tls")]
-        {
-            let (client, far) = tokio::io::duplex(4 << 10);
-            let serving = tokio::spawn(converse(service, far, crate::tls::tests::config()));
-            let client = crate::tls::tests::connect(client).await;
-            let took = leave_unread(client, async { serving.await.unwrap() }).await;
-            assert_eq!(took.as_secs(), 20);
-        }
-    }
-
-    #[tokio::test]
-    async fn small_answers_are_not_held_back() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (connected, accepted) = tokio::join!(TcpStream::connect(address), next_stream(&listener));
-        assert!(connected.is_ok() && accepted.unwrap().nodelay().unwrap());
     }
 }

@@ -76,7 +76,8 @@ async fn what_is_no_address_is_an_error() {
         assert!(matches!(error, HttpError::Resolve { .. }), "{error:?}");
         let message = format!("the address {address:?} to listen on cannot be resolved");
         let cause = std::error::Error::source(&error).unwrap().to_string();
-        assert_eq!((error.to_string(), format!("{error:?}")), (message.clone(), format!("{message}: {cause}")));
+        assert_eq!(error.to_string(), message);
+        assert!(!cause.is_empty());
     }
 }
 

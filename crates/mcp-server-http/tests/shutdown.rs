@@ -151,3 +151,19 @@ async fn a_mounted_endpoint_refuses_what_comes_too_late() {
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:5173"));
 }
+
+#[tokio::test]
+async fn shutdown_refuses_a_request_whose_body_has_not_arrived_at_once() {
+    let server = common::server();
+    let site = serve(&server, HttpConfig::new()).await;
+    let mut wire = site.connect().await;
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
+                content-length: 9\r\n\r\n";
+    wire.write(head).await;
+    // The server asks for the body, so the request is open.
+    assert_eq!(wire.head().await.unwrap().0, StatusCode::CONTINUE);
+    wire.write("{").await;
+    server.shutdown();
+    assert_eq!(wire.answer().await.status, StatusCode::SERVICE_UNAVAILABLE);
+    site.ended().await.unwrap();
+}

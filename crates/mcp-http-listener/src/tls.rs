@@ -1,4 +1,4 @@
-//! HTTPS: certificates, and the handshake of a connection.
+//! HTTPS: the certificate of the server, its renewal, and the handshake of a connection.
 
 use std::{
     convert::Infallible,
@@ -20,20 +20,29 @@ use rustls::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{
-    chain::chain,
-    serve::{Duplex, Security},
-};
+use crate::security::{Duplex, Security};
 
-/// What a server proves its name with: a chain of certificates and its key. HTTP/2 and HTTP/1.1 are offered on one port,
-/// over TLS 1.3 and 1.2. Clones share the certificate.
+/// The certificate chain and the private key of a server.
 ///
-/// A certificate that was read from files is renewed while the server runs: [`HttpServer::serve_https`] looks every ten
-/// seconds whether the files have changed, and [`TlsConfig::reload`] reads them at once. Connections that are open keep
-/// what they were opened with. Files that do not fit each other, such as halfway through a renewal, are reported and
-/// looked at again; the former certificate serves until then.
+/// The server offers HTTP/2 and HTTP/1.1 on one port, over TLS 1.3 and TLS 1.2. Clones share the certificate.
 ///
-/// [`HttpServer::serve_https`]: crate::HttpServer::serve_https
+/// A certificate from files is renewed while the server runs. The listener checks every ten seconds whether the files
+/// have changed. [`TlsConfig::reload`] reads them at once. Open connections keep the certificate of their handshake.
+/// If the new files do not match each other, for example during a renewal, the server logs a warning, keeps the former
+/// certificate and checks again later.
+///
+/// # Example
+///
+/// ```no_run
+/// use mcp_http_listener::TlsConfig;
+///
+/// # fn example() -> Result<(), mcp_http_listener::TlsError> {
+/// let tls = TlsConfig::from_files("/etc/server/cert.pem", "/etc/server/key.pem")?;
+/// // mcp_http_listener::serve(listener, app).tls(tls.clone()).await
+/// tls.reload()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct TlsConfig {
     config: Arc<ServerConfig>,
@@ -41,60 +50,61 @@ pub struct TlsConfig {
     files: Option<Arc<Files>>,
 }
 
-/// Where a certificate comes from.
+/// The files of a certificate.
 #[derive(Debug)]
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    /// What they were when they were last read with success.
+    /// The state of the files at the last successful read.
     seen: Mutex<Stamp>,
 }
 
-/// What tells that a file is another one: the time of its last change, and its length.
+/// Identifies the content of the two files: the time of the last change and the length of each.
 type Stamp = [Option<(SystemTime, u64)>; 2];
 
-/// The certificate of the moment.
+/// The current certificate.
 #[derive(Debug)]
 struct Certificate(RwLock<Arc<CertifiedKey>>);
 
-/// How often it is looked whether the files have changed.
-const WATCH: Duration = Duration::from_secs(10);
+/// The interval of the checks for changed files.
+const WATCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a client may take to agree on keys.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The time limit of a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most bytes that a PEM file may have.
-const FILE: u64 = 1 << 20;
+/// The size limit of a PEM file in bytes.
+const MAX_FILE: u64 = 1 << 20;
 
-/// What a PEM is to hold.
+/// The names of the two PEM contents in errors.
 const CERTIFICATE: &str = "certificate";
-/// What the other one is to hold.
 const KEY: &str = "private key";
 
 impl TlsConfig {
-    /// Reads a chain of certificates, the server's own first, and its private key (PKCS #8, PKCS #1 or SEC1), each from
-    /// a PEM file of 1 MiB at most.
+    /// Reads a certificate chain and a private key from two PEM files.
+    ///
+    /// The chain begins with the certificate of the server. The key is PKCS #8, PKCS #1 or SEC1. Each file may have 1 MiB.
     ///
     /// # Errors
-    /// When a file cannot be read, is too large or holds no such thing, or the key is not that of the certificate.
+    /// If a file cannot be read, is too large or does not contain the expected PEM, or if the key does not match the
+    /// certificate.
     pub fn from_files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Self, TlsError> {
         let files = Files { certificate: certificate.into(), key: key.into(), seen: Mutex::default() };
         let config = Self::with(files.read()?)?;
         Ok(Self { files: Some(Arc::new(files)), ..config })
     }
 
-    /// The same from memory. [`TlsConfig::replace_pem`] renews it.
+    /// Reads a certificate chain and a private key from PEM in memory. [`TlsConfig::replace_pem`] renews them.
     ///
     /// # Errors
-    /// When there is no certificate or no key in it, or they do not fit each other.
+    /// If the PEM has no certificate or no key, or if the key does not match the certificate.
     pub fn from_pem(certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<Self, TlsError> {
         Self::with(parse(certificate.as_ref(), key.as_ref())?)
     }
 
-    /// Reads the files again, at once. Blocks while it reads. Does nothing for what came from memory.
+    /// Reads the files again. This call blocks on the file system. It does nothing for a certificate from memory.
     ///
     /// # Errors
-    /// As [`TlsConfig::from_files`]; the former certificate stays.
+    /// The errors of [`TlsConfig::from_files`]. The former certificate then stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         if let Some(files) = &self.files {
             self.certificate.replace(files.read()?);
@@ -102,10 +112,10 @@ impl TlsConfig {
         Ok(())
     }
 
-    /// Puts another certificate in the place of the former one, until files that changed are read again.
+    /// Replaces the certificate. If the certificate came from files that change later, the files replace it again.
     ///
     /// # Errors
-    /// As [`TlsConfig::from_pem`]; the former certificate stays.
+    /// The errors of [`TlsConfig::from_pem`]. The former certificate then stays in use.
     pub fn replace_pem(&self, certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<(), TlsError> {
         self.certificate.replace(parse(certificate.as_ref(), key.as_ref())?);
         Ok(())
@@ -122,28 +132,28 @@ impl TlsConfig {
         Ok(Self { config: Arc::new(config), certificate, files: None })
     }
 
-    /// Follows the files, for ever.
+    /// Reloads the files whenever they change.
     pub(crate) async fn watch(&self) -> Infallible {
         if self.files.is_none() {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(WATCH).await;
-            let again = self.clone();
-            // A task that fails means that the runtime goes down.
-            let _ = tokio::task::spawn_blocking(move || again.follow()).await;
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            let config = self.clone();
+            // The task fails only if the runtime shuts down.
+            let _ = tokio::task::spawn_blocking(move || config.reload_if_changed()).await;
         }
     }
 
-    fn follow(&self) {
+    fn reload_if_changed(&self) {
         if self.files.as_ref().is_none_or(|files| !files.have_changed()) {
             return;
         }
         match self.reload() {
-            Ok(()) => tracing::info!("the certificate was read again"),
+            Ok(()) => tracing::info!("the certificate was reloaded"),
             Err(error) => {
                 let source = error.source().map(ToString::to_string);
-                tracing::warn!(%error, source, "a changed certificate is not used");
+                tracing::warn!(%error, source, "the changed certificate cannot be used");
             }
         }
     }
@@ -153,15 +163,15 @@ impl Security for TlsConfig {
     type Stream<S: Duplex> = TlsStream<S>;
 
     async fn secure<S: Duplex>(&self, stream: S) -> Option<TlsStream<S>> {
-        let shaking = TlsAcceptor::from(self.config.clone()).accept(stream);
-        match tokio::time::timeout(HANDSHAKE, shaking).await {
+        let handshake = TlsAcceptor::from(self.config.clone()).accept(stream);
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a handshake failed");
+                tracing::debug!(%error, "a TLS handshake failed");
                 None
             }
             Err(_) => {
-                tracing::debug!("a handshake took too long");
+                tracing::debug!("a TLS handshake timed out");
                 None
             }
         }
@@ -169,7 +179,7 @@ impl Security for TlsConfig {
 }
 
 impl fmt::Debug for TlsConfig {
-    /// Leaves out the key.
+    /// Omits the private key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.files.as_ref().map(|files| (&files.certificate, &files.key));
         f.debug_struct("TlsConfig").field("files", &files).finish_non_exhaustive()
@@ -190,7 +200,7 @@ impl ResolvesServerCert for Certificate {
 
 impl Files {
     fn read(&self) -> Result<CertifiedKey, TlsError> {
-        // Before they are read: what changes meanwhile is found the next time.
+        // Taken before the read: the next check notices a change during the read.
         let stamp = self.stamp();
         let key = parse(&read(&self.certificate)?, &read(&self.key)?).map_err(|error| error.within(self))?;
         *self.seen() = stamp;
@@ -214,13 +224,15 @@ impl Files {
     }
 }
 
-/// Why a certificate cannot be used.
+/// The error of a certificate that cannot be used. Its message names the file.
+#[derive(Debug)]
 pub struct TlsError {
     kind: Kind,
-    /// The files, where it came from files.
+    /// The names of the files, unless the certificate came from memory.
     place: Option<String>,
 }
 
+#[derive(Debug)]
 enum Kind {
     File { path: PathBuf, error: io::Error },
     Pem { what: &'static str, error: Option<rustls::pki_types::pem::Error> },
@@ -232,11 +244,11 @@ impl TlsError {
         Kind::Refused(error).into()
     }
 
-    /// The same error, which names the file that is to blame.
+    /// Adds the name of the file that caused the error.
     fn within(self, files: &Files) -> Self {
         let (certificate, key) = (files.certificate.display(), files.key.display());
         let place = match &self.kind {
-            // It names its file already.
+            // This error names its file already.
             Kind::File { .. } => None,
             Kind::Pem { what, .. } if *what == CERTIFICATE => Some(format!("`{certificate}`")),
             Kind::Pem { .. } => Some(format!("`{key}`")),
@@ -252,13 +264,6 @@ impl From<Kind> for TlsError {
     }
 }
 
-impl fmt::Debug for TlsError {
-    /// The message and its causes.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        chain(self, f)
-    }
-}
-
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(place) = &self.place {
@@ -267,7 +272,7 @@ impl fmt::Display for TlsError {
         match &self.kind {
             Kind::File { path, .. } => write!(f, "`{}` cannot be read", path.display()),
             Kind::Pem { what, error: Some(_) } => write!(f, "the PEM of the {what} cannot be read"),
-            Kind::Pem { what, error: None } => write!(f, "the PEM holds no {what}"),
+            Kind::Pem { what, error: None } => write!(f, "the PEM contains no {what}"),
             Kind::Refused(_) => f.write_str("the certificate or its key is not usable"),
         }
     }
@@ -283,18 +288,18 @@ impl Error for TlsError {
     }
 }
 
-/// The one provider of cryptography, whatever else in the process uses rustls.
+/// The crypto provider of this crate. Other crates in the process may use another one.
 fn provider() -> CryptoProvider {
     ring::default_provider()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
-    // One byte more than may be there tells a file that is too large from one that just fits.
-    let read = fs::File::open(path).and_then(|file| file.take(FILE + 1).read_to_end(&mut bytes));
+    // One byte above the limit distinguishes a file that is too large from a file of exactly the limit.
+    let read = fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
     let read = read.and_then(|length| {
-        let is_whole = length as u64 <= FILE;
-        is_whole.then_some(bytes).ok_or_else(|| io::Error::other(format!("it is larger than {FILE} bytes")))
+        let is_whole = length as u64 <= MAX_FILE;
+        is_whole.then_some(bytes).ok_or_else(|| io::Error::other(format!("the file is larger than {MAX_FILE} bytes")))
     });
     read.map_err(|error| Kind::File { path: path.to_owned(), error }.into())
 }
@@ -323,12 +328,12 @@ pub(crate) mod tests {
 
     const CERTIFICATE: &str = include_str!("../tests/certificates/first.pem");
 
-    /// The certificate of the tests.
+    /// The configuration of the tests.
     pub(crate) fn config() -> TlsConfig {
         TlsConfig::from_pem(CERTIFICATE, include_str!("../tests/certificates/first-key.pem")).unwrap()
     }
 
-    /// A client that trusts it, over any stream.
+    /// Connects a client that trusts this certificate.
     pub(crate) async fn connect<S: Duplex>(stream: S) -> client::TlsStream<S> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()).unwrap();

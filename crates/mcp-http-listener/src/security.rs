@@ -1,0 +1,31 @@
+//! The layer between the TCP stream and HTTP: none, or TLS.
+
+use std::future::Future;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A byte stream in both directions.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Duplex for S {}
+
+/// A layer that wraps each accepted stream.
+pub(crate) trait Security: Clone + Send + Sync + 'static {
+    /// The stream that carries HTTP.
+    type Stream<S: Duplex>: Duplex;
+
+    /// Runs the handshake, which has a time limit. Returns `None` if the handshake fails.
+    fn secure<S: Duplex>(&self, stream: S) -> impl Future<Output = Option<Self::Stream<S>>> + Send;
+}
+
+/// Plain HTTP: the layer returns the stream unchanged.
+#[derive(Clone)]
+pub(crate) struct Cleartext;
+
+impl Security for Cleartext {
+    type Stream<S: Duplex> = S;
+
+    async fn secure<S: Duplex>(&self, stream: S) -> Option<S> {
+        Some(stream)
+    }
+}

@@ -1,0 +1,336 @@
+//! The builder and the accept loop of the listener.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::{Future, IntoFuture},
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body::Body;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+#[cfg(feature = "tls")]
+use crate::tls::TlsConfig;
+use crate::{
+    connection::{self, BoxError, RequestBody},
+    security::{Cleartext, Duplex, Security},
+    write_timeout::WriteTimeout,
+};
+
+/// Serves a tower service on a listener. Await the returned [`Serve`] to start.
+///
+/// `service` receives each request of each connection. An `axum::Router` is such a service. The listener clones the
+/// service for each request.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use axum::{Router, routing::get};
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let app = Router::new().route("/hello", get(async || "Hello!"));
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let serving = mcp_http_listener::serve(listener, app)
+///     .write_timeout(Duration::from_secs(60))
+///     .max_connections(1_000)
+///     .with_graceful_shutdown(async {
+///         let _ = stopped.await;
+///     });
+/// # stop.send(()).unwrap();
+/// serving.await;
+/// # Ok(())
+/// # }
+/// ```
+pub fn serve<S>(listener: TcpListener, service: S) -> Serve<S> {
+    let limits = Limits {
+        connections: 20_000,
+        write_timeout: Duration::from_secs(30),
+        shutdown_deadline: Duration::from_secs(10),
+    };
+    Serve {
+        listener,
+        service,
+        limits,
+        shutdown: None,
+        #[cfg(feature = "tls")]
+        tls: None,
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    connections: usize,
+    write_timeout: Duration,
+    shutdown_deadline: Duration,
+}
+
+/// A listener that is configured and not started. Returned by [`serve`].
+///
+/// Await it to serve. It completes after a graceful shutdown, or never if no shutdown is configured. Dropping the
+/// future closes the listener and all connections.
+#[must_use = "a listener does nothing until it is awaited"]
+pub struct Serve<S> {
+    listener: TcpListener,
+    service: S,
+    limits: Limits,
+    shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+}
+
+impl<S> Serve<S> {
+    /// Sets how long a client may leave an answer unread. 30 seconds by default.
+    ///
+    /// Over HTTP/1.1 the connection closes after this time. Over HTTP/2 the stream of the answer is reset, and the other
+    /// streams continue. The last 16 KiB of an answer cannot be reset alone: if a client leaves them unread for twice this
+    /// time, the connection closes. Other requests of that connection have this time to end.
+    ///
+    /// # Panics
+    /// If `limit` is zero.
+    #[track_caller]
+    pub fn write_timeout(mut self, limit: Duration) -> Self {
+        assert!(!limit.is_zero(), "`write_timeout` is zero: no answer could be written");
+        self.limits.write_timeout = limit;
+        self
+    }
+
+    /// Sets how many connections may be open. 20,000 by default. Further connections wait in the backlog of the listener.
+    ///
+    /// # Panics
+    /// If `count` is zero.
+    #[track_caller]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        assert!(count > 0, "`max_connections` is zero: no client could connect");
+        self.limits.connections = count;
+        self
+    }
+
+    /// Starts a graceful shutdown when `signal` completes.
+    ///
+    /// The listener then closes. Idle connections and connections with a partial request close at once. Open requests may
+    /// end until [`Serve::shutdown_deadline`].
+    pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.shutdown = Some(Box::pin(signal));
+        self
+    }
+
+    /// Sets how long open requests may run after a shutdown began. 10 seconds by default. Zero closes their connections at
+    /// once.
+    pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
+        self.limits.shutdown_deadline = limit;
+        self
+    }
+
+    /// Serves HTTPS with a certificate. The client chooses HTTP/2 or HTTP/1.1 by ALPN.
+    ///
+    /// A client has ten seconds for the handshake. A connection counts against [`Serve::max_connections`] from its start.
+    /// While the listener runs, it checks every ten seconds whether the files of the certificate have changed.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+}
+
+impl<S> fmt::Debug for Serve<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serve").field("listener", &self.listener).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl<S, B> IntoFuture for Serve<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Output = ();
+    type IntoFuture = Serving;
+
+    fn into_future(self) -> Serving {
+        let Self { listener, service, limits, shutdown, .. } = self;
+        let shutdown = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls {
+            return Serving(Box::pin(async move {
+                tokio::select! {
+                    () = accept(listener, service, limits, shutdown, tls.clone()) => {}
+                    never = tls.watch() => match never {},
+                }
+            }));
+        }
+        Serving(Box::pin(accept(listener, service, limits, shutdown, Cleartext)))
+    }
+}
+
+/// The future of a running listener. Created by awaiting [`Serve`].
+#[must_use = "futures do nothing until they are polled"]
+pub struct Serving(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").finish_non_exhaustive()
+    }
+}
+
+async fn accept<S, B, Sec>(
+    listener: TcpListener,
+    service: S,
+    limits: Limits,
+    mut shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    security: Sec,
+) where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+    Sec: Security,
+{
+    let permits = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+    let shutting_down = CancellationToken::new();
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let next = async {
+            // The semaphore is never closed.
+            let permit = permits.clone().acquire_owned().await.ok();
+            (permit, next_stream(&listener).await)
+        };
+        let (permit, accepted) = tokio::select! {
+            next = next => next,
+            () = &mut shutdown => break,
+        };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                // The likely cause is the limit of open files. The pause gives connections time to close.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (service, security, shutting_down) = (service.clone(), security.clone(), shutting_down.clone());
+        connections.spawn(async move {
+            // The future is created inside the task: moving it in would reserve its size twice.
+            serve_stream(stream, service, limits.write_timeout, shutting_down, security).await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    shutting_down.cancel();
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.shutdown_deadline, drained).await.is_err() {
+        tracing::warn!("connections with requests that ran past the shutdown deadline were closed");
+    }
+}
+
+async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    // Without TCP_NODELAY, small answers wait for the acknowledgement of earlier ones.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Serves one accepted stream.
+async fn serve_stream<S, B, Sec>(
+    stream: impl Duplex,
+    service: S,
+    write_timeout: Duration,
+    shutdown: CancellationToken,
+    security: Sec,
+) where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+    Sec: Security,
+{
+    let stream = WriteTimeout::new(stream, write_timeout);
+    let secured = tokio::select! {
+        secured = security.secure(stream) => secured,
+        () = shutdown.cancelled() => None,
+    };
+    if let Some(stream) = secured {
+        connection::serve(stream, service, write_timeout, shutdown).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use tokio::{io::AsyncWriteExt as _, time::Instant};
+
+    use super::*;
+
+    /// Sends a request for a large answer, reads nothing, and returns how long the connection stays open.
+    async fn leave_answer_unread(client: impl Duplex, serving: impl Future<Output = ()>) -> Duration {
+        let (mut client, start) = (client, Instant::now());
+        let asking = async {
+            client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+            client.flush().await.unwrap();
+        };
+        let day = Duration::from_secs(24 * 3600);
+        let ended = tokio::time::timeout(day, async { tokio::join!(asking, serving) }).await;
+        assert!(ended.is_ok(), "the connection is still open");
+        let took = start.elapsed();
+        // The client kept the connection open until here.
+        drop(client);
+        took
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_loses_the_connection_with_and_without_tls() {
+        let large = tower::service_fn(async |_: Request<RequestBody>| {
+            Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("x".repeat(40 << 10))))
+        });
+        let limit = Duration::from_secs(20);
+        let (client, far) = tokio::io::duplex(4 << 10);
+        let serving = serve_stream(far, large.clone(), limit, CancellationToken::new(), Cleartext);
+        assert_eq!(leave_answer_unread(client, serving).await, limit);
+        #[cfg(feature = "tls")]
+        {
+            let (client, far) = tokio::io::duplex(4 << 10);
+            let tls = crate::tls::tests::config();
+            let serving = tokio::spawn(serve_stream(far, large, limit, CancellationToken::new(), tls));
+            let client = crate::tls::tests::connect(client).await;
+            assert_eq!(leave_answer_unread(client, async { serving.await.unwrap() }).await, limit);
+        }
+    }
+
+    #[tokio::test]
+    async fn accepted_streams_send_small_answers_without_delay() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connected, accepted) = tokio::join!(TcpStream::connect(address), next_stream(&listener));
+        assert!(connected.is_ok() && accepted.unwrap().nodelay().unwrap());
+    }
+}

@@ -1,0 +1,76 @@
+//! The listener as a whole: routers, connection limits and graceful shutdown.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::time::Duration;
+
+use http::StatusCode;
+use mcp_http_listener::Serve;
+use tokio::{io::AsyncReadExt, net::TcpListener};
+
+use crate::common::{Http1, Site, ask_http2, within};
+
+#[tokio::test]
+async fn an_axum_router_is_served_over_both_protocols() {
+    let app = axum::Router::new().route("/", axum::routing::get(async || "from axum"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(mcp_http_listener::serve(listener, app).into_future());
+    let connect = async || tokio::net::TcpStream::connect(address).await.unwrap();
+    let expected = (StatusCode::OK, "from axum".to_owned());
+    assert_eq!(Http1::over(connect().await).await.ask().await, expected);
+    assert_eq!(ask_http2(connect().await).await, expected);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_connection_above_the_limit_waits_for_another_to_close() {
+    let site = Site::with(|serve| serve.max_connections(1)).await;
+    let first = site.connect().await;
+    let mut second = Http1::over(site.connect().await).await;
+    let asking = tokio::spawn(async move { second.ask().await });
+    tokio::task::yield_now().await;
+    assert!(!asking.is_finished());
+    drop(first);
+    assert_eq!(within("an answer", asking).await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_open_requests_and_closes_idle_connections() {
+    let mut site = Site::with(|serve| serve).await;
+    let mut idle = site.connect().await;
+    let mut busy = Http1::over(site.connect().await).await;
+    let asking = tokio::spawn(async move { busy.get("/wait").await });
+    within("the request", site.service.waiting.notified()).await;
+    site.shut_down();
+    assert_eq!(within("the end", idle.read(&mut [0; 16])).await.unwrap(), 0);
+    site.service.release.notify_one();
+    assert_eq!(asking.await.unwrap().unwrap(), (StatusCode::OK, "released".into()));
+    site.ended().await;
+}
+
+#[tokio::test]
+async fn the_shutdown_deadline_closes_connections_with_open_requests() {
+    let mut site = Site::with(|serve| serve.shutdown_deadline(Duration::from_millis(50))).await;
+    let mut busy = Http1::over(site.connect().await).await;
+    let asking = tokio::spawn(async move { busy.get("/wait").await });
+    within("the request", site.service.waiting.notified()).await;
+    site.shut_down();
+    site.ended().await;
+    assert!(asking.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn limits_of_zero_panic_with_the_name_of_the_setting() {
+    type Set = fn(Serve<()>) -> Serve<()>;
+    let cases: [(&str, Set); 2] = [
+        ("write_timeout", |serve| serve.write_timeout(Duration::ZERO)),
+        ("max_connections", |serve| serve.max_connections(0)),
+    ];
+    for (name, set) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let make = std::panic::AssertUnwindSafe(|| drop(set(mcp_http_listener::serve(listener, ()))));
+        let panic = std::panic::catch_unwind(make).unwrap_err();
+        let text = panic.downcast_ref::<&str>().unwrap();
+        assert!(text.starts_with(&format!("`{name}` is zero: ")), "{text}");
+    }
+}
