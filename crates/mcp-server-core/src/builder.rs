@@ -4,27 +4,26 @@ use std::{collections::HashSet, sync::Arc};
 
 use mcp_protocol::{Icon, Implementation, ProtocolVersion};
 use mcp_store::{MemoryStore, Store};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
     Server,
+    cache_hint::CacheHint,
     data::{Config, ServerData},
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
-    heard::{ClientNotification, Hook},
-    hints::CacheHint,
-    inputs::StateKeys,
+    inputs::{InputServices, StateKeys},
     layers::{Handlers, Invocation, Outcome},
     limits::Limits,
-    notices::{Fleet, Publisher, Readers},
-    records::Records,
+    publisher::{Fleet, Publisher, Readers},
     registry::{
         Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
         ResourceSpec, Sources, TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute, ToolSpec,
     },
-    session::Gate,
+    request::ServerIdentity,
+    session::{ClientNotification, Gate, NotificationHook},
+    store::RecordStore,
     tasks::{TaskPolicy, TaskTable},
     trace::{Bridge, Propagate},
 };
@@ -184,7 +183,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         F: Fn(ClientNotification) -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.config.on_notification = Some(Hook::new(hook));
+        self.config.on_notification = Some(NotificationHook::new(hook));
         self
     }
 
@@ -438,29 +437,28 @@ fn assemble(
     templates: Vec<TemplateEntry>,
     prompts: Vec<PromptEntry>,
 ) -> Server {
-    let server_info = json!({ mcp_protocol::meta::keys::SERVER_INFO: config.info });
+    let identity = ServerIdentity::new(config.info.clone());
     let list_style = ListStyle {
         entries: config.limits.page_entries,
         bytes: config.limits.page_bytes,
         cache: config.list_cache,
-        stateless_opening: format!("\"resultType\":\"complete\",\"_meta\":{server_info},").into(),
+        stateless_opening: identity.opening.clone(),
     };
-    let state_keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
+    let keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
         Ok(keys) => keys,
         Err(error) => panic!("the system has no random numbers: {error}"),
     };
-    let records = Records::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
+    let records = RecordStore::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
     let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone()));
     let readers: Arc<Readers> = Arc::default();
-    let fleet =
-        config.store.clone().map(|store| match Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()) {
-            Some(fleet) => fleet,
-            None => panic!("the system has no random numbers"),
-        });
+    let fleet = config.store.clone();
+    let fleet = fleet.map(|store| Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()));
+    let inputs = InputServices { limits: config.limits.inputs.clone(), keys, records, bridge: config.bridge.clone() };
+    let inputs = Arc::new(inputs);
     let data = ServerData {
-        state_keys,
+        inputs,
+        identity,
         tasks,
-        records,
         gate: Gate::new(config.limits.handlers),
         #[cfg(feature = "fs")]
         watchers: crate::content::Watchers::new(config.watched.clone()),

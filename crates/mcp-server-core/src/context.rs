@@ -21,11 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use crate::{
-    Server,
-    inputs::Asking,
-    session::Session,
-    tasks::{Live, Tasking},
-    trace::quiet,
+    inputs::InputCollector,
+    log_guard::hold_records,
+    session::{Client, Session},
+    tasks::{RunningTask, TaskUpgrade},
 };
 
 /// The request that a handler serves. Cheap to clone.
@@ -34,17 +33,18 @@ pub struct Context {
     inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) server: Server,
+/// The data of a request. The server is the last member, and of a type that only the rooms above know: a server holds
+/// handlers, and handlers take contexts.
+pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     pub(crate) version: ProtocolVersion,
     pub(crate) request_id: Option<RequestId>,
     pub(crate) client: Client,
     pub(crate) principal: Option<Arc<Principal>>,
     pub(crate) raw_meta: Option<Box<str>>,
     /// Present when the handler takes `Inputs`.
-    pub(crate) asking: Option<Arc<Asking>>,
+    pub(crate) collector: Option<Arc<InputCollector>>,
     /// Present when the call may become a task.
-    pub(crate) tasking: Option<Arc<Tasking>>,
+    pub(crate) tasking: Option<Arc<TaskUpgrade>>,
     /// Whether the caller owns the process.
     pub(crate) is_local: bool,
     pub(crate) meta: OnceLock<Meta>,
@@ -57,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
     pub(crate) span: Span,
+    pub(crate) server: S,
 }
 
 /// What was sent for a request.
@@ -67,48 +68,13 @@ pub(crate) struct Outgoing {
     finished: bool,
 }
 
-/// Who is on the other side, as far as it said.
-#[derive(Clone)]
-pub(crate) enum Client {
-    /// Said once, at `initialize`.
-    Session(Arc<Session>),
-    /// Said on this request.
-    Request(Arc<RequestClient>),
-}
-
-impl Client {
-    /// The session, where the client has one.
-    pub(crate) fn session(&self) -> Option<&Session> {
-        match self {
-            Self::Session(session) => Some(session),
-            Self::Request(_) => None,
-        }
-    }
-
-    /// What it can do.
-    pub(crate) fn capabilities(&self) -> &ClientCapabilities {
-        match self {
-            Self::Session(session) => session.client_capabilities(),
-            Self::Request(client) => &client.capabilities,
-        }
-    }
-}
-
-/// What a modern request says about its client.
-#[derive(Debug, Default)]
-pub(crate) struct RequestClient {
-    pub(crate) capabilities: ClientCapabilities,
-    pub(crate) info: Option<Implementation>,
-}
-
 impl Context {
-    pub(crate) fn new(inner: Inner) -> Self {
+    pub(crate) fn new<S: Any + Send + Sync>(inner: Inner<S>) -> Self {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The server that the handler belongs to, such as to add a tool.
-    #[must_use]
-    pub fn server(&self) -> &Server {
+    /// The server, whose type the rooms above know.
+    pub(crate) fn any_server(&self) -> &(dyn Any + Send + Sync) {
         &self.inner.server
     }
 
@@ -205,11 +171,11 @@ impl Context {
         self.task().map(|task| task.id())
     }
 
-    pub(crate) fn tasking(&self) -> Option<&Arc<Tasking>> {
+    pub(crate) fn tasking(&self) -> Option<&Arc<TaskUpgrade>> {
         self.inner.tasking.as_ref()
     }
 
-    fn task(&self) -> Option<&Arc<Live>> {
+    fn task(&self) -> Option<&Arc<RunningTask>> {
         self.tasking()?.live()
     }
 
@@ -221,8 +187,8 @@ impl Context {
         self.inner.is_local
     }
 
-    pub(crate) fn asking(&self) -> Option<&Arc<Asking>> {
-        self.inner.asking.as_ref()
+    pub(crate) fn collector(&self) -> Option<&Arc<InputCollector>> {
+        self.inner.collector.as_ref()
     }
 
     /// What finds the request again as long as it lasts.
@@ -303,8 +269,8 @@ impl Context {
     /// Marks the end: nothing more is sent for this request.
     pub(crate) fn finish(&self) {
         self.outgoing().finished = true;
-        if let Some(asking) = &self.inner.asking {
-            asking.end();
+        if let Some(collector) = &self.inner.collector {
+            collector.end();
         }
     }
 
@@ -335,7 +301,7 @@ impl Context {
         }
         loop {
             {
-                let _quiet = quiet();
+                let _guard = hold_records();
                 let mut outgoing = self.outgoing();
                 let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
                 if outgoing.finished || is_stale {
@@ -370,12 +336,12 @@ impl Context {
     /// The extension has no such messages (SEP-2663).
     fn notify_about_task<N: NotificationMethod>(
         &self,
-        task: &Live,
+        task: &RunningTask,
         params: &(impl Serialize + Sync),
         progress: Option<f64>,
     ) {
         let Client::Session(session) = &self.inner.client else { return };
-        let _quiet = quiet();
+        let _guard = hold_records();
         let mut outgoing = self.outgoing();
         let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
         if outgoing.finished || is_stale {

@@ -7,16 +7,18 @@ use mcp_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    heard::Hook,
-    hints::CacheHint,
-    inputs::StateKeys,
+    cache_hint::CacheHint,
+    context::Context,
+    error::ToolError,
+    handler::{CallParts, FromCallParts},
+    inputs::{InputServices, StateKeys},
     layers::Handlers,
     limits::Limits,
-    notices::Publisher,
-    records::Records,
+    publisher::Publisher,
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
-    session::Gate,
-    tasks::{TaskPolicy, TaskTable},
+    request::ServerIdentity,
+    session::{Gate, NotificationHook},
+    tasks::{Driver, TaskPolicy, TaskTable},
     trace::Bridge,
 };
 
@@ -37,8 +39,8 @@ pub(crate) struct ServerData {
     pub(crate) gate: Arc<Gate>,
     pub(crate) publisher: Publisher,
     pub(crate) shutdown: CancellationToken,
-    pub(crate) state_keys: StateKeys,
-    pub(crate) records: Records,
+    pub(crate) inputs: Arc<InputServices>,
+    pub(crate) identity: ServerIdentity,
     pub(crate) tasks: Arc<TaskTable>,
     #[cfg(feature = "fs")]
     pub(crate) watchers: crate::content::Watchers,
@@ -57,7 +59,7 @@ pub(crate) struct Config {
     pub(crate) required_scopes: Vec<String>,
     pub(crate) state_keys: Option<StateKeys>,
     pub(crate) store: Option<Arc<dyn Store>>,
-    pub(crate) on_notification: Option<Hook>,
+    pub(crate) on_notification: Option<NotificationHook>,
     pub(crate) task_policy: TaskPolicy,
     /// Whether there are tasks apart from calls.
     pub(crate) other_tasks: bool,
@@ -77,5 +79,30 @@ pub(crate) struct Config {
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("info", &self.data.config.info).finish_non_exhaustive()
+    }
+}
+
+impl ServerData {
+    /// The parts that a task needs until its end.
+    pub(crate) fn task_driver(&self) -> Driver {
+        Driver { table: self.tasks.clone(), shutdown: self.shutdown.clone(), drain: self.config.limits.drain }
+    }
+}
+
+impl Context {
+    /// The server that the handler belongs to, for example to add a tool.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        match self.any_server().downcast_ref() {
+            Some(server) => server,
+            None => unreachable!("every context is made by the engine, with its server"),
+        }
+    }
+}
+
+/// The server that the handler belongs to.
+impl<S: Send + Sync> FromCallParts<S> for Server {
+    async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
+        Ok(parts.context.server().clone())
     }
 }

@@ -2,8 +2,8 @@
 //! describe themselves, so that a registration has nothing to repeat.
 
 mod args;
-mod error;
 mod extract;
+mod inputs;
 mod kind;
 mod output;
 mod strings;
@@ -13,15 +13,13 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use serde_json::Value;
 
 use crate::context::Context;
+pub(crate) use crate::error::ToolError;
 
-pub(crate) use self::{
-    args::schema_of,
-    error::{Chain, next_reference},
-};
+pub(crate) use self::args::schema_of;
 pub use self::{
     args::{Args, RawArgs},
-    error::{ToolError, Visible},
     extract::{Extension, FromRef, State},
+    inputs::Inputs,
     kind::{CompletionKind, Kind, PromptKind, ResourceKind, ToolKind},
     output::{Audio, Blob, Image, IntoContent, Json, Structured, WithMeta},
 };

@@ -9,17 +9,16 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use mcp_protocol::{CallToolResult, InputRequests, Method, ProtocolVersion, RpcError, method};
+use mcp_protocol::{CallToolResult, RpcError};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    Server,
-    context::{Completing, Context},
-    engine::{HandlerWork, Output, handled},
-    handler::{ToolError, next_reference},
+    context::Context,
+    error::{ToolError, next_reference},
+    request::{Output, Performed},
 };
 
 /// A call of a handler on its way through the layers: what they take.
@@ -28,52 +27,42 @@ use crate::{
 /// whose handler asks something (`Inputs`) runs once a round, and each round comes by. What runs no handler, such as lists,
 /// `ping` and questions about tasks, does not.
 pub struct Invocation {
-    server: Server,
-    version: ProtocolVersion,
-    context: Context,
-    work: HandlerWork,
+    pub(crate) method: &'static str,
+    pub(crate) name: String,
+    /// The arguments of a tool.
+    pub(crate) arguments: Option<Value>,
+    pub(crate) context: Context,
+    /// The layers of the tool itself, which come after those of the server.
+    pub(crate) tool_layers: Option<Handlers>,
+    /// Runs the handler with the arguments that the layers left.
+    pub(crate) run: Box<dyn FnOnce(Option<Value>) -> Running + Send + Sync>,
 }
+
+/// One run of a handler.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Performed, RpcError>> + Send>>;
 
 impl Invocation {
     /// The method.
     #[must_use]
     pub fn method(&self) -> &'static str {
-        match self.work {
-            HandlerWork::Tool { .. } => method::CallTool::NAME,
-            HandlerWork::Resource { .. } | HandlerWork::Template { .. } => method::ReadResource::NAME,
-            HandlerWork::Prompt { .. } => method::GetPrompt::NAME,
-            HandlerWork::Complete { .. } => method::Complete::NAME,
-        }
+        self.method
     }
 
     /// What is called: the name of the tool or the prompt, the URI that is read, the argument that is completed.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.work {
-            HandlerWork::Tool { entry, .. } => &entry.spec.tool.name,
-            HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. } => uri,
-            HandlerWork::Prompt { entry, .. } => &entry.prompt.name,
-            HandlerWork::Complete { .. } => {
-                self.context.extension::<Completing>().map_or("", |completing| &completing.argument)
-            }
-        }
+        &self.name
     }
 
     /// The arguments of a tool, as the client sent them: they are checked behind the layers.
     #[must_use]
     pub fn arguments(&self) -> Option<&Value> {
-        match &self.work {
-            HandlerWork::Tool { arguments, .. } => Some(arguments),
-            _ => None,
-        }
+        self.arguments.as_ref()
     }
 
     /// The arguments of a tool, to be changed.
     pub fn arguments_mut(&mut self) -> Option<&mut Value> {
-        match &mut self.work {
-            HandlerWork::Tool { arguments, .. } => Some(arguments),
-            _ => None,
-        }
+        self.arguments.as_mut()
     }
 
     /// The request behind the call: who asks, in which revision, with which extensions.
@@ -93,14 +82,6 @@ impl fmt::Debug for Invocation {
 /// What came of a call that is no JSON-RPC error: what layers give back.
 #[derive(Debug)]
 pub struct Outcome(pub(crate) Performed);
-
-/// How a handler ended.
-#[derive(Debug)]
-pub(crate) enum Performed {
-    Output(Output),
-    /// On questions, so that what it returned does not count.
-    Asked(InputRequests),
-}
 
 impl Outcome {
     /// Whether it is the failure of a tool (`isError`).
@@ -196,12 +177,10 @@ impl Service<Invocation> for Handlers {
     }
 
     fn call(&mut self, invocation: Invocation) -> Answering<RpcError> {
-        let layered = match (&self.0, &invocation.work) {
-            (Chain::Layered(layered), _) => Some(layered.clone()),
-            (Chain::Server, HandlerWork::Tool { entry, .. }) => match &entry.spec.layers {
-                Some(Self(Chain::Layered(layered))) => Some(layered.clone()),
-                _ => None,
-            },
+        let layered = match (&self.0, &invocation.tool_layers) {
+            (Chain::Layered(layered), _) | (Chain::Server, Some(Self(Chain::Layered(layered)))) => {
+                Some(layered.clone())
+            }
             _ => None,
         };
         match layered {
@@ -210,8 +189,8 @@ impl Service<Invocation> for Handlers {
                 Box::pin(async move { answering.await.map_err(rpc_error) })
             }
             None => Box::pin(async move {
-                let Invocation { server, version, context, work } = invocation;
-                handled(&server, version, &context, work).await.map(Outcome)
+                let Invocation { arguments, run, .. } = invocation;
+                run(arguments).await.map(Outcome)
             }),
         }
     }
@@ -257,15 +236,8 @@ fn rpc_error(error: BoxError) -> RpcError {
 }
 
 /// Runs a handler behind its layers.
-pub(crate) async fn run(
-    layers: &Handlers,
-    server: &Server,
-    version: ProtocolVersion,
-    context: &Context,
-    work: HandlerWork,
-) -> Result<Performed, RpcError> {
-    let is_tool = matches!(work, HandlerWork::Tool { .. });
-    let invocation = Invocation { server: server.clone(), version, context: context.clone(), work };
+pub(crate) async fn run(layers: &Handlers, invocation: Invocation, is_tool: bool) -> Result<Performed, RpcError> {
+    let version = invocation.context.version();
     let panicked = |payload: Box<dyn std::any::Any + Send>| {
         ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found"))
     };

@@ -6,53 +6,57 @@
 //! re-exports both.
 
 mod builder;
-mod caller;
+mod cache_hint;
 mod capabilities;
+mod change;
 #[cfg(any(feature = "fs", feature = "skills"))]
 mod content;
 mod context;
 mod data;
 pub mod engine;
+mod error;
 mod handler;
-mod heard;
-mod hints;
 mod inputs;
 mod layers;
 mod limits;
+mod log_guard;
 #[cfg(feature = "log-layer")]
 mod log_layer;
-mod notices;
-mod records;
+mod publisher;
 mod registry;
+mod request;
 mod server;
 mod session;
 #[cfg(feature = "skills")]
 mod skills;
+mod store;
 mod tasks;
 mod trace;
 
 pub use self::{
     builder::ServerBuilder,
-    caller::Caller,
+    cache_hint::CacheHint,
     context::{Cancelled, Completing, Context, Extensions, Progress, ResourceUri},
     data::Server,
+    error::{InputError, ToolError, Visible},
     handler::{
         Args, Arguments, Audio, Blob, Call, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
-        FromRef, Handler, Image, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind, Returns,
-        State, StringArgument, Structured, ToolError, ToolKind, Visible, WithMeta,
+        FromRef, Handler, Image, Inputs, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind,
+        Returns, State, StringArgument, Structured, ToolKind, WithMeta,
     },
-    heard::ClientNotification,
-    hints::CacheHint,
-    inputs::{InputError, InputLimits, Inputs, StateKeys},
+    inputs::{InputLimits, StateKeys},
     layers::{Handlers, Invocation, Outcome},
     limits::Limits,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,
         ToolRoute, prompt, prompt_template, resource, template, tool,
     },
-    server::{Notices, Prompts, ResourceTemplates, Resources, ServeError, ShuttingDown, Tools},
-    session::{Peer, Session},
-    tasks::{NewTask, TaskHandle, TaskLimits, TaskPolicy, Tasks},
+    request::Caller,
+    server::{
+        NewTask, Notices, Prompts, ResourceTemplates, Resources, ServeError, ShuttingDown, TaskHandle, Tasks, Tools,
+    },
+    session::{ClientNotification, Peer, Session},
+    tasks::{TaskLimits, TaskPolicy},
     trace::Propagate,
 };
 

@@ -1,7 +1,7 @@
 //! A layer of `tracing` that sends records of the application to its clients (feature `log-layer`).
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     fmt,
     sync::{Arc, OnceLock, Weak},
 };
@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{Context, Server, context, data, trace};
+use crate::{Context, Server, context, data::ServerData, log_guard::LogGuard, trace};
 
 /// The longest text in a record; more is cut off.
 const TEXT: usize = 8 << 10;
@@ -127,7 +127,7 @@ impl<S> Filter<S> for Wanted {
 
 /// What is filtered.
 struct LogLayer {
-    server: Weak<data::ServerData>,
+    server: Weak<ServerData>,
     calls_only: bool,
 }
 
@@ -139,7 +139,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     }
 
     fn on_event(&self, event: &Event<'_>, context: LayerContext<'_, S>) {
-        let Some(_quiet) = Quiet::enter() else { return };
+        let Some(_guard) = LogGuard::enter() else { return };
         let Some(data) = self.server.upgrade() else { return };
         let level = level_of(*event.metadata().level());
         let mut scope = context.event_scope(event).into_iter().flatten();
@@ -168,7 +168,6 @@ impl fmt::Debug for LogLayer {
 thread_local! {
     /// The slot of the span that was just opened on this thread.
     static OPENED: RefCell<Option<Slot>> = const { RefCell::new(None) };
-    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Takes the slot of the span that was just opened; there is one if a layer saw it.
@@ -200,23 +199,6 @@ impl Slot {
 
     fn context(&self) -> Option<Context> {
         self.0.get()?.0.upgrade().map(Context::found)
-    }
-}
-
-/// Keeps what this thread says to itself until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Quiet(());
-
-impl Quiet {
-    /// `None` when it is quiet already.
-    pub(crate) fn enter() -> Option<Self> {
-        (!IS_QUIET.replace(true)).then_some(Self(()))
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        IS_QUIET.set(false);
     }
 }
 

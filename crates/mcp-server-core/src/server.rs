@@ -6,6 +6,7 @@ mod lists;
 mod local;
 mod memory;
 mod notify;
+mod tasks;
 
 use std::{
     pin::Pin,
@@ -20,8 +21,9 @@ pub use self::{
     connection::ServeError,
     lists::{Prompts, ResourceTemplates, Resources, Tools},
     notify::Notices,
+    tasks::{NewTask, TaskHandle, Tasks},
 };
-use crate::{Server, builder::ServerBuilder, limits::Limits, tasks::Tasks};
+use crate::{Server, builder::ServerBuilder, limits::Limits};
 
 impl Server {
     /// Starts to build a server with the given name and version.

@@ -1,33 +1,31 @@
 //! Tasks: calls that outlive their answer, in the dialect of 2025-11-25 and in that of the extension
 //! `io.modelcontextprotocol/tasks` for 2026-07-28. One table holds them all; the dialects are two ways to show them.
 
-mod clock;
-mod handle;
-mod legacy;
-mod lent;
-mod live;
+mod drive;
+mod id;
 mod owner;
 mod policy;
 mod record;
-mod run;
-mod serve;
+mod result_waiters;
+mod running;
 mod table;
+mod timestamp;
+mod upgrade;
 
 use std::time::Duration;
 
+pub use self::policy::TaskPolicy;
 #[cfg(feature = "fs")]
-pub(crate) use self::clock::timestamp;
-pub use self::{
-    handle::{NewTask, TaskHandle, Tasks},
-    policy::TaskPolicy,
-};
+pub(crate) use self::timestamp::timestamp;
 pub(crate) use self::{
-    live::Live,
+    drive::Driver,
+    id::is_id,
     owner::Owner,
     policy::{Plan, ToolTasks, required, undeclared},
-    run::{Candidate, Tasking},
-    serve::{TaskWork, ToTell, found_for},
-    table::TaskTable,
+    record::{Outcome, Record},
+    running::{RunningTask, TaskListener},
+    table::{Cancelled, Found, TaskTable, Wanted},
+    upgrade::{Decided, TaskUpgrade},
 };
 
 /// No task lives longer, whatever the limits say: the end of time is not far behind it.
@@ -67,7 +65,7 @@ impl Default for TaskLimits {
 
 impl TaskLimits {
     /// How long a task lives for which somebody asks for `ttl`.
-    fn clamped(&self, ttl: Option<Duration>) -> Duration {
+    pub(crate) fn clamped(&self, ttl: Option<Duration>) -> Duration {
         ttl.unwrap_or(self.ttl).min(self.max_ttl).clamp(Duration::from_millis(1), LONGEST)
     }
 }

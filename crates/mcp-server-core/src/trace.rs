@@ -10,17 +10,13 @@ use std::{
 };
 
 use mcp_protocol::{
-    CallToolResult, ErrorCode, InputRequest, Meta, ProtocolVersion, RequestId, RequestMeta, RpcError, TraceContext,
-    jsonrpc::Request, method,
+    ErrorCode, InputRequest, Meta, ProtocolVersion, RequestId, RequestMeta, RpcError, TraceContext, jsonrpc::Request,
+    method,
 };
 use serde_json::Value;
 use tracing::{Span, field::Empty};
 
-use crate::{
-    Session,
-    engine::{Output, Refusal, Stop},
-    inputs::InputError,
-};
+use crate::{Session, error::InputError};
 
 /// Ties the spans of a server to the traces of its clients: [`ServerBuilder::propagate`](crate::ServerBuilder::propagate).
 ///
@@ -75,9 +71,6 @@ const ASK: &str = "mcp.ask";
 
 /// The span of a request from a client.
 pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
-    // What a span that only looks like ours may have left.
-    #[cfg(feature = "log-layer")]
-    drop(crate::log_layer::opened());
     let span = tracing::info_span!(
         target: TARGET,
         NAME,
@@ -173,15 +166,10 @@ pub(crate) fn name(span: &Span, method: &str, target: Target<'_>) {
     }
 }
 
-/// Says that a request was refused.
-pub(crate) fn refused(span: &Span, method: &str, refusal: &Refusal) {
-    match refusal {
-        Refusal::Error(error) => failed_at(span, method, error),
-        Refusal::Scopes(_) => {
-            name(span, method, Target::None);
-            fail(span, "insufficient_scope", None);
-        }
-    }
+/// Records that the caller of a request lacks scopes.
+pub(crate) fn insufficient_scope(span: &Span, method: &str) {
+    name(span, method, Target::None);
+    fail(span, "insufficient_scope", None);
 }
 
 /// Says that a request ended in an error before it was known what it is about.
@@ -190,13 +178,23 @@ pub(crate) fn failed_at(span: &Span, method: &str, error: &RpcError) {
     failed(span, error);
 }
 
-/// Says how a handler ended.
-pub(crate) fn ended(span: &Span, outcome: &Result<Output, Stop>) {
-    match outcome {
-        Ok(Output::Tool(CallToolResult { is_error: true, .. })) => fail(span, "tool_error", None),
-        Ok(_) => {}
-        Err(Stop::Cancelled) => fail(span, "cancelled", None),
-        Err(Stop::Error(error)) => failed(span, error),
+/// The end of a handler, as far as its span records it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending<'a> {
+    Done,
+    /// A tool result with `isError`.
+    ToolError,
+    Cancelled,
+    Error(&'a RpcError),
+}
+
+/// Records the end of a handler.
+pub(crate) fn ended(span: &Span, ending: Ending<'_>) {
+    match ending {
+        Ending::Done => {}
+        Ending::ToolError => fail(span, "tool_error", None),
+        Ending::Cancelled => fail(span, "cancelled", None),
+        Ending::Error(error) => failed(span, error),
     }
 }
 
@@ -264,18 +262,6 @@ fn text_of(id: &RequestId) -> Cow<'_, str> {
         RequestId::String(text) => Cow::Borrowed(text),
         RequestId::Integer(number) => Cow::Owned(number.to_string()),
     }
-}
-
-/// While it lives, what this thread says to `tracing` goes to no client: something is being sent, by somebody who may hold
-/// a lock that sending needs.
-#[cfg(feature = "log-layer")]
-pub(crate) fn quiet() -> Option<crate::log_layer::Quiet> {
-    crate::log_layer::Quiet::enter()
-}
-
-#[cfg(not(feature = "log-layer"))]
-pub(crate) fn quiet() -> Option<std::convert::Infallible> {
-    None
 }
 
 /// Tells sessions apart and does not tell the id, which lets its holder speak for the session.

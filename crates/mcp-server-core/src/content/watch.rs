@@ -15,9 +15,8 @@ use tokio::{
 
 use super::{ResourceDir, listing::Listing};
 use crate::{
-    RegistrationError, Server,
+    RegistrationError, Server, change,
     data::ServerData,
-    notices::Notice,
     registry::{Change, ResourceEntry},
 };
 
@@ -104,7 +103,7 @@ impl Watched {
             self.known.listing().retain(|path, _| !taken.contains(&self.dir.uri(path)));
         }
         if differs {
-            server.data.publisher.publish(Notice::Resources);
+            server.data.publisher.publish(change::Change::Resources);
         }
         for uri in gone {
             server.notify().resource_updated(&uri);

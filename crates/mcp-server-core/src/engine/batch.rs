@@ -5,8 +5,11 @@ use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 use bytes::Bytes;
 use mcp_protocol::{Message, RpcError, jsonrpc};
 
-use super::{Era, Prepared, Refusal, Reply, Scope};
-use crate::{Peer, Server, Session};
+use super::{Era, Prepared};
+use crate::{
+    Peer, Server, Session,
+    request::{Refusal, Reply, Scope},
+};
 
 /// The most messages in one array.
 const MEMBERS: usize = 64;
@@ -14,11 +17,11 @@ const MEMBERS: usize = 64;
 /// The requests of a batch, in their order.
 #[derive(Debug)]
 pub struct Batch {
-    asked: Vec<Asked>,
+    asked: Vec<Member>,
 }
 
 #[derive(Debug)]
-enum Asked {
+enum Member {
     Answered(Reply),
     Prepared(Box<Prepared>),
 }
@@ -54,15 +57,15 @@ impl Server {
                     asked.push(match prepared {
                         // A cancellation finds it from now on.
                         Ok(mut prepared) => match prepared.enter() {
-                            Ok(()) => Asked::Prepared(Box::new(prepared)),
-                            Err(reply) => Asked::Answered(reply),
+                            Ok(()) => Member::Prepared(Box::new(prepared)),
+                            Err(reply) => Member::Answered(reply),
                         },
-                        Err(error) => Asked::Answered(Reply::error(Some(&request.id), &error)),
+                        Err(error) => Member::Answered(Reply::error(Some(&request.id), &error)),
                     });
                 }
                 Ok(Message::Notification(notification)) => self.notified(Some(session), peer, &notification),
                 Ok(Message::Response(response)) => session.answered(&response),
-                Err(error) => asked.push(Asked::Answered(Reply::error(error.id.as_ref(), &error.error))),
+                Err(error) => asked.push(Member::Answered(Reply::error(error.id.as_ref(), &error.error))),
             }
         }
         Ok(Batch { asked })
@@ -85,8 +88,8 @@ impl Batch {
             .asked
             .into_iter()
             .map(|asked| match asked {
-                Asked::Answered(reply) => (None, Some(reply)),
-                Asked::Prepared(prepared) => (Some(Box::pin(prepared.run()) as Running), None),
+                Member::Answered(reply) => (None, Some(reply)),
+                Member::Prepared(prepared) => (Some(Box::pin(prepared.run()) as Running), None),
             })
             .collect();
         poll_fn(|cx| {

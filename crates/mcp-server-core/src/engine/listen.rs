@@ -7,12 +7,16 @@ use mcp_transport::TransportError;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Prepared, Reply, Scope, prepare::Place};
+use super::{
+    Prepared,
+    prepare::Place,
+    task_requests::{ToTell, found_for},
+};
 use crate::{
     Server,
-    notices::{Filter, Listening, Stream},
-    records::PATIENCE,
-    tasks::{self, ToTell},
+    publisher::{Filter, Listening, Offered, Stream},
+    request::{Reply, Scope},
+    store::STORE_TIMEOUT,
 };
 
 /// What a stream of notices is to carry.
@@ -41,7 +45,13 @@ impl ListenWork {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
             return Err(RpcError::invalid_request(text));
         }
-        let (honoured, mut filter) = Filter::honour(&asked, server, scope.client.capabilities())?;
+        let offered = Offered {
+            tools: server.has_tools(),
+            prompts: server.has_prompts(),
+            resources: server.has_resources(),
+            tasks: server.has_tasks(),
+        };
+        let (honoured, mut filter) = Filter::honour(&asked, offered, server.limits(), scope.client.capabilities())?;
         let tasks = filter.take_tasks();
         Ok(Self { honoured, filter, tasks, listening: None })
     }
@@ -71,7 +81,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let stream = Stream { id: &id, sink };
     let ending = scope.ending.as_ref().unwrap_or(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
-        Ok::<_, RpcError>(tasks::found_for(&server, &scope, &id, &task).await?.map(|found| match found {
+        Ok::<_, RpcError>(found_for(&server, &scope, &id, &task).await?.map(|found| match found {
             ToTell::Running(live) => live.detailed(),
             ToTell::Ended(task) => *task,
         }))
@@ -80,7 +90,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         let find = async {
             let mut found = Vec::new();
             for task in work.tasks {
-                match tasks::found_for(&server, &scope, &id, &task).await? {
+                match found_for(&server, &scope, &id, &task).await? {
                     Some(ToTell::Running(live)) => listening.add_task(&live),
                     // What it came to is fetched when it is its turn: results are large, and readers slow.
                     Some(ToTell::Ended(_)) => listening.add_ended(&task),
@@ -94,7 +104,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         let told = async {
             // A store that fails is not asked for every one.
             let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
-            honoured.task_ids = tokio::time::timeout(PATIENCE, find).await.unwrap_or_else(late)?;
+            honoured.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
             let broken: Result<Infallible, TransportError> = async {
                 stream.acknowledge(honoured).await?;
                 listening.tell(&stream, fetch).await
@@ -113,7 +123,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         if scope.peer.is_some() {
             stream.tell_end().await;
         }
-        Some(Reply::result(&server, &id, scope.version, stream.result(), 256))
+        Some(Reply::result(&server.data.identity, &id, scope.version, stream.result(), 256))
     };
     tokio::select! {
         biased;

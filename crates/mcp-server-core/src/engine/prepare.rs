@@ -16,46 +16,18 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tracing::Span;
 
-use super::{Reply, Scope, era::Said, listen::ListenWork};
+use super::{listen::ListenWork, task_requests::TaskWork};
 use crate::{
     Server,
-    context::{Client, Completing, Context, ResourceUri},
+    context::{Completing, Context, ResourceUri},
     handler::{CompletionKind, Ready, StringArgument},
-    inputs::Asking,
+    inputs::InputCollector,
     registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
-    session::{InFlightGuard, Pass},
-    tasks::{self, Plan, TaskWork, Tasking, ToolTasks},
+    request::{Refusal, Reply, Said, Scope},
+    session::{Client, InFlightGuard, Pass},
+    tasks::{self, Plan, TaskUpgrade, ToolTasks},
     trace::{self, Target},
 };
-
-/// Why a request is refused before anything runs.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// A JSON-RPC error.
-    Error(RpcError),
-    /// The caller lacks scopes: all that the operation needs are listed.
-    Scopes(Vec<String>),
-}
-
-impl From<RpcError> for Refusal {
-    fn from(error: RpcError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl Refusal {
-    /// The error for transports that have no other way to say it.
-    #[must_use]
-    pub fn into_error(self) -> RpcError {
-        match self {
-            Self::Error(error) => error,
-            Self::Scopes(scopes) => {
-                RpcError::invalid_request("insufficient scope").with_data(json!({ "requiredScopes": scopes }))
-            }
-        }
-    }
-}
 
 /// A request that is understood and may run.
 pub struct Prepared {
@@ -182,6 +154,9 @@ impl Server {
     /// A [`Refusal`]: the method does not exist in this revision or nothing stands behind it, the caller lacks scopes, or
     /// the parameters do not fit.
     pub fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
+        // A span of another library with our target may have left a slot.
+        #[cfg(feature = "log-layer")]
+        drop(crate::log_layer::opened());
         let span = trace::open(request, scope.is_local);
         #[cfg(feature = "log-layer")]
         let slot = crate::log_layer::opened();
@@ -198,7 +173,8 @@ impl Server {
         }
         match &prepared {
             Ok(prepared) => trace::name(&span, &request.method, prepared.work.target()),
-            Err(refusal) => trace::refused(&span, &request.method, refusal),
+            Err(Refusal::Error(error)) => trace::failed_at(&span, &request.method, error),
+            Err(Refusal::Scopes(_)) => trace::insufficient_scope(&span, &request.method),
         }
         prepared
     }
@@ -215,8 +191,10 @@ impl Server {
         self.check_scopes(&scope, &self.data.config.required_scopes)?;
         let mut completing = None;
         let work = self.work(request, &scope, &mut completing)?;
-        let asking = match &work {
-            Work::Handler(work) if work.asks() => Some(Arc::new(Asking::new(self, request, &scope)?)),
+        let collector = match &work {
+            Work::Handler(work) if work.asks() => {
+                Some(Arc::new(InputCollector::new(&self.data.inputs, request, scope.origin())?))
+            }
             _ => None,
         };
         let mut scope = scope;
@@ -238,7 +216,7 @@ impl Server {
             Work::Handler(HandlerWork::Tool { plan: Plan::Task { .. }, .. }) => Some(Arc::default()),
             _ => None,
         };
-        let context = context(self, request, &scope, said, asking, tasking, span);
+        let context = context(self, request, &scope, said, collector, tasking, span);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -291,7 +269,9 @@ impl Server {
             method::ListSkills::NAME | method::GetSkill::NAME | method::ReadDirectory::NAME => {
                 done(Reply::written(&request.id, self.skills_result(name, params, version)?))
             }
-            method::Ping::NAME => done(Reply::result(self, &request.id, version, EmptyResult::default(), 16)),
+            method::Ping::NAME => {
+                done(Reply::result(&self.data.identity, &request.id, version, EmptyResult::default(), 16))
+            }
             method::Discover::NAME => {
                 let names = self.versions().iter().map(|version| version.as_str().to_owned());
                 let mut result = DiscoverResult::new(names.collect(), self.capabilities(version, false));
@@ -299,14 +279,14 @@ impl Server {
                 let hint = self.data.config.discover_cache;
                 result.ttl_ms = Some(hint.ttl_ms());
                 result.cache_scope = Some(hint.scope);
-                done(Reply::result(self, &request.id, version, result, 512))
+                done(Reply::result(&self.data.identity, &request.id, version, result, 512))
             }
             method::SetLevel::NAME => {
                 let params: SetLevelParams = decode_params(name, params)?;
                 if let Client::Session(session) = &scope.client {
                     session.set_log_level(params.level);
                 }
-                done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
+                done(Reply::result(&self.data.identity, &request.id, version, EmptyResult::default(), 16))
             }
             method::Subscribe::NAME | method::Unsubscribe::NAME => {
                 let params: SubscribeParams = decode_params(name, params)?;
@@ -318,7 +298,7 @@ impl Server {
                 } else {
                     session.unsubscribe(&params.uri);
                 }
-                done(Reply::result(self, &request.id, version, EmptyResult::default(), 16))
+                done(Reply::result(&self.data.identity, &request.id, version, EmptyResult::default(), 16))
             }
             method::Listen::NAME => Ok(Work::Listen(Box::new(ListenWork::prepare(self, params, scope)?))),
             _ => Err(RpcError::method_not_found(name).into()),
@@ -509,19 +489,18 @@ fn context(
     request: &Request<'_>,
     scope: &Scope,
     said: Said,
-    asking: Option<Arc<Asking>>,
-    tasking: Option<Arc<Tasking>>,
+    collector: Option<Arc<InputCollector>>,
+    tasking: Option<Arc<TaskUpgrade>>,
     span: &Span,
 ) -> Context {
     Context::new(crate::context::Inner {
-        server: server.clone(),
         version: scope.version,
         request_id: Some(request.id.clone()),
         client: scope.client.clone(),
         principal: scope.principal.clone(),
         progress_token: said.progress_token,
         raw_meta: said.raw_meta,
-        asking,
+        collector,
         tasking,
         is_local: scope.is_local,
         meta: std::sync::OnceLock::new(),
@@ -532,5 +511,6 @@ fn context(
         outgoing: parking_lot::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),
         span: span.clone(),
+        server: server.clone(),
     })
 }

@@ -9,61 +9,36 @@ use std::{
 };
 
 use mcp_protocol::{
-    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, InputRequiredResult, ProtocolVersion,
-    ReadResourceResult, RequestId, RpcError, Shape,
-    tasks::{CreateTaskResult, ext},
+    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Method as _, ProtocolVersion, ReadResourceResult,
+    RequestId, RpcError, Shape, method,
 };
 use serde_json::Value;
 use tracing::Instrument as _;
 
 use super::{
-    Prepared, Reply, Scope,
+    Prepared,
     prepare::{HandlerWork, Place, Work},
+    task_call::Candidate,
+    task_requests::TaskWork,
 };
 use crate::{
     Server,
-    context::Context,
+    cache_hint::CacheHint,
+    context::{Completing, Context},
+    error::{ToolError, next_reference},
     handler::{
-        Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolError,
-        ToolKind, next_reference,
+        Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
     },
-    hints::CacheHint,
-    layers::{self, Performed},
+    layers::{self, Invocation},
     registry::{PromptEntry, ToolEntry, ToolSpec},
+    request::{Output, Performed, Reply, Scope, Stop, busy, ending},
     session::NotEntered,
-    tasks::{Candidate, Plan, TaskWork},
+    tasks::Plan,
     trace,
 };
 
 /// The most values that a completion may have (server/utilities/completion).
 const COMPLETIONS: usize = 100;
-
-/// What a handler brought forth, before it becomes bytes.
-#[derive(Debug)]
-pub(crate) enum Output {
-    Tool(CallToolResult),
-    Resource(ReadResourceResult),
-    Prompt(GetPromptResult),
-    Completion(CompleteResult),
-    Asked(InputRequiredResult),
-    /// A task that the client wanted (2025-11-25).
-    TaskOfClient(CreateTaskResult),
-    /// A task that the server made (the tasks extension).
-    TaskOfServer(ext::CreateTaskResult),
-}
-
-/// Why there is no output.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    Cancelled,
-    Error(RpcError),
-}
-
-impl From<RpcError> for Stop {
-    fn from(error: RpcError) -> Self {
-        Self::Error(error)
-    }
-}
 
 impl Prepared {
     /// Runs the request to its end. `None` when the client cancelled it: nothing is answered then.
@@ -92,13 +67,13 @@ impl Prepared {
         // Whoever reads the answer may use the id, and the place, again.
         drop(place);
         Some(match outcome {
-            Ok(Output::Tool(result)) => Reply::result(&server, &id, version, result, 256),
-            Ok(Output::Resource(result)) => Reply::result(&server, &id, version, result, 512),
-            Ok(Output::Prompt(result)) => Reply::result(&server, &id, version, result, 512),
-            Ok(Output::Completion(result)) => Reply::result(&server, &id, version, result, 512),
-            Ok(Output::Asked(result)) => Reply::result(&server, &id, version, result, 2048),
-            Ok(Output::TaskOfClient(result)) => Reply::result(&server, &id, version, result, 512),
-            Ok(Output::TaskOfServer(result)) => Reply::result(&server, &id, version, result, 512),
+            Ok(Output::Tool(result)) => Reply::result(&server.data.identity, &id, version, result, 256),
+            Ok(Output::Resource(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
+            Ok(Output::Prompt(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
+            Ok(Output::Completion(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
+            Ok(Output::Asked(result)) => Reply::result(&server.data.identity, &id, version, result, 2048),
+            Ok(Output::TaskOfClient(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
+            Ok(Output::TaskOfServer(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Err(Stop::Cancelled) => return None,
             Err(Stop::Error(error)) => refuse(&scope, &id, &error),
         })
@@ -163,7 +138,7 @@ impl Prepared {
 
     /// Runs the request for its typed output.
     pub(crate) async fn run_for_output(mut self) -> Result<Output, RpcError> {
-        self.enter().map_err(|_| super::reply::busy())?;
+        self.enter().map_err(|_| busy())?;
         let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
         execute(&self.server, &self.scope, &self.context, work).await.map_err(|stop| match stop {
             Stop::Cancelled => RpcError::internal("cancelled"),
@@ -211,14 +186,14 @@ async fn execute(server: &Server, scope: &Scope, context: &Context, work: Handle
     if let Err(Stop::Error(error)) = &mut outcome {
         error.shape(scope.version);
     }
-    trace::ended(context.span(), &outcome);
+    trace::ended(context.span(), ending(&outcome));
     outcome
 }
 
 async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
-    if let Some(asking) = context.asking() {
+    if let Some(asking) = context.collector() {
         unless_cancelled(scope, pin!(asking.resume())).await??;
     }
     let layers = match (&server.data.config.layers, &work) {
@@ -229,7 +204,11 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
         match layers {
             None => handled(server, scope.version, context, work).await,
             // Boxed, so that calls without layers need not carry the room for it.
-            Some(layers) => Box::pin(layers::run(&layers, server, scope.version, context, work)).await,
+            Some(layers) => {
+                let is_tool = matches!(work, HandlerWork::Tool { .. });
+                let invocation = invocation(server, scope.version, context, work);
+                Box::pin(layers::run(&layers, invocation, is_tool)).await
+            }
         }
     };
     // Pinned in this statement, behind which nothing of the handler is left.
@@ -243,7 +222,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     if !context.has_expired() && !matches!(performed, Ok(Performed::Asked(_))) {
         drop_cancels.disarm();
     }
-    match (performed?, context.asking()) {
+    match (performed?, context.collector()) {
         (Performed::Output(output), _) => Ok(output),
         (Performed::Asked(requests), Some(asking)) => {
             Ok(Output::Asked(unless_cancelled(scope, pin!(asking.result(requests))).await??))
@@ -261,15 +240,42 @@ async fn unless_cancelled<T>(scope: &Scope, work: Pin<&mut impl Future<Output = 
     }
 }
 
+/// Describes a call for its layers.
+fn invocation(server: &Server, version: ProtocolVersion, context: &Context, mut work: HandlerWork) -> Invocation {
+    let (method, name) = match &work {
+        HandlerWork::Tool { entry, .. } => (method::CallTool::NAME, entry.spec.tool.name.clone()),
+        HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. } => {
+            (method::ReadResource::NAME, uri.clone())
+        }
+        HandlerWork::Prompt { entry, .. } => (method::GetPrompt::NAME, entry.prompt.name.clone()),
+        HandlerWork::Complete { .. } => {
+            let completing = context.extension::<Completing>();
+            (method::Complete::NAME, completing.map_or_else(String::new, |completing| completing.argument.clone()))
+        }
+    };
+    let (arguments, tool_layers) = match &mut work {
+        HandlerWork::Tool { entry, arguments, .. } => (Some(arguments.take()), entry.spec.layers.clone()),
+        _ => (None, None),
+    };
+    let (server, run_context) = (server.clone(), context.clone());
+    let run = Box::new(move |changed: Option<Value>| {
+        if let (HandlerWork::Tool { arguments, .. }, Some(changed)) = (&mut work, changed) {
+            *arguments = changed;
+        }
+        Box::pin(async move { handled(&server, version, &run_context, work).await }) as layers::Running
+    });
+    Invocation { method, name, arguments, context: context.clone(), tool_layers, run }
+}
+
 /// Runs a handler, behind all layers.
-pub(crate) async fn handled(
+async fn handled(
     server: &Server,
     version: ProtocolVersion,
     context: &Context,
     work: HandlerWork,
 ) -> Result<Performed, RpcError> {
     let output = perform(server, version, context, work).await;
-    match context.asking().and_then(|asking| asking.take_asked()) {
+    match context.collector().and_then(|asking| asking.take_asked()) {
         Some(requests) => Ok(Performed::Asked(requests)),
         None => output.map(Performed::Output),
     }
@@ -308,7 +314,7 @@ fn call_of<K: Kind>(
     arguments: Arguments,
 ) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
     let call = Call { parts: CallParts { context: context.clone() }, arguments };
-    let asking = context.asking().cloned();
+    let asking = context.collector().cloned();
     let handler = guarded::<K>(run.clone(), call);
     async move {
         match asking {
@@ -484,7 +490,7 @@ async fn timed<T>(
     run: impl Future<Output = T>,
 ) -> Option<T> {
     let mut run = std::pin::pin!(run);
-    let in_time = match context.asking() {
+    let in_time = match context.collector() {
         Some(asking) => asking.within(limit, run.as_mut()).await,
         None => tokio::time::timeout(limit, run.as_mut()).await.ok(),
     };

@@ -3,10 +3,7 @@
 use mcp_protocol::{Meta, Principal, RpcError};
 
 use super::{CallParts, FromCallParts, ToolError};
-use crate::{
-    Server,
-    context::{Cancelled, Completing, Context, Progress, ResourceUri},
-};
+use crate::context::{Cancelled, Completing, Context, Progress, ResourceUri};
 
 /// A part of a larger state. Every state is a part of itself.
 pub trait FromRef<T> {
@@ -109,12 +106,5 @@ impl<S: Send + Sync> FromCallParts<S> for ResourceUri {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         let uri = parts.context.extension::<Self>().cloned();
         uri.ok_or_else(|| ToolError::protocol(RpcError::internal("this handler reads no resource")))
-    }
-}
-
-/// The server that the handler belongs to.
-impl<S: Send + Sync> FromCallParts<S> for Server {
-    async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
-        Ok(parts.context.server().clone())
     }
 }

@@ -6,12 +6,10 @@ use std::{future::Future, sync::Arc, time::Duration};
 use mcp_store::Swap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use uuid::Uuid;
 
-use super::{
-    Asking, InputError,
-    asking::{Claim, no_random_numbers},
-};
-use crate::{Server, handler::ToolError};
+use super::{InputCollector, InputLimits, collector::Claim};
+use crate::error::{InputError, ToolError};
 
 /// What stands under the guard's name.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,21 +41,21 @@ tokio::task_local! {
 }
 
 /// Whether this is polled by an effect that happens once.
-pub(super) fn is_inside(asking: &Asking) -> bool {
+pub(super) fn is_inside(asking: &InputCollector) -> bool {
     !keys_around(asking).is_empty()
 }
 
 /// The keys of the effects that poll this, the outermost first.
-fn keys_around(asking: &Asking) -> Vec<String> {
+fn keys_around(asking: &InputCollector) -> Vec<String> {
     let inside = INSIDE.try_with(Inside::clone).ok();
     inside.filter(|inside| inside.asking == address(asking)).map(|inside| inside.keys).unwrap_or_default()
 }
 
-fn address(asking: &Asking) -> usize {
+fn address(asking: &InputCollector) -> usize {
     std::ptr::from_ref(asking).addr()
 }
 
-pub(super) async fn run<T, E, F, Fut>(asking: &Asking, key: &str, effect: F) -> Result<T, ToolError>
+pub(crate) async fn run<T, E, F, Fut>(asking: &InputCollector, key: &str, effect: F) -> Result<T, ToolError>
 where
     T: Serialize + DeserializeOwned,
     E: Into<ToolError>,
@@ -92,12 +90,12 @@ where
 
 /// Runs an effect unless another round has, or is at it.
 async fn guarded<T: Serialize + DeserializeOwned>(
-    asking: &Asking,
+    asking: &InputCollector,
     name: String,
     effect: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
-    let records = &asking.server().data.records;
-    let me = super::random_name().ok_or_else(|| ToolError::protocol(no_random_numbers()))?;
+    let records = &asking.services().records;
+    let me = Uuid::new_v4().simple().to_string();
     let mark = written(&Guard::Running(me.clone()))?;
     let mut expected = None;
     let (mut given_up, _running) = loop {
@@ -113,7 +111,8 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             before: expected.clone(),
             has_begun: false,
         };
-        let swap = records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(asking.server()));
+        let swap =
+            records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(&asking.services().limits));
         match swap.await? {
             Swap::Done => break (given_up, running),
             Swap::Lost { current } => {
@@ -133,14 +132,14 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
     };
-    records.put(&name, written(&guard)?, ttl(asking.server())).await?;
+    records.put(&name, written(&guard)?, ttl(&asking.services().limits)).await?;
     given_up.name = None;
     outcome
 }
 
 /// How long a guard stands: longer than any state that knows of its flow.
-fn ttl(server: &Server) -> Option<Duration> {
-    Some(server.limits().inputs.state.saturating_mul(2))
+fn ttl(limits: &InputLimits) -> Option<Duration> {
+    Some(limits.state.saturating_mul(2))
 }
 
 /// What another round came to.
@@ -151,7 +150,7 @@ enum Ended {
 }
 
 /// Waits until another round is done. The handler's own time limit bounds it, and the guard's life.
-async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Ended, ToolError> {
+async fn wait_for(asking: &InputCollector, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Ended, ToolError> {
     let mut pause = PAUSES.0;
     loop {
         let record = current.ok_or_else(unfinished)?;
@@ -163,13 +162,13 @@ async fn wait_for(asking: &Asking, name: &str, mut current: Option<Arc<[u8]>>) -
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-        current = asking.server().data.records.get(name).await?;
+        current = asking.services().records.get(name).await?;
     }
 }
 
 /// Marks the effect when it is dropped before it is done: as failed if it has begun, otherwise as one to try again.
 struct GiveUp<'a> {
-    asking: &'a Asking,
+    asking: &'a InputCollector,
     name: Option<String>,
     /// What the store has when it is ours.
     mark: Arc<[u8]>,
@@ -183,7 +182,7 @@ impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let guard = if self.has_begun { Guard::Failed } else { Guard::Free(std::mem::take(&mut self.me)) };
-        let (server, Ok(guard)) = (self.asking.server().clone(), written(&guard)) else { return };
+        let (services, Ok(guard)) = (self.asking.services().clone(), written(&guard)) else { return };
         let (mark, before, has_begun) = (self.mark.clone(), self.before.take(), self.has_begun);
         runtime.spawn(async move {
             // Until the effect begins nobody knows whether the store has the mark, so that the guard is put also in the
@@ -191,8 +190,9 @@ impl Drop for GiveUp<'_> {
             // never.
             let mut expected = Some(mark.clone());
             for _ in 0..3 {
-                let records = &server.data.records;
-                let swap = records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl(&server));
+                let records = &services.records;
+                let swap =
+                    records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl(&services.limits));
                 match swap.await {
                     Ok(Swap::Lost { current })
                         if !has_begun && (current == before || current.as_ref() == Some(&mark)) =>

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use mcp_protocol::{ClientCapabilities, InputRequest, RequestId};
 use serde_json::{Map, Value, json};
 
-use super::InputError;
-use crate::{session::Session, tasks::Live};
+use crate::{error::InputError, session::Session, tasks::RunningTask};
 
 /// Asks about a task of a session (2025-11-25). The question goes on the stream of a request for the result, whichever
 /// session that belongs to, and is asked again on the next one when that ends without an answer. HTTP waits for such a
 /// stream; elsewhere the session of the call has one for everything, as long as it lasts.
 pub(super) async fn ask_about(
-    task: Arc<Live>,
+    task: Arc<RunningTask>,
     session: Arc<Session>,
     call: RequestId,
     needed: ClientCapabilities,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mcp_protocol::ProtocolVersion;
 
 use super::{Entry, List, cursor};
-use crate::hints::CacheHint;
+use crate::cache_hint::CacheHint;
 
 /// How the lists of a server are cut and marked.
 #[derive(Debug, Clone)]

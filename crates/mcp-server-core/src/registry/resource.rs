@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
 use crate::{
+    cache_hint::CacheHint,
     handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
-    hints::CacheHint,
 };
 
 /// A resource on its way into a server. `S` is the state that its handler still misses.

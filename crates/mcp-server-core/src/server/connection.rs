@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Caller, Peer, Server, Session,
-    engine::{Era, Prepared, Refusal, Reply, Scope, StatelessCall},
-    handler::Chain,
+    engine::{Era, Prepared},
+    error::Chain,
+    request::{Refusal, Reply, Scope, StatelessCall},
 };
 
 /// How long the client may take to read what is queued when everything else has ended.
@@ -292,7 +293,7 @@ impl Connection<'_> {
             Era::Session(meta) => match &self.session {
                 Some(session) => Scope::session(session.clone()).saying(meta.as_ref()),
                 None if request.method == method::Ping::NAME && self.server.has_legacy_versions() => {
-                    let scope = Scope::unopened(self.server);
+                    let scope = Scope::unopened(self.server.versions());
                     return self.prepare(request, scope);
                 }
                 None => return Err(self.refuse_unopened()),

@@ -9,7 +9,7 @@ use mcp_protocol::{
     notification,
 };
 
-use crate::{Caller, Peer, Server, Session, engine::Reply, trace};
+use crate::{Caller, Peer, Server, Session, request::Reply, trace};
 
 /// The most bytes that a session keeps of what a client says of itself.
 const KEPT_BYTES: usize = 16 << 10;
@@ -32,6 +32,8 @@ impl Server {
         caller: &Caller,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
+        #[cfg(feature = "log-layer")]
+        drop(crate::log_layer::opened());
         let span = trace::open(request, caller.is_local());
         // No handler runs that could say something.
         #[cfg(feature = "log-layer")]
@@ -103,7 +105,7 @@ impl Server {
     fn welcome(&self, request: &Request<'_>, version: ProtocolVersion, capabilities: ServerCapabilities) -> Reply {
         let mut result = InitializeResult::new(version.as_str(), capabilities, self.info().clone());
         result.instructions.clone_from(&self.data.config.instructions);
-        Reply::result(self, &request.id, version, shaped(result, version), 512)
+        Reply::result(&self.data.identity, &request.id, version, shaped(result, version), 512)
     }
 
     /// Takes a notification of a client. Cancellations that come too late are ignored; all others reach the application.
@@ -113,7 +115,7 @@ impl Server {
                 if let Some(session) = session {
                     session.mark_initialized();
                 }
-                self.heard(session, peer, message);
+                self.receive(session, peer, message);
             }
             notification::Cancelled::NAME => match decode_params::<CancelledParams>(&message.method, message.params) {
                 Ok(params) => {
@@ -123,7 +125,13 @@ impl Server {
                 }
                 Err(error) => tracing::debug!(%error, "a cancellation cannot be read"),
             },
-            _ => self.heard(session, peer, message),
+            _ => self.receive(session, peer, message),
+        }
+    }
+
+    fn receive(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
+        if let Some(hook) = self.data.config.on_notification.clone() {
+            peer.receive(message, session, hook, self.limits().read_timeout, self.shutdown_token());
         }
     }
 }

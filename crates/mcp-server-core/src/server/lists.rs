@@ -2,7 +2,7 @@
 
 use crate::{
     Server,
-    notices::Notice,
+    change::Change,
     registry::{
         Entry as _, PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, TemplateEntry,
         TemplateRoute, ToolEntry, ToolRoute,
@@ -61,26 +61,26 @@ live_list!(
     Tools, tools, ToolRoute => |route| {
         let (spec, run) = route.check()?;
         Ok(ToolEntry { spec, run: run.with_state(()) })
-    }, Notice::Tools
+    }, Change::Tools
 );
 live_list!(
     /// The resources of a running server, by URI.
     Resources, resources, ResourceRoute => |route| {
         let (spec, run) = route.check()?;
         Ok(ResourceEntry { spec, run: run.with_state(()) })
-    }, Notice::Resources
+    }, Change::Resources
 );
 live_list!(
     /// The resource templates of a running server, by template.
     ResourceTemplates, templates, TemplateRoute => |route| {
         let (spec, run, completions) = route.check()?;
         Ok(TemplateEntry { spec, run: run.with_state(()), completions: completions.ready() })
-    }, Notice::Resources
+    }, Change::Resources
 );
 live_list!(
     /// The prompts of a running server, by name.
     Prompts, prompts, PromptRoute => |route| {
         let (prompt, run, completions) = route.check()?;
         Ok(PromptEntry { prompt, run: run.with_state(()), completions: completions.ready() })
-    }, Notice::Prompts
+    }, Change::Prompts
 );

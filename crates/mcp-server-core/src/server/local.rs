@@ -11,8 +11,9 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use crate::{
     Server,
-    context::{Client, RequestClient},
-    engine::{Output, Prepared, Scope},
+    engine::Prepared,
+    request::{Output, Refusal, Scope},
+    session::{Client, RequestClient},
 };
 
 pub(crate) async fn call_tool(server: &Server, name: &str, arguments: Value) -> Result<CallToolResult, RpcError> {
@@ -53,5 +54,5 @@ fn prepare<M: Method>(server: &Server, params: &impl Serialize) -> Result<Prepar
     let version = server.versions().first().copied().unwrap_or(ProtocolVersion::LATEST);
     let client = Client::Request(Arc::new(RequestClient::default()));
     let scope = Scope::new(version, client, None).local();
-    server.prepare(&request, scope).map_err(crate::engine::Refusal::into_error)
+    server.prepare(&request, scope).map_err(Refusal::into_error)
 }

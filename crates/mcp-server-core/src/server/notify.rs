@@ -5,7 +5,7 @@ use mcp_protocol::{
 };
 use serde::Serialize;
 
-use crate::{Server, notices::Notice};
+use crate::{Server, change::Change};
 
 /// Tells clients that something changed: `server.notify().resource_updated("config://app")`.
 ///
@@ -22,23 +22,23 @@ pub struct Notices<'a> {
 impl Notices<'_> {
     /// The list of tools changed.
     pub fn tools_changed(&self) {
-        self.server.data.publisher.publish(Notice::Tools);
+        self.server.data.publisher.publish(Change::Tools);
     }
 
     /// The list of prompts changed.
     pub fn prompts_changed(&self) {
-        self.server.data.publisher.publish(Notice::Prompts);
+        self.server.data.publisher.publish(Change::Prompts);
     }
 
     /// The list of resources, or that of resource templates, changed.
     pub fn resources_changed(&self) {
-        self.server.data.publisher.publish(Notice::Resources);
+        self.server.data.publisher.publish(Change::Resources);
     }
 
     /// A resource changed. Those are told that subscribed to this very URI: a server with resources inside of others names
     /// both, the part and the whole, if subscribers of the whole are meant to know.
     pub fn resource_updated(&self, uri: &str) {
-        self.server.data.publisher.publish(Notice::Updated(uri.into()));
+        self.server.data.publisher.publish(Change::Updated(uri.into()));
     }
 
     /// The user is done on the page that [`Inputs::elicit_page`](crate::Inputs::elicit_page), or an error `-32042`, sent

@@ -29,7 +29,7 @@ impl Owner {
     }
 
     /// An owner as a record names it.
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         Self(name.into())
     }
 
@@ -39,14 +39,14 @@ impl Owner {
 
     /// What the names of all records of this owner begin with. Names are short and owners are not, so that it is a hash;
     /// who shares it with somebody else is told apart by the record itself.
-    pub(super) fn prefix(&self) -> String {
+    pub(crate) fn prefix(&self) -> String {
         let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = self.0.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fnv);
         format!("{PREFIX}{hash:016x}/")
     }
 
     /// The name of the record of a task.
-    pub(super) fn key(&self, id: &str) -> String {
+    pub(crate) fn key(&self, id: &str) -> String {
         self.prefix() + id
     }
 }

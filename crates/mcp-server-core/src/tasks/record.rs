@@ -31,7 +31,7 @@ impl Outcome {
     }
 
     /// How many bytes of JSON it is.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         /// Keeps the length of what is written.
         struct Length(usize);
         impl std::io::Write for Length {

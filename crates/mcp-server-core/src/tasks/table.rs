@@ -8,22 +8,24 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{
-    TaskLimits, clock,
-    live::Live,
+    TaskLimits,
+    id::{is_id, new_id},
     owner::Owner,
     record::{Outcome, Record},
+    running::RunningTask,
+    timestamp,
 };
-use crate::{records::Records, session::Session};
+use crate::{session::Session, store::RecordStore};
 
 /// How often the table is searched for what has expired while it is not full.
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// What a task comes to in so few bytes, such as a cancellation, is kept always: its record is not smaller.
-pub(super) const SMALL: usize = 512;
+pub(crate) const SMALL: usize = 512;
 
 /// All tasks of a server.
 pub(crate) struct TaskTable {
-    records: Records,
+    records: RecordStore,
     limits: TaskLimits,
     entries: Mutex<Entries>,
 }
@@ -43,20 +45,20 @@ struct Entry {
     /// What it came to, in bytes.
     bytes: usize,
     /// Present while it runs, and when its end could not be written.
-    live: Option<Arc<Live>>,
+    live: Option<Arc<RunningTask>>,
 }
 
 /// A task that somebody asked for.
-pub(super) enum Found {
+pub(crate) enum Found {
     /// It runs here.
-    Here(Arc<Live>),
+    Here(Arc<RunningTask>),
     /// It has ended, or runs on another node; with the record as it lies in the store.
     Stored(Box<Record>, Arc<[u8]>),
 }
 
 impl Found {
     /// Looks at it as it is now. What it came to may be large, so it is not copied for that.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
         match self {
             Self::Here(live) => live.look(look),
             Self::Stored(record, _) => look(record),
@@ -64,7 +66,7 @@ impl Found {
     }
 
     /// The task as the extension shows it.
-    pub(super) fn into_detailed(self) -> DetailedTask {
+    pub(crate) fn into_detailed(self) -> DetailedTask {
         match self {
             Self::Here(live) => live.detailed(),
             Self::Stored(record, _) => record.into_detailed(),
@@ -74,7 +76,7 @@ impl Found {
 
 /// What became of the wish to cancel a task that does not run here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cancelled {
+pub(crate) enum Cancelled {
     /// It is cancelled.
     Now,
     /// It was cancelled already; its node may not have heard of that.
@@ -84,21 +86,21 @@ pub(super) enum Cancelled {
 }
 
 /// A task that is to be.
-pub(super) struct Wanted<'a> {
-    pub(super) owner: Owner,
-    pub(super) tool: Option<&'a str>,
-    pub(super) ttl: Duration,
-    pub(super) message: Option<String>,
-    pub(super) session: Option<&'a Arc<Session>>,
+pub(crate) struct Wanted<'a> {
+    pub(crate) owner: Owner,
+    pub(crate) tool: Option<&'a str>,
+    pub(crate) ttl: Duration,
+    pub(crate) message: Option<String>,
+    pub(crate) session: Option<&'a Arc<Session>>,
 }
 
 impl TaskTable {
-    pub(crate) fn new(records: Records, limits: TaskLimits) -> Self {
+    pub(crate) fn new(records: RecordStore, limits: TaskLimits) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
         Self { records, limits, entries: Mutex::new(entries) }
     }
 
-    pub(super) fn limits(&self) -> &TaskLimits {
+    pub(crate) fn limits(&self) -> &TaskLimits {
         &self.limits
     }
 
@@ -110,12 +112,9 @@ impl TaskTable {
     ///
     /// # Errors
     /// `-32603` when the owner has too many tasks, or the store refuses.
-    pub(super) async fn create(&self, wanted: Wanted<'_>) -> Result<Arc<Live>, RpcError> {
-        let id = clock::new_id().ok_or_else(|| {
-            tracing::error!("the system has no random numbers for the id of a task");
-            RpcError::internal("no task can be created")
-        })?;
-        let created = clock::now();
+    pub(crate) async fn create(&self, wanted: Wanted<'_>) -> Result<Arc<RunningTask>, RpcError> {
+        let id = new_id();
+        let created = timestamp::now();
         let record = Record {
             id: id.clone(),
             owner: wanted.owner.as_str().to_owned(),
@@ -131,7 +130,7 @@ impl TaskTable {
         };
         let written = bytes_of(&record)?;
         let key = wanted.owner.key(&id);
-        let live = Arc::new(Live::new(record, written.clone(), wanted.ttl, wanted.session));
+        let live = Arc::new(RunningTask::new(record, written.clone(), wanted.ttl, wanted.session));
         let entry = Entry { owner: wanted.owner, expires: live.expires(), bytes: 0, live: Some(live.clone()) };
         if !self.enter(id.clone(), entry) {
             return Err(RpcError::internal("too many tasks: try again when some have expired"));
@@ -191,8 +190,8 @@ impl TaskTable {
     ///
     /// # Errors
     /// `-32602` when there is none; `-32603` when the store fails.
-    pub(super) async fn find(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
-        if !clock::is_id(id) {
+    pub(crate) async fn find(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
+        if !is_id(id) {
             return Err(unknown());
         }
         {
@@ -217,7 +216,7 @@ impl TaskTable {
     }
 
     /// The tasks of an owner, oldest first, at most `count` behind the id `after`; and whether there may be more.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &self,
         owner: &Owner,
         after: Option<&str>,
@@ -243,7 +242,7 @@ impl TaskTable {
     }
 
     /// Ends a task that runs here, and keeps what it came to; false when it ended before.
-    pub(super) async fn settle(&self, live: &Arc<Live>, outcome: Outcome) -> bool {
+    pub(crate) async fn settle(&self, live: &Arc<RunningTask>, outcome: Outcome) -> bool {
         let is_first = self.mark(live, outcome);
         if is_first {
             self.persist(live).await;
@@ -253,7 +252,7 @@ impl TaskTable {
 
     /// Ends a task for this node; false when it ended before. Whoever drives it writes that down, whatever becomes of the
     /// caller.
-    pub(super) fn mark(&self, live: &Arc<Live>, outcome: Outcome) -> bool {
+    pub(crate) fn mark(&self, live: &Arc<RunningTask>, outcome: Outcome) -> bool {
         let is_cancelled = outcome == Outcome::Cancelled;
         let bytes = outcome.size();
         let (outcome, bytes) = if self.reserve(live.id(), bytes) {
@@ -302,7 +301,7 @@ impl TaskTable {
     }
 
     /// Writes down the end of a task, where nobody has.
-    pub(super) async fn persist(&self, live: &Arc<Live>) {
+    pub(crate) async fn persist(&self, live: &Arc<RunningTask>) {
         let is_kept = self.entries().tasks.get(live.id()).is_none_or(|entry| entry.live.is_none());
         let left = live.expires().saturating_duration_since(Instant::now());
         if is_kept || left.is_zero() {
@@ -325,7 +324,7 @@ impl TaskTable {
     }
 
     /// Cancels a task that runs on another node, or whose node is gone.
-    pub(super) async fn cancel_stored(
+    pub(crate) async fn cancel_stored(
         &self,
         owner: &Owner,
         mut record: Record,
@@ -337,7 +336,7 @@ impl TaskTable {
             None => {}
         }
         record.outcome = Some(Outcome::Cancelled);
-        record.updated = clock::now();
+        record.updated = timestamp::now();
         // How much time is left is known to the store only; the record may live a little longer than it should.
         let ttl = Duration::from_millis(record.ttl.max(1));
         let swapped = self
@@ -352,7 +351,7 @@ impl TaskTable {
     }
 
     /// Forgets a task that has expired.
-    pub(super) fn forget(&self, id: &str) {
+    pub(crate) fn forget(&self, id: &str) {
         self.entries().remove(id);
     }
 }
@@ -434,7 +433,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// One answer for tasks that never were, are another's, or have expired.
-pub(super) fn unknown() -> RpcError {
+pub(crate) fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
 }
 
@@ -452,10 +451,10 @@ mod tests {
     fn table(change: impl FnOnce(&mut TaskLimits)) -> TaskTable {
         let mut limits = TaskLimits::default();
         change(&mut limits);
-        TaskTable::new(Records::new(Arc::new(MemoryStore::new())), limits)
+        TaskTable::new(RecordStore::new(Arc::new(MemoryStore::new())), limits)
     }
 
-    async fn create(table: &TaskTable) -> Result<Arc<Live>, RpcError> {
+    async fn create(table: &TaskTable) -> Result<Arc<RunningTask>, RpcError> {
         let (owner, ttl) = (Owner::of(None, true), Duration::from_secs(60));
         table.create(Wanted { owner, tool: None, ttl, message: None, session: None }).await
     }
@@ -477,7 +476,7 @@ mod tests {
             if lists {
                 table.list(&owner, None, 1).await.unwrap();
             } else {
-                assert!(table.find(&owner, &clock::new_id().unwrap()).await.is_err());
+                assert!(table.find(&owner, &new_id()).await.is_err());
             }
             assert!(table.entries().tasks.is_empty() && table.entries().counts.is_empty(), "lists: {lists}");
         }

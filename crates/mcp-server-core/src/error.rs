@@ -1,4 +1,6 @@
-//! What a handler fails with, and what of it anybody gets to see.
+//! The errors of handlers and of their input requests, and the part of each that a client may read.
+
+mod input;
 
 use std::{
     error::Error,
@@ -10,6 +12,8 @@ use std::{
 };
 
 use mcp_protocol::{CallToolResult, ContentBlock, RpcError};
+
+pub use self::input::InputError;
 
 /// The failure of a handler.
 ///

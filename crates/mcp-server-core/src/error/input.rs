@@ -4,7 +4,7 @@ use std::fmt;
 
 use mcp_protocol::{ClientCapabilities, RpcError};
 
-use crate::handler::{ToolError, next_reference};
+use super::{ToolError, next_reference};
 
 /// Why a question brought no answer. The reasons are the same in every revision.
 ///
@@ -30,27 +30,27 @@ enum Reason {
 }
 
 impl InputError {
-    pub(super) fn declined() -> Self {
+    pub(crate) fn declined() -> Self {
         Self(Box::new(Reason::Declined))
     }
 
-    pub(super) fn cancelled() -> Self {
+    pub(crate) fn cancelled() -> Self {
         Self(Box::new(Reason::Cancelled))
     }
 
-    pub(super) fn unsupported(missing: ClientCapabilities) -> Self {
+    pub(crate) fn unsupported(missing: ClientCapabilities) -> Self {
         Self(Box::new(Reason::Unsupported { missing: Box::new(missing), lacks_session: false }))
     }
 
-    pub(super) fn without_session(missing: ClientCapabilities) -> Self {
+    pub(crate) fn without_session(missing: ClientCapabilities) -> Self {
         Self(Box::new(Reason::Unsupported { missing: Box::new(missing), lacks_session: true }))
     }
 
-    pub(super) fn timed_out() -> Self {
+    pub(crate) fn timed_out() -> Self {
         Self(Box::new(Reason::TimedOut))
     }
 
-    pub(super) fn invalid(problem: impl Into<String>) -> Self {
+    pub(crate) fn invalid(problem: impl Into<String>) -> Self {
         Self(Box::new(Reason::Invalid(problem.into())))
     }
 
@@ -129,7 +129,7 @@ impl InputError {
     }
 
     /// What did not fit, of an answer that did not.
-    pub(super) fn problem(&self) -> Option<&str> {
+    pub(crate) fn problem(&self) -> Option<&str> {
         match &*self.0 {
             Reason::Invalid(problem) => Some(problem),
             _ => None,

@@ -7,9 +7,14 @@ use mcp_store::{Delivery, Store, Subscription};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
+use uuid::Uuid;
 
-use super::{Notice, Pending, Readers};
-use crate::{inputs::random_name, records::PATIENCE, tasks::TaskTable};
+use super::Readers;
+use crate::{
+    change::{Change, PendingChanges},
+    store::STORE_TIMEOUT,
+    tasks::TaskTable,
+};
 
 /// Notices that wait for the store, and notices of others that wait for this node. Beyond them, everything counts as
 /// changed.
@@ -40,7 +45,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Outgoing {
-    notices: Pending,
+    changes: PendingChanges,
     all: bool,
     /// Ids of tasks that run elsewhere. Beyond the cap the oldest is dropped, and everything counts as changed: the
     /// record of the task is marked.
@@ -68,15 +73,8 @@ enum Changed {
 
 impl Fleet {
     /// Nodes whose servers have the same name hear each other.
-    ///
-    /// `None` when the system has no random numbers.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        server: &str,
-        readers: Arc<Readers>,
-        tasks: Arc<TaskTable>,
-    ) -> Option<Self> {
-        let node = random_name()?;
+    pub(crate) fn new(store: Arc<dyn Store>, server: &str, readers: Arc<Readers>, tasks: Arc<TaskTable>) -> Self {
+        let node = Uuid::new_v4().simple().to_string();
         let name: String = server.chars().take(100).collect();
         let topic = format!("mcp/notices/{name}");
         let shared = Shared {
@@ -89,7 +87,7 @@ impl Fleet {
             more: Notify::new(),
             missed: Notify::new(),
         };
-        Some(Self { shared: Arc::new(shared), task: Mutex::default() })
+        Self { shared: Arc::new(shared), task: Mutex::default() }
     }
 
     /// Takes part from now on, where there is a runtime to do it.
@@ -106,15 +104,15 @@ impl Fleet {
     }
 
     /// Tells the other nodes. Never waits: what the store was not given yet becomes one with its equals.
-    pub(super) fn tell(&self, notice: Notice) {
-        let is_long = matches!(&notice, Notice::Updated(uri) if uri.len() > URI_BYTES);
+    pub(super) fn tell(&self, notice: Change) {
+        let is_long = matches!(&notice, Change::Updated(uri) if uri.len() > URI_BYTES);
         {
             let mut outgoing = self.shared.outgoing();
-            if is_long || outgoing.notices.len() >= QUEUE {
-                outgoing.notices.clear();
+            if is_long || outgoing.changes.len() >= QUEUE {
+                outgoing.changes.clear();
                 outgoing.all = true;
             } else if !outgoing.all {
-                outgoing.notices.insert(notice);
+                outgoing.changes.insert(notice);
             }
         }
         self.shared.more.notify_one();
@@ -126,7 +124,7 @@ impl Fleet {
             let mut outgoing = self.shared.outgoing();
             if outgoing.cancelled.len() >= QUEUE && outgoing.cancelled.pop_front().is_some() {
                 tracing::warn!("the node of a task hears late that it was cancelled: the store takes too long");
-                outgoing.notices.clear();
+                outgoing.changes.clear();
                 outgoing.all = true;
             }
             outgoing.cancelled.push_back(id.to_owned());
@@ -156,11 +154,11 @@ impl Shared {
         if std::mem::take(&mut outgoing.all) {
             return Some(Changed::All);
         }
-        Some(match outgoing.notices.pop()? {
-            Notice::Tools => Changed::Tools,
-            Notice::Prompts => Changed::Prompts,
-            Notice::Resources => Changed::Resources,
-            Notice::Updated(uri) => Changed::Resource((*uri).to_owned()),
+        Some(match outgoing.changes.pop()? {
+            Change::Tools => Changed::Tools,
+            Change::Prompts => Changed::Prompts,
+            Change::Resources => Changed::Resources,
+            Change::Updated(uri) => Changed::Resource((*uri).to_owned()),
         })
     }
 
@@ -174,7 +172,8 @@ impl Shared {
             let Ok(message) = serde_json::to_vec(&message) else { continue };
             let message: Arc<[u8]> = message.into();
             let mut pause = PAUSES.0;
-            while let Some(problem) = problem(timeout(PATIENCE, self.store.publish(&self.topic, message.clone())).await)
+            while let Some(problem) =
+                problem(timeout(STORE_TIMEOUT, self.store.publish(&self.topic, message.clone())).await)
             {
                 tracing::warn!(problem, "other nodes cannot be told of a change yet");
                 tokio::time::sleep(pause).await;
@@ -187,7 +186,7 @@ impl Shared {
         let mut pause = PAUSES.0;
         let mut is_first = true;
         loop {
-            match timeout(PATIENCE, self.store.subscribe(&self.topic, QUEUE)).await {
+            match timeout(STORE_TIMEOUT, self.store.subscribe(&self.topic, QUEUE)).await {
                 Ok(Ok(subscription)) => {
                     pause = PAUSES.0;
                     if !std::mem::take(&mut is_first) {
@@ -221,10 +220,10 @@ impl Shared {
                         self.miss();
                         continue;
                     }
-                    Changed::Tools => Notice::Tools,
-                    Changed::Prompts => Notice::Prompts,
-                    Changed::Resources => Notice::Resources,
-                    Changed::Resource(uri) => Notice::Updated(uri.into()),
+                    Changed::Tools => Change::Tools,
+                    Changed::Prompts => Change::Prompts,
+                    Changed::Resources => Change::Resources,
+                    Changed::Resource(uri) => Change::Updated(uri.into()),
                     Changed::Cancelled(id) => {
                         self.tasks.cancelled_elsewhere(&id);
                         continue;

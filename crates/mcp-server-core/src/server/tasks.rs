@@ -4,16 +4,16 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{CallToolResult, Principal, RpcError};
 
-use super::{live::Live, owner::Owner, record::Outcome, run, table::Wanted};
 use crate::{
     Server,
     context::{Cancelled, Context},
+    tasks::{Outcome, Owner, RunningTask, Wanted},
 };
 
 /// The tasks of a running server.
 #[derive(Debug)]
 pub struct Tasks<'a> {
-    pub(crate) server: &'a Server,
+    pub(super) server: &'a Server,
 }
 
 /// A task that is to be created: whom it belongs to, and how long it lives.
@@ -70,7 +70,7 @@ impl Tasks<'_> {
         // Another node may cancel it.
         self.server.data.publisher.fleet();
         let live = tasks.create(wanted).await?;
-        tokio::spawn(run::watch_over(self.server.clone(), live.clone()));
+        tokio::spawn(self.server.data.task_driver().watch(live.clone()));
         Ok(TaskHandle { server: self.server.clone(), live })
     }
 }
@@ -79,7 +79,7 @@ impl Tasks<'_> {
 #[must_use = "a task that is dropped has failed"]
 pub struct TaskHandle {
     server: Server,
-    live: Arc<Live>,
+    live: Arc<RunningTask>,
 }
 
 impl TaskHandle {

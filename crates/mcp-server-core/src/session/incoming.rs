@@ -1,14 +1,15 @@
 //! What clients tell unasked reaches the application.
 
-use std::{collections::VecDeque, fmt, future::Future, sync::Arc};
+use std::{collections::VecDeque, fmt, future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::jsonrpc::Notification;
 use mcp_transport::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use crate::{Peer, Server, Session};
+use super::{Peer, Session};
 
 /// So many notifications of one peer may wait.
 const QUEUE: usize = 64;
@@ -51,9 +52,9 @@ impl ClientNotification {
 
 /// What the application does with notifications of clients.
 #[derive(Clone)]
-pub(crate) struct Hook(Arc<dyn Fn(ClientNotification) -> BoxFuture<'static, ()> + Send + Sync>);
+pub(crate) struct NotificationHook(Arc<dyn Fn(ClientNotification) -> BoxFuture<'static, ()> + Send + Sync>);
 
-impl Hook {
+impl NotificationHook {
     pub(crate) fn new<F, R>(hook: F) -> Self
     where
         F: Fn(ClientNotification) -> R + Send + Sync + 'static,
@@ -63,15 +64,15 @@ impl Hook {
     }
 }
 
-impl fmt::Debug for Hook {
+impl fmt::Debug for NotificationHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
+        f.write_str("NotificationHook")
     }
 }
 
 /// Notifications of one peer that wait for the application, which takes them one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct NotificationQueue {
     state: Mutex<Waiting>,
 }
 
@@ -94,7 +95,7 @@ enum Added {
     Full,
 }
 
-impl Heard {
+impl NotificationQueue {
     fn state(&self) -> MutexGuard<'_, Waiting> {
         self.state.lock()
     }
@@ -129,49 +130,53 @@ impl Heard {
     }
 }
 
-impl Server {
-    /// Hands a notification to the application, behind those of the same peer that wait: nobody waits for it, it may fail in
-    /// peace, and it is no running handler.
-    pub(crate) fn heard(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
-        let Some(hook) = self.data.config.on_notification.clone() else { return };
+impl Peer {
+    /// Queues a notification for the application. A task of its own passes the queue to the hook, one at a time.
+    pub(crate) fn receive(
+        &self,
+        message: &Notification<'_>,
+        session: Option<&Arc<Session>>,
+        hook: NotificationHook,
+        limit: Duration,
+        shutdown: CancellationToken,
+    ) {
         let notification = ClientNotification {
             method: message.method.to_string(),
             params: message.params.and_then(|params| serde_json::from_str(params.get()).ok()),
             session: session.cloned(),
         };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            tracing::warn!("a notification came outside of a runtime and was dropped");
+            tracing::warn!("a notification was dropped: it arrived outside of a Tokio runtime");
             return;
         };
         let len = message.method.len() + message.params.map_or(0, |params| params.get().len());
-        match peer.heard().add(notification, len) {
-            Added::First => drop(runtime.spawn(self.clone().tell_application(hook, peer.heard().clone()))),
+        match self.notifications().add(notification, len) {
+            Added::First => drop(runtime.spawn(deliver(self.notifications().clone(), hook, limit, shutdown))),
             Added::Waits => {}
             Added::Full => {
-                tracing::warn!(method = &*message.method, "too many notifications wait: one was dropped");
+                tracing::warn!(method = &*message.method, "a notification was dropped: the queue is full");
             }
         }
     }
+}
 
-    async fn tell_application(self, hook: Hook, heard: Arc<Heard>) {
-        let (limit, shutdown) = (self.limits().read_timeout, self.shutdown_token());
-        // On tasks of their own, so that one that panics does not keep the next from being told; those that run end with
-        // this one.
-        let mut running = JoinSet::new();
-        let telling = async {
-            while let Some(notification) = heard.next() {
-                let hook = hook.clone();
-                running.spawn(async move { tokio::time::timeout(limit, (hook.0)(notification)).await.is_ok() });
-                match running.join_next().await {
-                    Some(Ok(false)) => tracing::warn!(?limit, "a handler of notifications did not finish in time"),
-                    Some(Err(error)) => tracing::error!(%error, "a handler of notifications failed"),
-                    Some(Ok(true)) | None => {}
-                }
+/// Passes queued notifications to the hook until the queue is empty or the server shuts down.
+async fn deliver(queue: Arc<NotificationQueue>, hook: NotificationHook, limit: Duration, shutdown: CancellationToken) {
+    // Each run of the hook has a task of its own, so a panic does not stop the queue. Dropping the set ends the task.
+    let mut running = JoinSet::new();
+    let delivering = async {
+        while let Some(notification) = queue.next() {
+            let hook = hook.clone();
+            running.spawn(async move { tokio::time::timeout(limit, (hook.0)(notification)).await.is_ok() });
+            match running.join_next().await {
+                Some(Ok(false)) => tracing::warn!(?limit, "a notification hook did not finish in time"),
+                Some(Err(error)) => tracing::error!(%error, "a notification hook failed"),
+                Some(Ok(true)) | None => {}
             }
-        };
-        tokio::select! {
-            () = telling => {}
-            () = shutdown.cancelled() => {}
         }
+    };
+    tokio::select! {
+        () = delivering => {}
+        () = shutdown.cancelled() => {}
     }
 }

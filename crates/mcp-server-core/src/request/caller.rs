@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use mcp_protocol::Principal;
 
-use crate::{context::Extensions, engine::Scope, tasks::Owner};
+use super::Scope;
+use crate::{context::Extensions, tasks::Owner};
 
 /// Who is on the other side of a connection or opens a session, for [`Server::serve_as`](crate::Server::serve_as) and
 /// [`Server::initialize`](crate::Server::initialize).

@@ -1,15 +1,22 @@
-//! One notice that something changed, and the set of those that a reader was not told yet.
+//! A list change or a resource update, and the set of changes that wait for one reader.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use mcp_protocol::{
-    EmptyParams, Meta, NotificationMethod as _, RequestId, ResourceUpdatedParams, jsonrpc, meta::keys, notification,
+    EmptyParams, Meta, NotificationMethod as _, RequestId, ResourceUpdatedParams, RpcError, jsonrpc, meta::keys,
+    notification,
 };
 use serde_json::json;
 
+/// The most bytes of all URIs that one reader subscribes to.
+const URI_BYTES: usize = 64 << 10;
+
 /// Something changed. What it looks like now is for the reader to ask, so two equal notices are as good as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum Change {
     /// The list of tools.
     Tools,
     /// The list of prompts.
@@ -21,9 +28,9 @@ pub(crate) enum Notice {
 }
 
 /// What concerns everybody.
-pub(crate) const LISTS: [Notice; 3] = [Notice::Tools, Notice::Prompts, Notice::Resources];
+pub(crate) const LISTS: [Change; 3] = [Change::Tools, Change::Prompts, Change::Resources];
 
-impl Notice {
+impl Change {
     /// The notification, with the subscription that it belongs to where there is one.
     pub(crate) fn message(&self, subscription: Option<&RequestId>) -> Vec<u8> {
         let meta = subscription.map(subscription_meta);
@@ -57,22 +64,22 @@ pub(crate) fn subscription_meta(id: &RequestId) -> Meta {
 /// What a reader was not told yet: each notice once, in the order in which they came first. It is never larger than what
 /// the reader subscribed to, however slow it is.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
-    order: VecDeque<Notice>,
+pub(crate) struct PendingChanges {
+    order: VecDeque<Change>,
 }
 
-impl Pending {
-    pub(crate) fn insert(&mut self, notice: Notice) {
+impl PendingChanges {
+    pub(crate) fn insert(&mut self, notice: Change) {
         if !self.order.contains(&notice) {
             self.order.push_back(notice);
         }
     }
 
-    pub(crate) fn first(&self) -> Option<&Notice> {
+    pub(crate) fn first(&self) -> Option<&Change> {
         self.order.front()
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Notice> {
+    pub(crate) fn pop(&mut self) -> Option<Change> {
         let notice = self.order.pop_front();
         if self.order.is_empty() {
             // Most readers wait for nothing most of the time.
@@ -82,7 +89,7 @@ impl Pending {
     }
 
     pub(crate) fn forget(&mut self, uri: &str) {
-        self.order.retain(|notice| !matches!(notice, Notice::Updated(other) if **other == *uri));
+        self.order.retain(|notice| !matches!(notice, Change::Updated(other) if **other == *uri));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -94,6 +101,21 @@ impl Pending {
     }
 }
 
+/// Adds a URI to those of one reader; false when it is one of them already.
+pub(crate) fn add_uri(uris: &mut HashSet<Arc<str>>, uri: &str, cap: usize) -> Result<bool, RpcError> {
+    if uris.contains(uri) {
+        return Ok(false);
+    }
+    let bytes: usize = uris.iter().map(|uri| uri.len()).sum();
+    if uris.len() >= cap || bytes + uri.len() > URI_BYTES {
+        let text =
+            format!("too many subscriptions: {cap} resources, and {URI_BYTES} bytes of their URIs, are the most");
+        return Err(RpcError::invalid_params(text));
+    }
+    uris.insert(uri.into());
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -102,28 +124,28 @@ mod tests {
 
     #[test]
     fn a_notice_waits_once_and_in_the_order_of_its_first_time() {
-        let mut pending = Pending::default();
-        let updated = |uri: &str| Notice::Updated(uri.into());
-        for notice in [Notice::Tools, updated("x:a"), Notice::Tools, updated("x:b"), updated("x:a"), Notice::Prompts] {
+        let mut pending = PendingChanges::default();
+        let updated = |uri: &str| Change::Updated(uri.into());
+        for notice in [Change::Tools, updated("x:a"), Change::Tools, updated("x:b"), updated("x:a"), Change::Prompts] {
             pending.insert(notice);
         }
         pending.forget("x:b");
         let told: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
-        assert_eq!(told, [Notice::Tools, updated("x:a"), Notice::Prompts]);
+        assert_eq!(told, [Change::Tools, updated("x:a"), Change::Prompts]);
         assert_eq!((pending.len(), pending.order.capacity()), (0, 0));
     }
 
     #[test]
     fn a_notification_names_its_subscription_in_the_type_of_the_id() {
         for (notice, id, expected) in [
-            (Notice::Tools, None, json!({ "method": "notifications/tools/list_changed", "params": {} })),
+            (Change::Tools, None, json!({ "method": "notifications/tools/list_changed", "params": {} })),
             (
-                Notice::Prompts,
+                Change::Prompts,
                 Some(RequestId::from(1)),
                 json!({ "method": "notifications/prompts/list_changed", "params": { "_meta": { keys::SUBSCRIPTION_ID: 1 } } }),
             ),
             (
-                Notice::Resources,
+                Change::Resources,
                 Some(RequestId::from("1")),
                 json!({
                     "method": "notifications/resources/list_changed",
@@ -131,7 +153,7 @@ mod tests {
                 }),
             ),
             (
-                Notice::Updated("x:a".into()),
+                Change::Updated("x:a".into()),
                 Some(RequestId::from(2)),
                 json!({
                     "method": "notifications/resources/updated",

@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 use mcp_store::{KeyPage, Store, StoreError, StoreFuture, Swap};
 
 /// How long the store may take for one thing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The key-value part of a store, which answers within [`PATIENCE`] or is unavailable.
+/// The key-value part of a store, which answers within [`STORE_TIMEOUT`] or is unavailable.
 #[derive(Debug, Clone)]
-pub(crate) struct Records {
+pub(crate) struct RecordStore {
     store: Arc<dyn Store>,
 }
 
-impl Records {
+impl RecordStore {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
@@ -47,5 +47,5 @@ impl Records {
 
 async fn in_time<T>(answer: StoreFuture<'_, T>) -> Result<T, StoreError> {
     let late = |_| Err(StoreError::unavailable("the store did not answer in time"));
-    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(late)
+    tokio::time::timeout(STORE_TIMEOUT, answer).await.unwrap_or_else(late)
 }

@@ -19,22 +19,28 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    clock,
-    lent::Streams,
     record::{Outcome, Record},
+    result_waiters::ResultWaiters,
     table::SMALL,
+    timestamp,
 };
-use crate::{inputs::InputError, notices::Listener, session::Session};
+use crate::{error::InputError, session::Session};
 
 /// So many questions of one task may wait at once.
 const QUESTIONS: usize = 256;
 
+/// A stream that is notified when a task changes.
+pub(crate) trait TaskListener: Send + Sync {
+    /// The task changed. The implementation queues it and reads its state later.
+    fn task_changed(&self, task: &Arc<RunningTask>);
+}
+
 /// A task that runs on this node.
-pub(crate) struct Live {
+pub(crate) struct RunningTask {
     id: String,
     expires: Instant,
     /// Fires when the work shall stop.
-    pub(super) cancel: CancellationToken,
+    pub(crate) cancel: CancellationToken,
     state: Mutex<State>,
     /// Counts what changed, for who waits.
     changes: watch::Sender<u64>,
@@ -52,19 +58,19 @@ struct State {
     /// How many answers are waited for in a session.
     waiting: usize,
     /// Requests for the result, on whose streams the client can be asked (2025-11-25).
-    streams: Streams,
+    streams: ResultWaiters,
     /// Streams of notices that are told of this task (the extension).
-    listeners: Vec<Weak<Listener>>,
+    listeners: Vec<Weak<dyn TaskListener>>,
 }
 
-impl Live {
-    pub(super) fn new(record: Record, written: Arc<[u8]>, ttl: Duration, session: Option<&Arc<Session>>) -> Self {
+impl RunningTask {
+    pub(crate) fn new(record: Record, written: Arc<[u8]>, ttl: Duration, session: Option<&Arc<Session>>) -> Self {
         let state = State {
             written,
             open: BTreeMap::new(),
             used: HashSet::new(),
             waiting: 0,
-            streams: Streams::default(),
+            streams: ResultWaiters::default(),
             listeners: Vec::new(),
             record,
         };
@@ -82,7 +88,7 @@ impl Live {
         &self.id
     }
 
-    pub(super) fn expires(&self) -> Instant {
+    pub(crate) fn expires(&self) -> Instant {
         self.expires
     }
 
@@ -91,12 +97,12 @@ impl Live {
     }
 
     /// The task as it is now.
-    pub(super) fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> Record {
         self.state().record.clone()
     }
 
     /// Looks at the task as it is now.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
         look(&self.state().record)
     }
 
@@ -114,12 +120,12 @@ impl Live {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.state().record.outcome.is_some()
     }
 
     /// What stands in the store.
-    pub(super) fn written(&self) -> Arc<[u8]> {
+    pub(crate) fn written(&self) -> Arc<[u8]> {
         self.state().written.clone()
     }
 
@@ -131,34 +137,34 @@ impl Live {
                 return;
             }
             state.record.message = Some(words.into());
-            state.record.updated = clock::now();
+            state.record.updated = timestamp::now();
         }
         self.tell_listeners();
     }
 
     /// Tells a stream of notices of this task from now on, beginning with how it stands.
-    pub(crate) fn listen(self: &Arc<Self>, listener: &Arc<Listener>) {
+    pub(crate) fn listen(self: &Arc<Self>, listener: Arc<dyn TaskListener>) {
         {
             let mut state = self.state();
             // Streams that ended make room before there is more of it.
             if state.listeners.len() == state.listeners.capacity() {
                 state.listeners.retain(|listener| listener.strong_count() > 0);
             }
-            state.listeners.push(Arc::downgrade(listener));
+            state.listeners.push(Arc::downgrade(&listener));
         }
-        listener.tell_task(self);
+        listener.task_changed(self);
     }
 
     /// Streams are told that there is something new, and read what it is when they come to it.
     fn tell_listeners(self: &Arc<Self>) {
         let listeners: Vec<_> = self.state().listeners.iter().filter_map(Weak::upgrade).collect();
         for listener in listeners {
-            listener.tell_task(self);
+            listener.task_changed(self);
         }
     }
 
     /// Ends the task; false when it ended before. What comes later changes nothing.
-    pub(super) fn settle(self: &Arc<Self>, outcome: Outcome) -> bool {
+    pub(crate) fn settle(self: &Arc<Self>, outcome: Outcome) -> bool {
         {
             let mut state = self.state();
             if state.record.outcome.is_some() {
@@ -167,7 +173,7 @@ impl Live {
             state.record.outcome = Some(outcome);
             state.record.asks = false;
             state.record.questions.clear();
-            state.record.updated = clock::now();
+            state.record.updated = timestamp::now();
             // Whoever waits for an answer is about to be dropped.
             state.open.clear();
             self.tell_session(&state);
@@ -178,21 +184,21 @@ impl Live {
     }
 
     /// Waits for the end.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.wait_until(|| self.is_over()).await;
     }
 
     /// Wakes who waits for a change. Nobody may hold the state: who is woken looks at it.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    pub(super) async fn wait_until(&self, is_so: impl Fn() -> bool) {
+    pub(crate) async fn wait_until(&self, is_so: impl Fn() -> bool) {
         // The sender lives as long as the task, so that the wait cannot fail.
         let _ = self.changes.subscribe().wait_for(|_| is_so()).await;
     }
 
-    pub(super) fn streams<T>(&self, change: impl FnOnce(&mut Streams) -> T) -> T {
+    pub(crate) fn streams<T>(&self, change: impl FnOnce(&mut ResultWaiters) -> T) -> T {
         change(&mut self.state().streams)
     }
 
@@ -223,7 +229,7 @@ impl Live {
             let is_other = state.record.asks != asks;
             let differs = is_other || (asks && state.record.questions.len() != questions);
             if differs {
-                state.record.updated = clock::now();
+                state.record.updated = timestamp::now();
             }
             if is_other {
                 state.record.asks = asks;
@@ -262,7 +268,7 @@ impl Live {
     }
 
     /// Takes answers. Keys that nobody asked, or that were answered, are nobody's.
-    pub(super) fn answer(self: &Arc<Self>, answers: JsonObject) {
+    pub(crate) fn answer(self: &Arc<Self>, answers: JsonObject) {
         for (key, answer) in answers {
             let asker = self.update(|state| {
                 state.record.questions.remove(&key);
@@ -278,7 +284,7 @@ impl Live {
 
 /// Marks that an answer is waited for.
 pub(crate) struct Waits<'a> {
-    live: &'a Arc<Live>,
+    live: &'a Arc<RunningTask>,
 }
 
 impl Drop for Waits<'_> {
@@ -289,7 +295,7 @@ impl Drop for Waits<'_> {
 
 /// Takes a question back that was not answered.
 struct TakeBack<'a> {
-    live: &'a Arc<Live>,
+    live: &'a Arc<RunningTask>,
     key: String,
 }
 
@@ -302,10 +308,10 @@ impl Drop for TakeBack<'_> {
     }
 }
 
-impl std::fmt::Debug for Live {
+impl std::fmt::Debug for RunningTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Whoever has the id may ask for the task, so it is not printed.
-        f.debug_struct("Live").finish_non_exhaustive()
+        f.debug_struct("RunningTask").finish_non_exhaustive()
     }
 }
 
@@ -369,8 +375,8 @@ mod tests {
             id: "t".into(),
             owner: "o".into(),
             tool: None,
-            created: clock::now(),
-            updated: clock::now(),
+            created: timestamp::now(),
+            updated: timestamp::now(),
             ttl: 1,
             poll: 1,
             message: None,
@@ -378,7 +384,7 @@ mod tests {
             asks: false,
             outcome: None,
         };
-        let live = Arc::new(Live::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
+        let live = Arc::new(RunningTask::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
         let asking = live.clone();
         let asks = std::thread::spawn(move || drop(asking.wait_for_answer()));
         begins.recv_timeout(Duration::from_secs(10)).unwrap();

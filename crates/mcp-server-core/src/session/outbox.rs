@@ -1,4 +1,4 @@
-//! What a session is told of unasked: notices go into its outbox while somebody reads it and there is room, and
+//! What a session is state of unasked: notices go into its outbox while somebody reads it and there is room, and
 //! wait as a set otherwise.
 
 use std::{collections::HashSet, sync::Arc};
@@ -11,16 +11,16 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::Session;
 use crate::{
-    notices::{LISTS, Notice, Pending, add_uri},
-    trace::quiet,
+    change::{Change, LISTS, PendingChanges, add_uri},
+    log_guard::hold_records,
 };
 
-/// The subscriptions of a session, and what it was not told yet.
+/// The subscriptions of a session, and what it was not state yet.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Outbox {
     state: Mutex<State>,
     /// The lists whose changes the client was promised to hear of.
-    lists: Vec<Notice>,
+    lists: Vec<Change>,
     /// Where the session was opened: there its notices wait for room.
     runtime: Option<Handle>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Told {
 #[derive(Debug, Default)]
 struct State {
     uris: HashSet<Arc<str>>,
-    pending: Pending,
+    pending: PendingChanges,
     /// Waits for a reader of the outbox, or for room in it.
     pump: Option<AbortHandle>,
 }
@@ -41,12 +41,12 @@ enum Wait {
     Room(usize),
 }
 
-impl Told {
+impl Outbox {
     pub(super) fn new(promised: &ServerCapabilities) -> Self {
         let lists = [
-            (Notice::Tools, promised.tools.as_ref().and_then(|tools| tools.list_changed)),
-            (Notice::Prompts, promised.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
-            (Notice::Resources, promised.resources.as_ref().and_then(|resources| resources.list_changed)),
+            (Change::Tools, promised.tools.as_ref().and_then(|tools| tools.list_changed)),
+            (Change::Prompts, promised.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
+            (Change::Resources, promised.resources.as_ref().and_then(|resources| resources.list_changed)),
         ];
         let lists = lists.into_iter().filter(|(_, changes)| *changes == Some(true)).map(|(list, _)| list).collect();
         Self { state: Mutex::default(), lists, runtime: Handle::try_current().ok() }
@@ -67,7 +67,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for Outbox {
     fn drop(&mut self) {
         self.close();
     }
@@ -79,33 +79,33 @@ impl Session {
     /// # Errors
     /// `-32602` when there are as many as there may be.
     pub(crate) fn subscribe(&self, uri: &str, cap: usize) -> Result<(), RpcError> {
-        add_uri(&mut self.told.state().uris, uri, cap).map(drop)
+        add_uri(&mut self.outbox.state().uris, uri, cap).map(drop)
     }
 
     /// Takes a subscription back; where there is none, nothing changes.
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        let mut told = self.told.state();
-        if told.uris.remove(uri) {
-            told.pending.forget(uri);
+        let mut state = self.outbox.state();
+        if state.uris.remove(uri) {
+            state.pending.forget(uri);
         }
     }
 
     /// Tells the client of a change, now or when it has room for it.
-    pub(crate) fn tell(self: &Arc<Self>, notice: &Notice) {
-        let _quiet = quiet();
-        let mut told = self.told.state();
+    pub(crate) fn tell(self: &Arc<Self>, notice: &Change) {
+        let _guard = hold_records();
+        let mut state = self.outbox.state();
         let is_wanted = match notice {
-            Notice::Updated(uri) => told.uris.contains(uri),
-            list => self.told.lists.contains(list),
+            Change::Updated(uri) => state.uris.contains(uri),
+            list => self.outbox.lists.contains(list),
         };
         if !is_wanted || !self.is_initialized() {
             return;
         }
-        told.pending.insert(notice.clone());
-        if told.pump.is_none()
-            && let Some(wait) = self.flush(&mut told)
+        state.pending.insert(notice.clone());
+        if state.pump.is_none()
+            && let Some(wait) = self.flush(&mut state)
         {
-            told.pump = self.pump(wait);
+            state.pump = self.pump(wait);
         }
     }
 
@@ -114,9 +114,9 @@ impl Session {
         for notice in &LISTS {
             self.tell(notice);
         }
-        let uris: Vec<_> = self.told.state().uris.iter().cloned().collect();
+        let uris: Vec<_> = self.outbox.state().uris.iter().cloned().collect();
         for uri in uris {
-            self.tell(&Notice::Updated(uri));
+            self.tell(&Change::Updated(uri));
         }
     }
 
@@ -130,34 +130,34 @@ impl Session {
         if !self.wants_record(level) {
             return;
         }
-        let _quiet = quiet();
-        if self.outbox.try_send(Frame::new(message.clone())).is_err() {
+        let _guard = hold_records();
+        if self.sender.try_send(Frame::new(message.clone())).is_err() {
             tracing::debug!("a session does not read: a log record was dropped");
         }
     }
 
     /// Hands what waits to the outbox, until something has to be waited for.
-    fn flush(&self, told: &mut State) -> Option<Wait> {
-        while let Some(notice) = told.pending.first() {
+    fn flush(&self, state: &mut State) -> Option<Wait> {
+        while let Some(notice) = state.pending.first() {
             // Another session may have taken its place meanwhile.
             if !self.is_initialized() {
-                told.pending.clear();
+                state.pending.clear();
                 return None;
             }
             // What nobody reads stays in the set, where equal notices are one.
-            if self.outbox.unread().is_some() {
+            if self.sender.unread().is_some() {
                 return Some(Wait::Reader);
             }
             let message = notice.message(None);
             let len = message.len();
-            match self.outbox.try_send(Frame::new(message)) {
+            match self.sender.try_send(Frame::new(message)) {
                 Err(TrySendError::Full(_)) => return Some(Wait::Room(len)),
                 Err(TrySendError::Closed(_)) => {
-                    told.pending.clear();
+                    state.pending.clear();
                     return None;
                 }
                 Ok(()) | Err(_) => {
-                    told.pending.pop();
+                    state.pending.pop();
                 }
             }
         }
@@ -166,33 +166,33 @@ impl Session {
 
     /// Flushes whenever it can, until nothing waits any more or the session is gone.
     fn pump(self: &Arc<Self>, first: Wait) -> Option<AbortHandle> {
-        let (session, outbox) = (Arc::downgrade(self), self.outbox.clone());
+        let (session, sender) = (Arc::downgrade(self), self.sender.clone());
         let pumping = async move {
             let mut wait = first;
             loop {
                 let has_room = match wait {
-                    Wait::Room(len) => outbox.ready(len).await.is_ok(),
+                    Wait::Room(len) => sender.ready(len).await.is_ok(),
                     Wait::Reader => {
-                        if let Some(read) = outbox.unread() {
+                        if let Some(read) = sender.unread() {
                             read.await;
                         }
                         true
                     }
                 };
                 let Some(session) = session.upgrade() else { return };
-                let mut told = session.told.state();
+                let mut state = session.outbox.state();
                 if !has_room {
-                    told.pending.clear();
+                    state.pending.clear();
                 }
-                match session.flush(&mut told) {
+                match session.flush(&mut state) {
                     Some(next) => wait = next,
                     None => {
-                        told.pump = None;
+                        state.pump = None;
                         return;
                     }
                 }
             }
         };
-        Some(self.told.runtime.as_ref()?.spawn(pumping).abort_handle())
+        Some(self.outbox.runtime.as_ref()?.spawn(pumping).abort_handle())
     }
 }

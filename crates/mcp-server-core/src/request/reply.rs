@@ -1,9 +1,26 @@
 //! The answer to a request: bytes of a JSON-RPC response, and what a transport must know about them.
 
-use bytes::Bytes;
-use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RequestId, ResultPayload, ResultType, RpcError, jsonrpc};
+use std::sync::Arc;
 
-use crate::Server;
+use bytes::Bytes;
+use mcp_protocol::{
+    ErrorCode, Implementation, Meta, ProtocolVersion, RequestId, ResultPayload, ResultType, RpcError, jsonrpc,
+};
+use serde_json::json;
+
+/// The identity of a server, written once for the results of the stateless era.
+pub(crate) struct ServerIdentity {
+    info: Implementation,
+    /// The members that open each complete result: `"resultType":"complete","_meta":{…},`.
+    pub(crate) opening: Arc<str>,
+}
+
+impl ServerIdentity {
+    pub(crate) fn new(info: Implementation) -> Self {
+        let meta = json!({ mcp_protocol::meta::keys::SERVER_INFO: info });
+        Self { opening: format!("\"resultType\":\"complete\",\"_meta\":{meta},").into(), info }
+    }
+}
 
 /// The answer to one request.
 #[derive(Debug, Clone)]
@@ -105,14 +122,14 @@ impl Reply {
 
     /// A result in the form of a revision.
     pub(crate) fn result<R: ResultPayload>(
-        server: &Server,
+        identity: &ServerIdentity,
         id: &RequestId,
         version: ProtocolVersion,
         result: R,
         size_hint: usize,
     ) -> Self {
         let mut out = opening(id, size_hint + 128);
-        match write_result(server, version, result, &mut out) {
+        match write_result(identity, version, result, &mut out) {
             Ok(None) => {
                 out.push(b'}');
                 Self { payload: Payload::whole(out), verdict: Verdict::Result }
@@ -148,7 +165,7 @@ fn opening(id: &RequestId, capacity: usize) -> Vec<u8> {
 /// bytes that were written once, unless the result has a `_meta` of its own. A text that need not be copied is returned
 /// with the place where it belongs.
 pub(crate) fn write_result<R: ResultPayload>(
-    server: &Server,
+    identity: &ServerIdentity,
     version: ProtocolVersion,
     mut result: R,
     out: &mut Vec<u8>,
@@ -158,17 +175,17 @@ pub(crate) fn write_result<R: ResultPayload>(
     }
     out.push(b'{');
     if result.meta_mut().is_none() && result.result_type() == ResultType::Complete {
-        out.extend_from_slice(server.data.list_style.stateless_opening.as_bytes());
+        out.extend_from_slice(identity.opening.as_bytes());
     } else {
-        identify(server, result.meta_mut().get_or_insert_default());
+        identify(identity, result.meta_mut().get_or_insert_default());
         out.extend_from_slice(format!("\"resultType\":\"{}\",", result.result_type().as_str()).as_bytes());
     }
     splice(result, out)
 }
 
-fn identify(server: &Server, meta: &mut Meta) {
+fn identify(identity: &ServerIdentity, meta: &mut Meta) {
     if !meta.contains_key(mcp_protocol::meta::keys::SERVER_INFO) {
-        let info = serde_json::to_value(server.info()).unwrap_or_default();
+        let info = serde_json::to_value(&identity.info).unwrap_or_default();
         meta.insert(mcp_protocol::meta::keys::SERVER_INFO.to_owned(), info);
     }
 }

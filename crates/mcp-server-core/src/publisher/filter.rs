@@ -4,11 +4,20 @@ use std::{collections::HashSet, sync::Arc};
 
 use mcp_protocol::{ClientCapabilities, RpcError, SubscriptionFilter};
 
-use super::Notice;
-use crate::{Server, tasks};
+use crate::{
+    Limits,
+    change::{Change, add_uri},
+    tasks,
+};
 
-/// The bytes of all URIs that one reader subscribes to.
-const URI_BYTES: usize = 64 << 10;
+/// The parts of a server that a stream can subscribe to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offered {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    pub(crate) tasks: bool,
+}
 
 /// What a `subscriptions/listen` stream is told of.
 #[derive(Debug, Default)]
@@ -29,28 +38,29 @@ impl Filter {
     /// the extension.
     pub(crate) fn honour(
         asked: &SubscriptionFilter,
-        server: &Server,
+        offered: Offered,
+        limits: &Limits,
         client: &ClientCapabilities,
     ) -> Result<(SubscriptionFilter, Self), RpcError> {
         let (mut honoured, mut filter) = (SubscriptionFilter::new(), Self::default());
         let wanted = |flag: Option<bool>, has: bool| flag == Some(true) && has;
-        filter.tools = wanted(asked.tools_list_changed, server.has_tools());
-        filter.prompts = wanted(asked.prompts_list_changed, server.has_prompts());
-        filter.resources = wanted(asked.resources_list_changed, server.has_resources());
+        filter.tools = wanted(asked.tools_list_changed, offered.tools);
+        filter.prompts = wanted(asked.prompts_list_changed, offered.prompts);
+        filter.resources = wanted(asked.resources_list_changed, offered.resources);
         honoured.tools_list_changed = filter.tools.then_some(true);
         honoured.prompts_list_changed = filter.prompts.then_some(true);
         honoured.resources_list_changed = filter.resources.then_some(true);
         for uri in &asked.resource_subscriptions {
-            if add_uri(&mut filter.uris, uri, server.limits().subscribed_uris)? {
+            if add_uri(&mut filter.uris, uri, limits.subscribed_uris)? {
                 honoured.resource_subscriptions.push(uri.clone());
             }
         }
-        if !server.has_resources() {
+        if !offered.resources {
             filter.uris.clear();
             honoured.resource_subscriptions.clear();
         }
-        if !asked.task_ids.is_empty() && server.has_tasks() {
-            filter.tasks = tasks_of(asked, server, client)?;
+        if !asked.task_ids.is_empty() && offered.tasks {
+            filter.tasks = tasks_of(asked, limits, client)?;
         }
         Ok((honoured, filter))
     }
@@ -60,12 +70,12 @@ impl Filter {
         std::mem::take(&mut self.tasks)
     }
 
-    pub(super) fn wants(&self, notice: &Notice) -> bool {
+    pub(super) fn wants(&self, notice: &Change) -> bool {
         match notice {
-            Notice::Tools => self.tools,
-            Notice::Prompts => self.prompts,
-            Notice::Resources => self.resources,
-            Notice::Updated(uri) => self.uris.contains(uri),
+            Change::Tools => self.tools,
+            Change::Prompts => self.prompts,
+            Change::Resources => self.resources,
+            Change::Updated(uri) => self.uris.contains(uri),
         }
     }
 
@@ -75,30 +85,15 @@ impl Filter {
 }
 
 /// The tasks that are asked for, each once.
-fn tasks_of(asked: &SubscriptionFilter, server: &Server, client: &ClientCapabilities) -> Result<Vec<String>, RpcError> {
+fn tasks_of(asked: &SubscriptionFilter, limits: &Limits, client: &ClientCapabilities) -> Result<Vec<String>, RpcError> {
     if tasks::required().missing_from(client).is_some() {
         return Err(tasks::undeclared());
     }
-    let cap = server.limits().subscribed_tasks;
+    let cap = limits.subscribed_tasks;
     if asked.task_ids.len() > cap {
         return Err(RpcError::invalid_params(format!("too many subscriptions: {cap} tasks are the most")));
     }
     let mut seen = HashSet::new();
     let ids = asked.task_ids.iter().filter(|id| seen.insert(id.as_str()));
     Ok(ids.cloned().collect())
-}
-
-/// Adds a URI to those of one reader; false when it is one of them already.
-pub(crate) fn add_uri(uris: &mut HashSet<Arc<str>>, uri: &str, cap: usize) -> Result<bool, RpcError> {
-    if uris.contains(uri) {
-        return Ok(false);
-    }
-    let bytes: usize = uris.iter().map(|uri| uri.len()).sum();
-    if uris.len() >= cap || bytes + uri.len() > URI_BYTES {
-        let text =
-            format!("too many subscriptions: {cap} resources, and {URI_BYTES} bytes of their URIs, are the most");
-        return Err(RpcError::invalid_params(text));
-    }
-    uris.insert(uri.into());
-    Ok(true)
 }

@@ -11,8 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{Filter, LISTS, Notice, Pending, Readers, fleet::PAUSES, subscription_meta};
-use crate::tasks::Live;
+use super::{Filter, Readers, fleet::PAUSES};
+use crate::{
+    change::{Change, LISTS, PendingChanges, subscription_meta},
+    tasks::{RunningTask, TaskListener},
+};
 
 /// A stream of notices as the publisher sees it.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub(crate) struct Listener {
 /// What a stream was not told yet.
 #[derive(Debug, Default)]
 struct Waiting {
-    changes: Pending,
+    changes: PendingChanges,
     /// Each task once, however often it changed: what is told is how it stands then.
     tasks: VecDeque<Told>,
     /// Whether a task is next where both wait: neither keeps the other from being told.
@@ -33,7 +36,7 @@ struct Waiting {
 }
 
 enum Next {
-    Change(Notice),
+    Change(Change),
     Task(Told),
 }
 
@@ -43,7 +46,7 @@ struct Told {
     id: Box<str>,
     /// Not there once it came to something large: that is fetched when it is its turn, so that a slow reader keeps nothing
     /// which the table of tasks has counted and forgotten.
-    live: Option<Arc<Live>>,
+    live: Option<Arc<RunningTask>>,
 }
 
 impl Listener {
@@ -55,28 +58,13 @@ impl Listener {
         self.waiting.lock()
     }
 
-    /// A task that the stream asked for changed.
-    pub(crate) fn tell_task(&self, task: &Arc<Live>) {
-        {
-            let mut waiting = self.waiting();
-            // Looked at while nobody else can say how it stood before. Whoever holds the state of a task tells nobody.
-            let live = task.is_small().then(|| task.clone());
-            if let Some(waiting) = waiting.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
-                waiting.live = live;
-                return;
-            }
-            waiting.tasks.push_back(Told { id: task.id().into(), live });
-        }
-        self.more.notify_one();
-    }
-
     /// A task that the stream asked for has ended before.
     fn tell_ended(&self, id: &str) {
         self.waiting().tasks.push_back(Told { id: id.into(), live: None });
         self.more.notify_one();
     }
 
-    pub(super) fn tell(&self, notice: &Notice) {
+    pub(super) fn tell(&self, notice: &Change) {
         if self.filter.wants(notice) {
             self.waiting().changes.insert(notice.clone());
             self.more.notify_one();
@@ -88,7 +76,7 @@ impl Listener {
             self.tell(notice);
         }
         for uri in self.filter.uris() {
-            self.tell(&Notice::Updated(uri.clone()));
+            self.tell(&Change::Updated(uri.clone()));
         }
     }
 
@@ -112,6 +100,22 @@ impl Listener {
     }
 }
 
+impl TaskListener for Listener {
+    fn task_changed(&self, task: &Arc<RunningTask>) {
+        {
+            let mut waiting = self.waiting();
+            // Looked at while nobody else can say how it stood before. Whoever holds the state of a task tells nobody.
+            let live = task.is_small().then(|| task.clone());
+            if let Some(waiting) = waiting.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
+                waiting.live = live;
+                return;
+            }
+            waiting.tasks.push_back(Told { id: task.id().into(), live });
+        }
+        self.more.notify_one();
+    }
+}
+
 /// The place of a stream among the readers, given back when dropped.
 pub(crate) struct Listening {
     readers: Arc<Readers>,
@@ -125,8 +129,8 @@ impl Listening {
     }
 
     /// Tells the stream of a task from now on, beginning with how it stands.
-    pub(crate) fn add_task(&self, task: &Arc<Live>) {
-        task.listen(&self.listener);
+    pub(crate) fn add_task(&self, task: &Arc<RunningTask>) {
+        task.listen(self.listener.clone());
     }
 
     /// Tells the stream once of a task that has ended.

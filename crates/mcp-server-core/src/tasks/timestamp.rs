@@ -1,11 +1,6 @@
-//! Times as the wire writes them, and task ids that nobody can guess.
+//! Timestamps in the form of the wire: ISO 8601 in UTC, in milliseconds.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
-};
-
-use crate::inputs::random_name;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The present as an ISO 8601 date and time in UTC, in milliseconds.
 pub(super) fn now() -> String {
@@ -40,26 +35,6 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-const PREFIX: &str = "task_";
-const DIGITS: usize = 12 + 32;
-
-/// A new id: the time in milliseconds, so that ids sort by age, then 128 random bits. Ids of one node never share a time.
-pub(super) fn new_id() -> Option<String> {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let now = millis();
-    let later = |last: u64| Some(now.max(last + 1));
-    let last = LAST.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).unwrap_or_default();
-    let random = random_name()?;
-    let time = now.max(last + 1) & 0xffff_ffff_ffff;
-    Some(format!("{PREFIX}{time:012x}{random}"))
-}
-
-/// Whether a text has the form of an id. Everything else is unknown without a look into the store.
-pub(super) fn is_id(text: &str) -> bool {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    text.strip_prefix(PREFIX).is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,19 +52,6 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(timestamp(millis), expected);
-        }
-    }
-
-    #[test]
-    fn ids_differ_sort_by_age_and_are_recognized() {
-        let ids: Vec<_> = (0..1000).map(|_| new_id().unwrap()).collect();
-        assert!(ids.is_sorted());
-        assert!(ids.iter().all(|id| is_id(id)));
-        let random: std::collections::HashSet<_> = ids.iter().map(|id| &id[PREFIX.len() + 12..]).collect();
-        assert_eq!(random.len(), ids.len());
-        let id = &ids[0];
-        for other in ["", "task_", "task_1", &id.to_uppercase(), &format!("{id}0"), &id[..id.len() - 1], &id[1..]] {
-            assert!(!is_id(other), "{other}");
         }
     }
 }

@@ -5,20 +5,23 @@ use std::{
     sync::atomic::{AtomicI64, Ordering},
 };
 
-use mcp_protocol::{CancelledParams, InputRequest, NotificationMethod, RequestId, jsonrpc, notification};
+use mcp_protocol::{CancelledParams, InputRequest, NotificationMethod, RequestId, RpcError, jsonrpc, notification};
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::inputs::{Answer, InputError};
+use crate::error::InputError;
+
+/// A client's response to a request of the server.
+pub(crate) type Answer = Result<Value, RpcError>;
 
 /// So many questions of one session may wait at once.
 const WAITING: usize = 256;
 
 /// The questions of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequests {
     waiting: Mutex<Waiting>,
 }
 
@@ -29,7 +32,7 @@ struct Waiting {
     is_closed: bool,
 }
 
-impl Asked {
+impl PendingRequests {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock()
     }
@@ -46,7 +49,7 @@ impl Asked {
         sink: Option<&dyn FrameSender>,
         outbox: &dyn FrameSender,
         about: &RequestId,
-    ) -> Result<serde_json::Value, InputError> {
+    ) -> Result<Value, InputError> {
         // One count for the whole process: an answer can never find a question of a session that came later.
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let id = RequestId::from(format!("server-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -63,7 +66,7 @@ impl Asked {
             }
             waiting.questions.insert(id.clone(), sender);
         }
-        let mut taken_back = TakeBack { asked: self, id, sink, outbox, answered: false };
+        let mut taken_back = TakeBack { requests: self, id, sink, outbox, answered: false };
         let frame = Frame::new(message).with_route(Route::Request(about.clone()));
         // The stream of the request may be gone while the session lives.
         let sent = match sink {
@@ -94,7 +97,7 @@ impl Asked {
 
 /// Forgets a question when its asker does, and tells the client.
 struct TakeBack<'a> {
-    asked: &'a Asked,
+    requests: &'a PendingRequests,
     id: RequestId,
     sink: Option<&'a dyn FrameSender>,
     outbox: &'a dyn FrameSender,
@@ -103,7 +106,7 @@ struct TakeBack<'a> {
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        let waited = self.asked.waiting().questions.remove(&self.id).is_some();
+        let waited = self.requests.waiting().questions.remove(&self.id).is_some();
         if self.answered || !waited {
             return;
         }

@@ -13,17 +13,11 @@ use mcp_protocol::{
 };
 use serde_json::value::RawValue;
 
-use super::{
-    legacy,
-    live::Live,
-    owner::Owner,
-    policy,
-    record::{Outcome, Record},
-    table::{Cancelled, Found},
-};
+use super::task_legacy as legacy;
 use crate::{
     Server,
-    engine::{Refusal, Reply, Scope},
+    request::{Refusal, Reply, Scope},
+    tasks::{self, Cancelled, Found, Outcome, Owner, Record, RunningTask},
 };
 
 /// A request about tasks.
@@ -39,7 +33,7 @@ pub(crate) enum TaskWork {
 /// A task that a stream of notices asks for.
 pub(crate) enum ToTell {
     /// It runs here, and will be told of.
-    Running(Arc<Live>),
+    Running(Arc<RunningTask>),
     /// It has ended: this is all there is to tell.
     Ended(Box<DetailedTask>),
 }
@@ -81,8 +75,8 @@ impl TaskWork {
     /// `-32021` for a client that did not declare the extension, `-32601` for a list where callers cannot be told apart,
     /// `-32602` for parameters that do not fit.
     pub(crate) fn read(name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
-        if scope.version.has_extensions() && policy::required().missing_from(scope.client.capabilities()).is_some() {
-            return Err(policy::undeclared());
+        if scope.version.has_extensions() && tasks::required().missing_from(scope.client.capabilities()).is_some() {
+            return Err(tasks::undeclared());
         }
         let task = || decode_params::<TaskParams>(name, params).map(|params| params.task_id);
         Ok(match name {
@@ -143,7 +137,7 @@ impl TaskWork {
 
 impl Asker<'_> {
     pub(super) fn reply(&self, result: impl mcp_protocol::ResultPayload) -> Reply {
-        Reply::result(self.server, self.request, self.scope.version, result, 512)
+        Reply::result(&self.server.data.identity, self.request, self.scope.version, result, 512)
     }
 
     /// The task of that id, if it is the asker's and the asker may still use the tool behind it.
@@ -163,9 +157,9 @@ impl Asker<'_> {
 
     /// Cancels a task; false when it had ended.
     async fn cancel(&self, found: &Found) -> Result<bool, RpcError> {
-        let tasks = &self.server.data.tasks;
+        let table = &self.server.data.tasks;
         match found {
-            Found::Here(live) => Ok(tasks.settle(live, Outcome::Cancelled).await),
+            Found::Here(live) => Ok(table.settle(live, Outcome::Cancelled).await),
             Found::Stored(record, bytes) => {
                 let (server, owner, record, bytes) =
                     (self.server.clone(), self.owner.clone(), record.clone(), bytes.clone());

@@ -18,25 +18,50 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{
-    InputError, once,
+    InputLimits, StateKeys, once,
     seal::{self, Flow, Kept},
     task,
 };
-use crate::{Server, Session, ToolError, context::Client, engine::Scope, tasks::Live};
+use crate::{
+    Session,
+    error::{InputError, ToolError},
+    session::Client,
+    store::RecordStore,
+    tasks::RunningTask,
+    trace::Bridge,
+};
 
 /// So many answers that do not fit end the question.
 const ATTEMPTS: u8 = 3;
 /// The most bytes that one flow may come to, in the store as well.
 const STATE_CAP: usize = 256 << 10;
 
+/// The parts of a server that input requests need.
+pub(crate) struct InputServices {
+    pub(crate) limits: InputLimits,
+    pub(crate) keys: StateKeys,
+    pub(crate) records: RecordStore,
+    pub(crate) bridge: Option<Bridge>,
+}
+
+/// The client of a call and the stream of its request.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) principal: Option<&'a Principal>,
+    pub(crate) sink: Option<&'a Arc<dyn FrameSender>>,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
 /// Where the questions of one request go.
-pub(crate) struct Asking {
-    server: Server,
+pub(crate) struct InputCollector {
+    services: Arc<InputServices>,
     way: Way,
     /// The task that the call has become.
-    task: OnceLock<Arc<Live>>,
+    task: OnceLock<Arc<RunningTask>>,
     state: Mutex<State>,
     /// Fires when the call is over, or was dropped: who asks then is told so.
     over: CancellationToken,
@@ -79,25 +104,30 @@ struct State {
     waited: Duration,
 }
 
-impl Asking {
+impl InputCollector {
     /// # Errors
     /// `-32602` when what came of an earlier round cannot be read or does not belong to this request.
-    pub(crate) fn new(server: &Server, request: &Request<'_>, scope: &Scope) -> Result<Self, RpcError> {
+    pub(crate) fn new(
+        services: &Arc<InputServices>,
+        request: &Request<'_>,
+        origin: Origin<'_>,
+    ) -> Result<Self, RpcError> {
         let mut state = State::default();
-        let way = match &scope.client {
+        let way = match origin.client {
             Client::Session(session) => {
-                Way::Session { session: session.clone(), sink: scope.sink.clone(), request_id: request.id.clone() }
+                Way::Session { session: session.clone(), sink: origin.sink.cloned(), request_id: request.id.clone() }
             }
             Client::Request(_) => {
                 let round: Round = decode_params(&request.method, request.params)?;
                 // What cannot be read as a value cannot be bound to either: `1e400` passes where it is skipped.
                 let params = decode_params::<Value>(&request.method, request.params)?;
-                let principal = scope.principal.as_deref().map(Principal::key);
+                let principal = origin.principal.map(Principal::key);
                 let binding = seal::binding(principal.as_deref(), &request.method, params)
                     .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
                 state.fresh = round.input_responses.unwrap_or_default();
-                match round.request_state.map(|text| server.data.state_keys.open(&text, &binding, seal_limit(server))) {
-                    None => state.flow.id = super::random_name().ok_or_else(no_random_numbers)?,
+                match round.request_state.map(|text| services.keys.open(&text, &binding, seal_limit(&services.limits)))
+                {
+                    None => state.flow.id = Uuid::new_v4().simple().to_string(),
                     Some(Some(Kept::Inline(flow))) => state.flow = flow,
                     Some(Some(Kept::Handle(name))) => state.kept = Some(name),
                     Some(None) => return Err(stale()),
@@ -106,18 +136,18 @@ impl Asking {
             }
         };
         Ok(Self {
-            server: server.clone(),
+            services: services.clone(),
             way,
             task: OnceLock::new(),
             state: Mutex::new(state),
-            over: scope.cancel.child_token(),
+            over: origin.cancel.child_token(),
             woken: Notify::new(),
         })
     }
 
     /// The call has become a task: its handler is not ended for questions any more, and what it asked meanwhile is asked
     /// in the task.
-    pub(crate) fn become_task(&self, task: &Arc<Live>) {
+    pub(crate) fn become_task(&self, task: &Arc<RunningTask>) {
         {
             let mut state = self.state();
             let _ = self.task.set(task.clone());
@@ -126,8 +156,8 @@ impl Asking {
         self.woken.notify_waiters();
     }
 
-    pub(super) fn server(&self) -> &Server {
-        &self.server
+    pub(crate) fn services(&self) -> &Arc<InputServices> {
+        &self.services
     }
 
     /// Fetches what an earlier round left in the store.
@@ -136,7 +166,7 @@ impl Asking {
     /// `-32602` when it is not there any more.
     pub(crate) async fn resume(&self) -> Result<(), RpcError> {
         let Some(name) = self.state().kept.take() else { return Ok(()) };
-        let kept = self.server.data.records.get(&name).await.map_err(|error| {
+        let kept = self.services.records.get(&name).await.map_err(|error| {
             tracing::error!(%error, "the state of a call cannot be fetched");
             RpcError::internal("the state of the call cannot be fetched")
         })?;
@@ -145,7 +175,7 @@ impl Asking {
         Ok(())
     }
 
-    /// Drives a handler until it is done or has asked. What it then returns does not count: see [`Asking::take_asked`].
+    /// Drives a handler until it is done or has asked. What it then returns does not count: see [`InputCollector::take_asked`].
     pub(crate) async fn drive<T>(&self, handler: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
         let mut handler = std::pin::pin!(handler);
         poll_fn(|cx| match handler.as_mut().poll(cx) {
@@ -179,7 +209,7 @@ impl Asking {
     /// `-32603` when the state cannot be sealed or kept.
     pub(crate) async fn result(&self, requests: InputRequests) -> Result<InputRequiredResult, RpcError> {
         let Way::Rounds { binding } = &self.way else { return Err(RpcError::internal("a session has no rounds")) };
-        let limits = &self.server.limits().inputs;
+        let limits = &self.services.limits;
         let flow = self.state().flow.clone();
         let written = serde_json::to_vec(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
         if written.len() > STATE_CAP.max(limits.state_bytes) {
@@ -191,14 +221,14 @@ impl Asking {
             // The same round kept twice takes the room of one.
             let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
             let name = format!("mcp/state/{}/{round}", flow.id);
-            self.server.data.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
+            self.services.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
                 tracing::error!(%error, "the state of a call cannot be kept");
                 RpcError::internal("the state of the call cannot be kept")
             })?;
             Kept::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);
-        let sealed = self.server.data.state_keys.seal(&state, limits.state, binding);
+        let sealed = self.services.keys.seal(&state, limits.state, binding);
         result.request_state = Some(sealed.ok_or_else(no_random_numbers)?);
         Ok(result)
     }
@@ -243,16 +273,16 @@ impl Asking {
         Some(self.state().flow.id.clone()).filter(|id| !id.is_empty())
     }
 
-    pub(super) fn remembered(&self, key: &str) -> Option<Value> {
+    pub(crate) fn remembered(&self, key: &str) -> Option<Value> {
         self.state().flow.remembered.get(key).cloned()
     }
 
-    pub(super) fn remember(&self, key: &str, value: Value) {
+    pub(crate) fn remember(&self, key: &str, value: Value) {
         self.state().flow.remembered.insert(key.to_owned(), value);
     }
 
     /// Asks until an answer passes `check`, or three did not.
-    pub(super) async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         key: &str,
         needed: &ClientCapabilities,
@@ -354,7 +384,7 @@ impl Asking {
 
     /// Puts the question where the driver finds it. The handler ends here, and starts again with the answer; unless the call
     /// becomes a task, which is to ask then.
-    async fn wait_for_next_round(&self, key: &str, request: &InputRequest) -> Result<&Arc<Live>, InputError> {
+    async fn wait_for_next_round(&self, key: &str, request: &InputRequest) -> Result<&Arc<RunningTask>, InputError> {
         let driver = {
             let mut state = self.state();
             // Under the lock, since what is open when the call becomes a task is taken out.
@@ -447,7 +477,7 @@ fn again(request: &InputRequest, error: &InputError) -> InputRequest {
 const MISFIT_CHARS: usize = 500;
 
 pub(super) struct Waiting<'a> {
-    asking: &'a Asking,
+    asking: &'a InputCollector,
 }
 
 impl Drop for Waiting<'_> {
@@ -465,7 +495,7 @@ impl Drop for Waiting<'_> {
 }
 
 pub(super) struct Effect<'a> {
-    asking: &'a Asking,
+    asking: &'a InputCollector,
 }
 
 impl Drop for Effect<'_> {
@@ -498,7 +528,7 @@ pub(super) enum Claim<'a> {
 
 /// The one attempt at an effect; it has failed when it is dropped without a value.
 pub(super) struct Attempt<'a> {
-    asking: &'a Asking,
+    asking: &'a InputCollector,
     key: String,
     value: Option<Value>,
 }
@@ -543,8 +573,8 @@ fn stale() -> RpcError {
 }
 
 /// The longest text that a state of this server can be.
-fn seal_limit(server: &Server) -> usize {
-    server.limits().inputs.state_bytes.saturating_add(4096).saturating_mul(2)
+fn seal_limit(limits: &InputLimits) -> usize {
+    limits.state_bytes.saturating_add(4096).saturating_mul(2)
 }
 
 pub(super) fn no_random_numbers() -> RpcError {
@@ -552,11 +582,8 @@ pub(super) fn no_random_numbers() -> RpcError {
     RpcError::internal("the call cannot be continued")
 }
 
-impl std::fmt::Debug for Asking {
+impl std::fmt::Debug for InputCollector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asking").finish_non_exhaustive()
+        f.debug_struct("InputCollector").finish_non_exhaustive()
     }
 }
-
-/// What the client says about a question of the server in a session.
-pub(crate) type Answer = Result<Value, RpcError>;

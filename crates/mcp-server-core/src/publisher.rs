@@ -1,10 +1,8 @@
-//! Notices that something changed: one publisher, and its readers. Legacy sessions and `subscriptions/listen` streams each
-//! have a filter of their own and a set of what they were not told yet.
+//! The publisher: it delivers list changes and resource updates to sessions and `subscriptions/listen` streams.
 
 mod filter;
 mod fleet;
 mod listener;
-mod notice;
 
 use std::{
     collections::HashMap,
@@ -16,12 +14,11 @@ use mcp_protocol::Principal;
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use self::{
-    filter::{Filter, add_uri},
+    filter::{Filter, Offered},
     fleet::Fleet,
     listener::{Listener, Listening, Stream},
-    notice::{LISTS, Notice, Pending, subscription_meta},
 };
-use crate::{Limits, Session};
+use crate::{Limits, Session, change::Change};
 
 /// The key of who authenticated: everybody who did not is one.
 type Owner = Option<String>;
@@ -53,7 +50,7 @@ impl Publisher {
     }
 
     /// Delivers a change to the readers of all nodes. Does not wait.
-    pub(crate) fn publish(&self, notice: Notice) {
+    pub(crate) fn publish(&self, notice: Change) {
         self.readers.deliver(&notice);
         if let Some(fleet) = self.fleet() {
             fleet.tell(notice);
@@ -136,7 +133,7 @@ impl Readers {
     }
 
     /// Delivers a change to the readers of this node.
-    fn deliver(&self, notice: &Notice) {
+    fn deliver(&self, notice: &Change) {
         for session in self.sessions() {
             session.tell(notice);
         }

@@ -8,13 +8,12 @@ use mcp_protocol::{
     tasks::{ListTasksResult, TaskPayload, TaskState},
 };
 
-use super::{
-    clock,
-    record::{Outcome, Record},
-    serve::Asker,
-    table::Found,
+use super::task_requests::Asker;
+use crate::{
+    request::Reply,
+    session::Client,
+    tasks::{Found, Outcome, Record, is_id},
 };
-use crate::{context::Client, engine::Reply};
 
 /// Tasks on a page.
 const PAGE: usize = 50;
@@ -82,6 +81,6 @@ pub(super) async fn list(asker: &Asker<'_>, after: Option<&str>) -> Result<Reply
 pub(super) fn after(cursor: &str) -> Result<String, RpcError> {
     let decoded = Some(cursor).filter(|cursor| cursor.len() <= CURSOR);
     let decoded = decoded.and_then(|cursor| BASE64_URL_SAFE_NO_PAD.decode(cursor).ok());
-    let id = decoded.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|id| clock::is_id(id));
+    let id = decoded.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|id| is_id(id));
     id.ok_or_else(|| RpcError::invalid_params("invalid cursor"))
 }

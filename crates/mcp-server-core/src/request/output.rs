@@ -1,0 +1,53 @@
+//! The typed outcome of a handler, before it is written as a response.
+
+use mcp_protocol::{
+    CallToolResult, CompleteResult, GetPromptResult, InputRequests, InputRequiredResult, ReadResourceResult, RpcError,
+    tasks::{CreateTaskResult, ext},
+};
+
+use crate::trace::Ending;
+
+/// What a handler brought forth, before it becomes bytes.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Tool(CallToolResult),
+    Resource(ReadResourceResult),
+    Prompt(GetPromptResult),
+    Completion(CompleteResult),
+    Asked(InputRequiredResult),
+    /// A task that the client wanted (2025-11-25).
+    TaskOfClient(CreateTaskResult),
+    /// A task that the server made (the tasks extension).
+    TaskOfServer(ext::CreateTaskResult),
+}
+
+/// Why there is no output.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Cancelled,
+    Error(RpcError),
+}
+
+impl From<RpcError> for Stop {
+    fn from(error: RpcError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The end of one run of a handler.
+#[derive(Debug)]
+pub(crate) enum Performed {
+    Output(Output),
+    /// The handler sent input requests. The value that it returned does not count.
+    Asked(InputRequests),
+}
+
+/// The ending that the span of a request records.
+pub(crate) fn ending(outcome: &Result<Output, Stop>) -> Ending<'_> {
+    match outcome {
+        Ok(Output::Tool(CallToolResult { is_error: true, .. })) => Ending::ToolError,
+        Ok(_) => Ending::Done,
+        Err(Stop::Cancelled) => Ending::Cancelled,
+        Err(Stop::Error(error)) => Ending::Error(error),
+    }
+}

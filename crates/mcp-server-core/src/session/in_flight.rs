@@ -1,0 +1,143 @@
+//! The requests that a server is running for one peer.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mcp_protocol::RequestId;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// The requests of a peer that are being served, so that a cancellation finds them.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    table: Mutex<Table>,
+    next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    requests: HashMap<RequestId, Running>,
+    /// All were cancelled, and no more come.
+    is_closed: bool,
+}
+
+/// Why a request is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotEntered {
+    /// One with the same id is still being served.
+    InUse,
+    /// The session ended while the request was on its way.
+    Over,
+}
+
+/// A request that runs: the number tells it from a later one with the same id.
+#[derive(Debug)]
+struct Running {
+    number: u64,
+    token: CancellationToken,
+}
+
+impl InFlight {
+    /// Enters a request, so that a cancellation or the end of its session finds it.
+    ///
+    /// # Errors
+    /// See [`NotEntered`].
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        id: &RequestId,
+        token: &CancellationToken,
+    ) -> Result<InFlightGuard, NotEntered> {
+        let mut table = self.lock();
+        if table.is_closed {
+            return Err(NotEntered::Over);
+        }
+        match table.requests.entry(id.clone()) {
+            Entry::Occupied(_) => Err(NotEntered::InUse),
+            Entry::Vacant(slot) => {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                slot.insert(Running { number, token: token.clone() });
+                Ok(InFlightGuard { table: self.clone(), id: id.clone(), number })
+            }
+        }
+    }
+
+    /// Fires the token of a request, whose id is free then; an unknown id is a race that the peer lost, and nothing else.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        let running = self.lock().requests.remove(id);
+        if let Some(running) = running {
+            running.token.cancel();
+        }
+    }
+
+    /// Cancels all, and takes no more.
+    pub(crate) fn close(&self) {
+        let requests = {
+            let mut table = self.lock();
+            table.is_closed = true;
+            std::mem::take(&mut table.requests)
+        };
+        for running in requests.values() {
+            running.token.cancel();
+        }
+    }
+
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Table> {
+        self.table.lock()
+    }
+}
+
+/// Takes its request out of the table when dropped.
+#[derive(Debug)]
+pub(crate) struct InFlightGuard {
+    table: Arc<InFlight>,
+    id: RequestId,
+    number: u64,
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        let mut table = self.table.lock();
+        if table.requests.get(&self.id).is_some_and(|running| running.number == self.number) {
+            table.requests.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_leave_the_table_and_ids_keep_their_type() {
+        let table = Arc::new(InFlight::default());
+        let (a, b) = (CancellationToken::new(), CancellationToken::new());
+        let guard = table.enter(&RequestId::from(1), &a).unwrap();
+        assert_eq!(table.enter(&RequestId::from(1), &b).unwrap_err(), NotEntered::InUse);
+        let other = table.enter(&RequestId::from("1"), &b).unwrap();
+        table.cancel(&RequestId::from("1"));
+        table.cancel(&RequestId::from("2"));
+        assert!(b.is_cancelled() && !a.is_cancelled());
+        // The id of a cancelled request is free, and the old guard leaves its new owner alone.
+        let again = table.enter(&RequestId::from("1"), &a).unwrap();
+        drop(other);
+        assert_eq!(table.enter(&RequestId::from("1"), &a).unwrap_err(), NotEntered::InUse);
+        drop((guard, again));
+        assert!(table.lock().requests.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_comes_after_the_end_does_not_begin() {
+        let table = Arc::new(InFlight::default());
+        let (before, after) = (CancellationToken::new(), CancellationToken::new());
+        let _guard = table.enter(&RequestId::from(1), &before).unwrap();
+        table.close();
+        assert!(before.is_cancelled());
+        assert_eq!(table.enter(&RequestId::from(2), &after).unwrap_err(), NotEntered::Over);
+        assert!(table.lock().requests.is_empty());
+    }
+}

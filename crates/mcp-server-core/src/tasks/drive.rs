@@ -1,0 +1,67 @@
+//! Drives tasks to their end: by their work, cancellation, expiry, or the shutdown of the server.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use mcp_protocol::RpcError;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    record::Outcome,
+    running::RunningTask,
+    table::{self, TaskTable},
+};
+
+/// The parts of a server that a task needs until its end.
+#[derive(Clone)]
+pub(crate) struct Driver {
+    pub(crate) table: Arc<TaskTable>,
+    pub(crate) shutdown: CancellationToken,
+    /// The grace period of running tasks after a shutdown began.
+    pub(crate) drain: Duration,
+}
+
+impl Driver {
+    /// Polls the work of a task until the task ends.
+    pub(crate) async fn drive(self, task: Arc<RunningTask>, work: impl Future<Output = Outcome>) {
+        let outcome = tokio::select! {
+            biased;
+            // The request that cancelled the task marked it already. Its client may be gone by now.
+            () = task.cancel.cancelled() => return self.table.persist(&task).await,
+            outcome = work => outcome,
+            outcome = self.interrupted(&task) => outcome,
+        };
+        self.end(&task, outcome).await;
+    }
+
+    /// Watches a task whose work runs outside of a call, until the task ends or expires.
+    pub(crate) async fn watch(self, task: Arc<RunningTask>) {
+        let outcome = tokio::select! {
+            biased;
+            // The caller that ended the task marked it already, and may be gone by now.
+            () = task.ended() => return self.table.persist(&task).await,
+            outcome = self.interrupted(&task) => outcome,
+        };
+        self.end(&task, outcome).await;
+        task.cancel.cancel();
+    }
+
+    /// Waits until the task expires or the server has shut down.
+    async fn interrupted(&self, task: &RunningTask) -> Outcome {
+        let shutdown = self.shutdown.child_token();
+        let stopped = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(self.drain).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(task.expires()) => Outcome::Error(table::unknown()),
+            () = stopped => Outcome::Error(RpcError::internal("the server was shut down")),
+        }
+    }
+
+    async fn end(&self, task: &Arc<RunningTask>, outcome: Outcome) {
+        self.table.settle(task, outcome).await;
+        if task.expires() <= tokio::time::Instant::now() {
+            self.table.forget(task.id());
+        }
+    }
+}
