@@ -8,8 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Error};
+
 use crate::{
-    error::{Context, Error},
     process,
     workspace::{self, Metadata},
 };
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         return Ok(());
     }
     let root = workspace::root();
-    let target = Metadata::load(&root)?.target_directory;
+    let target = Metadata::load(&root)?.target().to_owned();
     if let [only] = args
         && only == "memory"
     {
@@ -96,7 +97,7 @@ impl Server {
         tree.args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
         let listed = process::capture(&mut tree, TREE_LIMIT)?;
         if !listed.status.success() {
-            return Err(Error::new(format!("cargo tree failed\n{}", listed.stderr)));
+            return Err(Error::msg(format!("cargo tree failed\n{}", listed.stderr)));
         }
         Ok(count_crates(&listed.stdout))
     }
@@ -107,7 +108,7 @@ impl Server {
         let dir = self.generate(root, &target.join("bench-build"))?;
         let builds = dir.join("target");
         if builds.exists() {
-            std::fs::remove_dir_all(&builds).context(builds.display())?;
+            std::fs::remove_dir_all(&builds).with_context(|| builds.display().to_string())?;
         }
         let cargo = |profile: &str| {
             let mut command = process::cargo(&dir);
@@ -120,7 +121,7 @@ impl Server {
         let time = start.elapsed();
         process::run(&mut cargo("release"), BUILD_LIMIT)?;
         let binary = builds.join("release").join(format!("server{}", std::env::consts::EXE_SUFFIX));
-        let size = std::fs::metadata(&binary).context(binary.display())?.len();
+        let size = std::fs::metadata(&binary).with_context(|| binary.display().to_string())?.len();
         Ok((time, size))
     }
 
@@ -128,13 +129,13 @@ impl Server {
     fn generate(&self, root: &Path, below: &Path) -> Result<PathBuf, Error> {
         let dir = below.join(self.name.replace(' ', "-"));
         let source = dir.join("src");
-        std::fs::create_dir_all(&source).context(source.display())?;
-        let write = |path: PathBuf, text: &str| std::fs::write(&path, text).context(path.display());
+        std::fs::create_dir_all(&source).with_context(|| source.display().to_string())?;
+        let write = |path: PathBuf, text: &str| std::fs::write(&path, text).with_context(|| path.display().to_string());
         write(dir.join("Cargo.toml"), &self.manifest(&root.join("crates/mcp-server")))?;
         write(source.join("main.rs"), &MAIN.replace("SERVE", self.serve))?;
         // The same versions as here.
         let lock = dir.join("Cargo.lock");
-        std::fs::copy(root.join("Cargo.lock"), &lock).context(lock.display())?;
+        std::fs::copy(root.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
         Ok(dir)
     }
 

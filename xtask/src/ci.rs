@@ -2,20 +2,18 @@
 
 use std::{
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Error};
+use lexopt::{Arg, Parser, ValueExt as _};
+
 use crate::{
-    conformance,
-    error::{Context, Error},
-    interop, ledger, process, test, tidy, wire_check,
+    conformance, interop, ledger, process, test, tidy, tools, wire_check,
     workspace::{self, Metadata},
 };
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// The version that `deny.toml` is written for.
-const DENY_VERSION: &str = "0.20.2";
 
 /// One step: a name to select it by, and what it does.
 struct Step {
@@ -50,7 +48,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         let took = started.elapsed().as_secs_f64();
         match &outcome {
             Ok(()) => println!("=== {}: ok, {took:.1} s ===", step.name),
-            Err(error) => println!("=== {}: FAILED, {took:.1} s: {error} ===", step.name),
+            Err(error) => println!("=== {}: FAILED, {took:.1} s: {error:#} ===", step.name),
         }
         done.push((step.name, took, outcome.is_ok()));
     }
@@ -59,25 +57,23 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         println!("{name:<18} {took:>7.1} s  {}", if *ok { "ok" } else { "FAILED" });
     }
     let failed: Vec<&str> = done.iter().filter(|(.., ok)| !ok).map(|(name, ..)| *name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(Error::new(format!("failed: {}", failed.join(", ")))) }
+    if failed.is_empty() { Ok(()) } else { Err(Error::msg(format!("failed: {}", failed.join(", ")))) }
 }
 
 fn select(args: &[String]) -> Result<Vec<&'static Step>, Error> {
     let mut named = Vec::new();
     let mut after_test = false;
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--after-test" => after_test = true,
-            "--step" => {
-                let name = args.next().ok_or_else(|| Error::new("--step needs a name"))?;
+    let mut parser = Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("after-test") => after_test = true,
+            Arg::Long("step") => {
+                let name = parser.value()?.string()?;
+                let names = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
                 let step = STEPS.iter().find(|step| step.name == name);
-                named.push(step.ok_or_else(|| {
-                    let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
-                    Error::new(format!("no step `{name}`, there are {}", names.join(", ")))
-                })?);
+                named.push(step.with_context(|| format!("`{name}` is not a step: {}", names()))?);
             }
-            _ => return Err(Error::new(format!("unknown option `{arg}`: --after-test, --step NAME"))),
+            _ => return Err(arg.unexpected().into()),
         }
     }
     if !named.is_empty() {
@@ -104,51 +100,23 @@ fn docs(root: &Path) -> Result<(), Error> {
     process::run(&mut command, LIMIT)
 }
 
-/// Each published crate alone: with nothing, with its defaults, and with each feature by itself.
+/// Each published crate alone, with each combination of up to two features.
 fn features(root: &Path) -> Result<(), Error> {
     let metadata = Metadata::load(root)?;
-    let crates = root.join("crates");
-    for package in metadata.members().filter(|package| package.dir().starts_with(&crates)) {
-        let name = package.name.as_str();
-        cargo(root, &["check", "--quiet", "--package", name, "--no-default-features"])?;
-        for feature in package.features.keys() {
-            // With `--no-default-features`, the feature `default` is the plain build.
-            cargo(root, &["check", "--quiet", "--package", name, "--no-default-features", "--features", feature])?;
-        }
+    let mut command = tools::HACK.command(root)?;
+    command.args(["hack", "check", "--quiet", "--feature-powerset", "--depth", "2"]);
+    for package in metadata.published() {
+        command.args(["--package", package.name.as_str()]);
     }
-    Ok(())
+    process::run(&mut command, LIMIT)
 }
 
-/// Licences, bans and sources; advisories would need a download and change from day to day.
+/// Licences, bans and sources. Advisories need a download, and they change from day to day.
 fn deny(root: &Path) -> Result<(), Error> {
     cargo(root, &["fetch", "--locked"])?;
-    let metadata = Metadata::load(root)?;
-    let tools = metadata.target_directory.join("tools");
-    let own = tools.join("bin").join(if cfg!(windows) { "cargo-deny.exe" } else { "cargo-deny" });
-    let installed = process::cargo(root).args(["deny", "--version"]).output().is_ok_and(|said| said.status.success());
-    let mut command = if installed {
-        process::cargo(root)
-    } else {
-        if !own.is_file() {
-            let mut install = process::cargo(root);
-            // Unoptimized: it runs once, and building it is what takes long.
-            install
-                .args(["install", "--locked", "--debug", "--version", DENY_VERSION, "--root"])
-                .arg(&tools)
-                .arg("cargo-deny");
-            process::run(&mut install, LIMIT).context("cargo-deny is missing and cannot be installed")?;
-        }
-        let mut command = Command::new(&own);
-        command.current_dir(root);
-        command
-    };
-    if installed {
-        command.arg("deny");
-    }
-    process::run(
-        command.args(["--offline", "check", "--allow", "unused-wrapper", "bans", "licenses", "sources"]),
-        LIMIT,
-    )
+    let mut command = tools::DENY.command(root)?;
+    command.args(["--offline", "check", "--allow", "unused-wrapper", "bans", "licenses", "sources"]);
+    process::run(&mut command, LIMIT)
 }
 
 #[cfg(test)]

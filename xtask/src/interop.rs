@@ -7,9 +7,11 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context, Error, bail};
+use lexopt::{Arg, Parser, ValueExt as _};
+
 use crate::{
     conformance::{Leg, fixture},
-    error::{Context, Error},
     workspace::{self, Metadata},
 };
 
@@ -39,10 +41,10 @@ const ROW_LIMIT: Duration = Duration::from_secs(240);
 /// Runs the pinned peers of one or both directions, each over each transport and in each era it knows, and prints a
 /// matrix per direction. Fails when a check failed or a peer could not be run.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
-    let options = Options::parse(args)?;
+    let options = Options::parse(args).context(USAGE)?;
     let root = workspace::root();
     let metadata = Metadata::load(&root)?;
-    let mut installed = Installed::new(&root, &metadata.target_directory)?;
+    let mut installed = Installed::new(&root, metadata.target())?;
     let server = options.server().then(|| clients(&options, &root, &metadata, &mut installed));
     let client = options.client().then(|| servers(&options, &root, &mut installed));
     server.unwrap_or(Ok(())).and(client.unwrap_or(Ok(())))
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
 /// Foreign clients against our server.
 fn clients(options: &Options, root: &Path, metadata: &Metadata, installed: &mut Installed) -> Result<(), Error> {
     let binary = match &options.server {
-        Some(binary) => binary.canonicalize().context(binary.display())?,
+        Some(binary) => binary.canonicalize().with_context(|| binary.display().to_string())?,
         None => fixture::build(root, metadata, Leg::Server)?,
     };
     let mut matrix = Matrix::new("client", COLUMNS);
@@ -80,7 +82,7 @@ fn clients(options: &Options, root: &Path, metadata: &Metadata, installed: &mut 
 /// Our client against foreign servers.
 fn servers(options: &Options, root: &Path, installed: &mut Installed) -> Result<(), Error> {
     let client = match &options.binary {
-        Some(binary) => binary.canonicalize().context(binary.display())?,
+        Some(binary) => binary.canonicalize().with_context(|| binary.display().to_string())?,
         None => fixture::binary(root, CLIENT)?,
     };
     let mut matrix = Matrix::new("server", CLIENT_COLUMNS);
@@ -128,31 +130,34 @@ enum Direction {
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self, Error> {
-        let refuse = |why: String| Error::new(format!("{why}\n{USAGE}"));
         let mut options = Self::default();
-        let mut args = args.iter();
-        while let Some(flag) = args.next() {
-            let value = args.next().ok_or_else(|| refuse(format!("`{flag}` stands alone")))?;
-            match flag.as_str() {
-                "--direction" => {
-                    options.direction = Some(match value.as_str() {
+        let mut parser = Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long("direction") => {
+                    options.direction = Some(match parser.value()?.string()?.as_str() {
                         "server" => Direction::Server,
                         "client" => Direction::Client,
-                        _ => return Err(refuse(format!("no direction `{value}`"))),
+                        other => bail!("`{other}` is not a direction: server, client"),
                     });
                 }
-                "--peer" if names().any(|name| name == value) => options.peers.push(value.clone()),
-                "--peer" => {
-                    let names: Vec<&str> = names().collect();
-                    return Err(refuse(format!("no peer `{value}`, there are {}", names.join(", "))));
+                Arg::Long("peer") => {
+                    let name = parser.value()?.string()?;
+                    if !names().any(|known| known == name) {
+                        bail!("`{name}` is not a peer: {}", names().collect::<Vec<_>>().join(", "));
+                    }
+                    options.peers.push(name);
                 }
-                "--transport" if [Wire::Stdio, Wire::Http, Wire::Sse].iter().any(|wire| wire.name() == value) => {
-                    options.transport = Some(value.clone());
+                Arg::Long("transport") => {
+                    let name = parser.value()?.string()?;
+                    if ![Wire::Stdio, Wire::Http, Wire::Sse].iter().any(|wire| wire.name() == name) {
+                        bail!("`{name}` is not a transport: stdio, http, sse");
+                    }
+                    options.transport = Some(name);
                 }
-                "--transport" => return Err(refuse(format!("no transport `{value}`"))),
-                "--server" => options.server = Some(Path::new(value).to_owned()),
-                "--client" => options.binary = Some(Path::new(value).to_owned()),
-                _ => return Err(refuse(format!("unknown option `{flag}`"))),
+                Arg::Long("server") => options.server = Some(parser.value()?.into()),
+                Arg::Long("client") => options.binary = Some(parser.value()?.into()),
+                _ => return Err(arg.unexpected().into()),
             }
         }
         Ok(options)

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    error::{Context, Error},
-    workspace::{self, Metadata},
-};
+use anyhow::{Context, Error};
+
+use crate::workspace::{self, Metadata};
 
 mod entry;
 mod evidence;
@@ -21,14 +20,14 @@ const FILES: &[&str] = &["docs/ledger.toml", "docs/ledger/practice.toml"];
 /// Checks the ledger files and prints the number of entries with each status.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     if let Some(arg) = args.first() {
-        return Err(Error::new(format!("ledger takes no arguments, not `{arg}`")));
+        return Err(Error::msg(format!("ledger takes no arguments, not `{arg}`")));
     }
     let root = workspace::root();
     let evidence = Evidence::collect(&root, &Metadata::load(&root)?)?;
     let mut problems = 0;
     for file in FILES {
-        let text = std::fs::read_to_string(root.join(file)).context(file)?;
-        let ledger = Ledger::parse(&text).context(file)?;
+        let text = std::fs::read_to_string(root.join(file)).with_context(|| file.to_string())?;
+        let ledger = Ledger::parse(&text).with_context(|| file.to_string())?;
         for problem in check(&ledger, &evidence) {
             println!("error: {file}: {problem}");
             problems += 1;
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         let counts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
         println!("{file}: {} entries: {}", ledger.entries.len(), counts.join(", "));
     }
-    if problems == 0 { Ok(()) } else { Err(Error::new(format!("{problems} problem(s) in the ledger"))) }
+    if problems == 0 { Ok(()) } else { Err(Error::msg(format!("{problems} problem(s) in the ledger"))) }
 }
 
 fn check(ledger: &Ledger, evidence: &Evidence) -> Vec<String> {
@@ -99,7 +98,7 @@ mod tests {
     fn the_files_of_the_ledger_parse() {
         for file in FILES {
             let text = std::fs::read_to_string(workspace::root().join(file)).unwrap();
-            Ledger::parse(&text).context(file).unwrap();
+            Ledger::parse(&text).with_context(|| file.to_string()).unwrap();
         }
     }
 }

@@ -6,17 +6,17 @@
 
 use std::process::ExitCode;
 
-use crate::error::Error;
+use anyhow::Error;
 
 mod bench;
 mod ci;
 mod conformance;
-mod error;
 mod interop;
 mod ledger;
 mod process;
 mod test;
 mod tidy;
+mod tools;
 mod wire_check;
 mod workspace;
 
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     match (command.run)(rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::error::{Context, Error};
+use anyhow::{Context, Error};
 
 /// How often a running child is looked at.
 const POLL: Duration = Duration::from_millis(20);
@@ -29,9 +29,9 @@ pub(crate) fn cargo(root: &Path) -> Command {
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<(), Error> {
     let line = display(command);
     println!("$ {line}");
-    let child = command.spawn().context(format_args!("cannot start `{line}`"))?;
-    let status = Running(child).wait(limit).context(format_args!("`{line}`"))?;
-    if status.success() { Ok(()) } else { Err(Error::new(format!("`{line}` failed ({status})"))) }
+    let child = command.spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let status = Running(child).wait(limit).with_context(|| format!("`{line}`"))?;
+    if status.success() { Ok(()) } else { Err(Error::msg(format!("`{line}` failed ({status})"))) }
 }
 
 /// What a finished child left.
@@ -49,10 +49,10 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context(format_args!("cannot start `{line}`"))?;
+        .with_context(|| format!("cannot start `{line}`"))?;
     let stdout = child.stdout.take().map(read_all);
     let stderr = child.stderr.take().map(read_all);
-    let status = Running(child).wait(limit).context(format_args!("`{line}`"))?;
+    let status = Running(child).wait(limit).with_context(|| format!("`{line}`"))?;
     Ok(Captured { status, stdout: received(stdout), stderr: received(stderr) })
 }
 
@@ -68,7 +68,7 @@ impl Running {
                 return Ok(status);
             }
             if Instant::now() >= deadline {
-                return Err(Error::new(format!("not done after {} s, killed", limit.as_secs())));
+                return Err(Error::msg(format!("not done after {} s, killed", limit.as_secs())));
             }
             thread::sleep(POLL);
         }
@@ -142,7 +142,7 @@ mod tests {
     fn a_child_that_does_not_end_is_killed() {
         let started = Instant::now();
         let error = capture(&mut sh("exec sleep 600"), Duration::from_millis(50)).err().unwrap();
-        assert!(error.to_string().contains("killed"), "{error}");
+        assert!(format!("{error:#}").contains("killed"), "{error:#}");
         assert!(started.elapsed() < Duration::from_secs(60));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{error::Error, process, workspace};
+use anyhow::Error;
+
+use crate::{process, workspace};
 
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    error::{Context, Error},
-    workspace::{self, Metadata},
-};
+use anyhow::{Context, Error};
+
+use crate::workspace::{self, Metadata};
 
 mod arrows;
 mod ceilings;
@@ -26,7 +25,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         [] => (false, false),
         [arg] if arg == "--update" => (true, false),
         [arg] if arg == "--language" => (false, true),
-        _ => return Err(Error::new(format!("tidy takes --update or --language, not `{}`", args.join(" ")))),
+        _ => return Err(Error::msg(format!("tidy takes --update or --language, not `{}`", args.join(" ")))),
     };
     let root = workspace::root();
     let (found, ceilings) = check(&root)?;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         println!("error: {error}");
     }
     println!("tidy: {} files, {} warnings, {} errors", found.files, found.warnings.len(), found.errors.len());
-    if found.errors.is_empty() { Ok(()) } else { Err(Error::new("the workspace is not tidy")) }
+    if found.errors.is_empty() { Ok(()) } else { Err(Error::msg("the workspace is not tidy")) }
 }
 
 /// The results of the checks.
@@ -106,7 +105,7 @@ fn read_files(root: &Path) -> Result<Vec<File>, Error> {
     let mut files = Vec::new();
     for path in workspace::files(root)? {
         let full: PathBuf = root.join(&path);
-        let bytes = std::fs::read(&full).context(full.display())?;
+        let bytes = std::fs::read(&full).with_context(|| full.display().to_string())?;
         if let Ok(text) = String::from_utf8(bytes)
             && !text.contains('\0')
         {

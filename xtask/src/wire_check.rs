@@ -8,10 +8,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    error::{Context, Error},
-    process, workspace,
-};
+use anyhow::{Context, Error};
+
+use crate::{process, workspace};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// What the test reads the folder from.
@@ -51,7 +50,7 @@ pub(crate) fn run_in_ci(root: &Path) -> Result<(), Error> {
 fn folder(args: &[String]) -> Result<PathBuf, Error> {
     match args {
         [flag, folder] if flag == "--schemas" => Ok(PathBuf::from(folder)),
-        _ => Err(Error::new(
+        _ => Err(Error::msg(
             "wire-check needs `--schemas DIR`: the folder with <revision>/schema.json of every revision, as `schema` in the \
              repository of the specification (modelcontextprotocol/modelcontextprotocol)",
         )),
@@ -59,7 +58,7 @@ fn folder(args: &[String]) -> Result<PathBuf, Error> {
 }
 
 fn check(root: &Path, schemas: &Path) -> Result<(), Error> {
-    let schemas = schemas.canonicalize().context(format_args!("cannot use the schemas in {}", schemas.display()))?;
+    let schemas = schemas.canonicalize().with_context(|| format!("cannot use the schemas in {}", schemas.display()))?;
     for (program, test) in TESTS {
         let mut command = process::cargo(root);
         // With the features that `cargo test` uses, so that both share one build.
@@ -70,11 +69,11 @@ fn check(root: &Path, schemas: &Path) -> Result<(), Error> {
             println!("{line}");
         }
         if !tested.status.success() {
-            return Err(Error::new("messages do not fit the schemas of their revisions"));
+            return Err(Error::msg("messages do not fit the schemas of their revisions"));
         }
         // Cargo is content when no test has that name.
         if !tested.stdout.contains("1 passed") {
-            return Err(Error::new(format!("nothing was checked: there is no test `{test}`")));
+            return Err(Error::msg(format!("nothing was checked: there is no test `{test}`")));
         }
     }
     Ok(())

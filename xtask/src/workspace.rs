@@ -1,4 +1,4 @@
-//! Where the workspace lies and what it is made of: `cargo metadata` and the tracked files.
+//! The packages of the workspace, by `cargo metadata`, and the files of the checkout.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,14 +6,11 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use anyhow::{Context, Error};
+use cargo_metadata::{CargoOpt, DependencyKind, MetadataCommand, Package, PackageId};
 
-use crate::{
-    error::{Context, Error},
-    process,
-};
+use crate::process;
 
-const METADATA_LIMIT: Duration = Duration::from_secs(300);
 const GIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The folder of the root manifest.
@@ -23,101 +20,64 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// The parts of `cargo metadata` that the checks read, for the host's platform and with every feature.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Metadata {
-    pub(crate) packages: Vec<Package>,
-    pub(crate) workspace_members: Vec<String>,
-    pub(crate) resolve: Resolve,
-    pub(crate) target_directory: PathBuf,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Package {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) edition: String,
-    pub(crate) rust_version: Option<String>,
-    pub(crate) license: Option<String>,
-    pub(crate) manifest_path: PathBuf,
-    #[serde(default)]
-    pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Resolve {
-    pub(crate) nodes: Vec<Node>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Node {
-    pub(crate) id: String,
-    pub(crate) deps: Vec<Dependency>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Dependency {
-    pub(crate) pkg: String,
-    pub(crate) dep_kinds: Vec<Kind>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Kind {
-    /// Nothing for a normal dependency, else `dev` or `build`.
-    pub(crate) kind: Option<String>,
-}
+/// The packages and their dependencies, for the host's platform and with each feature.
+#[derive(Debug)]
+pub(crate) struct Metadata(pub(crate) cargo_metadata::Metadata);
 
 impl Metadata {
-    /// Asks cargo.
     pub(crate) fn load(root: &Path) -> Result<Self, Error> {
-        let host = host_triple(root)?;
-        let mut command = process::cargo(root);
-        command.args(["metadata", "--format-version", "1", "--all-features", "--filter-platform", &host]);
-        let output = process::capture(&mut command, METADATA_LIMIT)?;
-        if !output.status.success() {
-            return Err(Error::new(format!("cargo metadata failed\n{}", output.stderr)));
-        }
-        serde_json::from_str(&output.stdout).context("cannot read cargo metadata")
+        let mut command = MetadataCommand::new();
+        command.current_dir(root).features(CargoOpt::AllFeatures);
+        command.other_options(["--filter-platform".to_owned(), "host-tuple".to_owned()]);
+        Ok(Self(command.exec()?))
     }
 
     /// The workspace's own packages.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
-        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+        self.0.packages.iter().filter(|package| self.0.workspace_members.contains(&package.id))
     }
 
-    /// The member of that name.
+    /// The members that are published: those that do not set `publish = false`.
+    pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
+        self.members().filter(|package| package.publish.as_ref().is_none_or(|registries| !registries.is_empty()))
+    }
+
+    /// The workspace's own package of that name.
     pub(crate) fn member(&self, name: &str) -> Option<&Package> {
         self.members().find(|package| package.name == name)
     }
 
-    pub(crate) fn package(&self, id: &str) -> Option<&Package> {
-        self.packages.iter().find(|package| package.id == id)
+    pub(crate) fn package(&self, id: &PackageId) -> Option<&Package> {
+        self.0.packages.iter().find(|package| package.id == *id)
     }
 
-    /// The ids that a package depends on directly at run time.
-    pub(crate) fn normal_dependencies(&self, id: &str) -> impl Iterator<Item = &str> {
-        let node = self.resolve.nodes.iter().find(move |node| node.id == id);
-        node.into_iter()
-            .flat_map(|node| &node.deps)
-            .filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()))
-            .map(|dep| dep.pkg.as_str())
+    /// The packages that a package depends on directly, apart from build and development.
+    pub(crate) fn normal_dependencies(&self, id: &PackageId) -> impl Iterator<Item = &PackageId> {
+        let nodes = self.0.resolve.iter().flat_map(|resolve| &resolve.nodes);
+        let dependencies = nodes.filter(move |node| node.id == *id).flat_map(|node| &node.deps);
+        let is_normal = |kind: &cargo_metadata::DepKindInfo| kind.kind == DependencyKind::Normal;
+        dependencies.filter(move |dep| dep.dep_kinds.iter().any(is_normal)).map(|dep| &dep.pkg)
     }
-}
 
-impl Package {
-    /// The package's folder.
-    pub(crate) fn dir(&self) -> &Path {
-        self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    /// The folder of build output.
+    pub(crate) fn target(&self) -> &Path {
+        self.0.target_directory.as_std_path()
     }
 }
 
-/// Every file of the checkout that is tracked or could be (not ignored), relative to the root, sorted.
+/// The package's folder.
+pub(crate) fn dir(package: &Package) -> &Path {
+    let manifest = package.manifest_path.as_std_path();
+    manifest.parent().unwrap_or(manifest)
+}
+
+/// Each file of the checkout that is tracked or not ignored, relative to the root, sorted.
 pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut command = Command::new("git");
     command.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let mut files: Vec<PathBuf> = match process::capture(&mut command, GIT_LIMIT) {
         Ok(listed) if listed.status.success() => listed.stdout.split_terminator('\0').map(PathBuf::from).collect(),
-        // An unpacked archive has no git; then everything beside the build output counts.
+        // An unpacked archive has no git repository. Then each file beside the build output counts.
         _ => walk(root, Path::new(""))?,
     };
     files.retain(|file| root.join(file).is_file());
@@ -126,13 +86,13 @@ pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// Folders that hold no source of ours.
+/// Folders without sources.
 const SKIPPED: &[&str] = &[".git", "target", "node_modules", "__pycache__", ".venv"];
 
 fn walk(root: &Path, below: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let dir = root.join(below);
-    for entry in std::fs::read_dir(&dir).context(format_args!("cannot list {}", dir.display()))? {
+    for entry in std::fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let entry = entry?;
         let name = entry.file_name();
         let path = below.join(&name);
@@ -145,11 +105,4 @@ fn walk(root: &Path, below: &Path) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(found)
-}
-
-fn host_triple(root: &Path) -> Result<String, Error> {
-    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let output = process::capture(command.current_dir(root).arg("-vV"), GIT_LIMIT)?;
-    let host = output.stdout.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Error::new("rustc -vV names no host"))
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use lexopt::{Arg, Parser, ValueExt as _};
+
 use crate::{
     case::{CASES, Case},
     error::Error,
 };
 
-/// How to measure.
+/// The extent of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Options {
     cases: Vec<String>,
@@ -15,44 +17,45 @@ pub(crate) struct Options {
     pub(crate) round: Duration,
 }
 
-/// More would take a day.
+/// More rounds take a day.
 const MAX_ROUNDS: usize = 1000;
 const MAX_SECONDS: f64 = 20.0;
 
 impl Options {
     pub(crate) fn parse(args: &[String]) -> Result<Self, Error> {
         let mut options = Self { cases: Vec::new(), rounds: 7, round: Duration::from_secs(1) };
-        let mut args = args.iter();
-        while let Some(flag) = args.next() {
-            if flag == "--quick" {
-                options.rounds = 3;
-                options.round = Duration::from_millis(300);
-                continue;
-            }
-            let value = args.next().ok_or_else(|| Error::new(format!("`{flag}` stands alone or is unknown")))?;
-            match flag.as_str() {
-                "--case" if CASES.iter().any(|case| case.name == value) => options.cases.push(value.clone()),
-                "--case" => {
-                    let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-                    return Err(Error::new(format!("no case `{value}`, there are {}", names.join(", "))));
+        let mut parser = Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long("quick") => {
+                    options.rounds = 3;
+                    options.round = Duration::from_millis(300);
                 }
-                "--rounds" => {
-                    let rounds = value.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
+                Arg::Long("case") => {
+                    let name = parser.value()?.string()?;
+                    if !CASES.iter().any(|case| case.name == name) {
+                        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+                        return Err(Error::new(format!("`{name}` is not a case: {}", names.join(", "))));
+                    }
+                    options.cases.push(name);
+                }
+                Arg::Long("rounds") => {
+                    let rounds = parser.value()?.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
                     options.rounds = rounds.ok_or_else(|| Error::new(format!("--rounds takes 1 to {MAX_ROUNDS}")))?;
                 }
-                "--seconds" => {
-                    let seconds = value.parse().ok().filter(|seconds| (0.05..=MAX_SECONDS).contains(seconds));
+                Arg::Long("seconds") => {
+                    let seconds = parser.value()?.parse().ok().filter(|seconds| (0.05..=MAX_SECONDS).contains(seconds));
                     let seconds =
                         seconds.ok_or_else(|| Error::new(format!("--seconds takes 0.05 to {MAX_SECONDS}")))?;
                     options.round = Duration::from_secs_f64(seconds);
                 }
-                _ => return Err(Error::new(format!("unknown option `{flag}`"))),
+                _ => return Err(arg.unexpected().into()),
             }
         }
         Ok(options)
     }
 
-    /// The cases that were asked for.
+    /// The selected cases; all cases if the options name none.
     pub(crate) fn cases(&self) -> impl Iterator<Item = &'static Case> {
         CASES.iter().filter(|case| self.cases.is_empty() || self.cases.iter().any(|name| name == case.name))
     }
@@ -68,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_options() {
+    fn options_parse() {
         assert_eq!(parse("").unwrap().cases().count(), CASES.len());
         let options = parse("--case text --case http-1 --rounds 2 --seconds 0.5").unwrap();
         assert_eq!(options.cases().map(|case| case.name).collect::<Vec<_>>(), ["http-1", "text"]);
@@ -77,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_options_are_rejected() {
         for line in ["--case", "--case none", "--rounds 0", "--rounds x", "--seconds nan", "--seconds 60", "--fast 1"] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Error};
+
 use super::Leg;
 use crate::{
-    error::{Context, Error},
     process::{self, Running},
     workspace::Metadata,
 };
@@ -34,7 +35,7 @@ pub(crate) fn package(leg: Leg) -> &'static str {
 pub(crate) fn build(root: &Path, metadata: &Metadata, leg: Leg) -> Result<PathBuf, Error> {
     let name = package(leg);
     if metadata.member(name).is_none() {
-        return Err(Error::new(format!("nothing to test: the {leg} fixture `{name}` is not in this workspace")));
+        return Err(Error::msg(format!("nothing to test: the {leg} fixture `{name}` is not in this workspace")));
     }
     binary(root, name)
 }
@@ -47,9 +48,9 @@ pub(crate) fn binary(root: &Path, name: &str) -> Result<PathBuf, Error> {
     command.args(["build", "--workspace", "--all-features", "--bin", name, "--message-format=json-render-diagnostics"]);
     let built = process::capture(&mut command, BUILD_LIMIT)?;
     if !built.status.success() {
-        return Err(Error::new(format!("cannot build `{name}`\n{}", built.stderr)));
+        return Err(Error::msg(format!("cannot build `{name}`\n{}", built.stderr)));
     }
-    executable(&built.stdout, name).ok_or_else(|| Error::new(format!("cargo built no binary `{name}`")))
+    executable(&built.stdout, name).ok_or_else(|| Error::msg(format!("cargo built no binary `{name}`")))
 }
 
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
@@ -73,7 +74,7 @@ impl Server {
     pub(crate) fn start(binary: &Path) -> Result<Self, Error> {
         let mut command = Command::new(binary);
         command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().context(format_args!("cannot start {}", binary.display()))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
         let stderr = child.stderr.take();
         let process = Running(child);
         let (send, lines) = mpsc::channel();
@@ -94,7 +95,7 @@ impl Server {
                 said.push(line);
             }
         }
-        Err(Error::new(format!(
+        Err(Error::msg(format!(
             "{} named no address within {} s; it said:\n{}",
             binary.display(),
             START_LIMIT.as_secs(),

@@ -1,164 +1,141 @@
-//! Which scenarios must pass: the frozen requirement lists of each revision, and the failures that are known.
+//! The scenarios that must pass: the frozen requirements of each revision, and the failures that are known.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use super::{
-    Leg,
-    yaml::{self, Item, Section},
-};
-use crate::error::{Context, Error};
+use anyhow::{Context, Error};
+use serde::Deserialize;
 
-/// The revisions that have a requirement list.
+use super::Leg;
+
+/// The revisions that have a list of requirements.
 pub(crate) const REVISIONS: &[&str] = &["2025-11-25", "2026-07-28"];
 
-/// The revision that the suite knows without having a requirement list for it.
+/// A revision that the suite tests and that has no list of requirements.
 pub(crate) const OLDER: &str = "2025-06-18";
 
-/// What stands in the comment of a scored scenario that is not run, before what is missing.
-const NOT_RUN: &str = "not run: ";
-
-/// What the suite asks of one revision.
-#[derive(Debug)]
+/// The scenarios of the suite for one revision.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Requirements {
-    server: Vec<String>,
-    client: Vec<String>,
-    /// Scored scenarios that are not run, with what is missing.
-    later: Vec<(Leg, String, String)>,
-    not_scored: Vec<NotScored>,
+    /// The scored scenarios that are run.
+    #[serde(flatten)]
+    scored: Scenarios,
+    /// The scored scenarios that are not run.
+    #[serde(default)]
+    not_run: Vec<NotRun>,
+    #[serde(default)]
+    unscored: Vec<Unscored>,
 }
 
-/// A scenario that the suite runs without counting it.
-#[derive(Debug)]
-struct NotScored {
-    scenario: String,
-    leg: Leg,
+#[derive(Debug, Default, Deserialize)]
+struct Scenarios {
+    #[serde(default)]
+    server: Vec<String>,
+    #[serde(default)]
+    client: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NotRun {
+    /// The subject of the open issue that these scenarios wait for.
+    issue: String,
+    #[serde(flatten)]
+    scenarios: Scenarios,
+}
+
+/// Scenarios that the suite runs without a score.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Unscored {
     /// The suite's reason: `extension`, `added-after-release` or `pending`.
     reason: String,
-    /// What is missing here, when we do not run it; without it the scenario must pass.
+    /// The subject of an open issue. Without it the scenarios must pass.
     not_run: Option<String>,
+    #[serde(flatten)]
+    scenarios: Scenarios,
+}
+
+impl Scenarios {
+    fn of(&self, leg: Leg) -> &[String] {
+        match leg {
+            Leg::Server => &self.server,
+            Leg::Client => &self.client,
+            Leg::Authorization => &[],
+        }
+    }
 }
 
 impl Requirements {
-    /// Reads our copy of the list of `revision`.
+    /// Reads the list of `revision`.
     pub(crate) fn load(root: &Path, revision: &str) -> Result<Self, Error> {
-        let file = root.join("xtask/conformance/requirements").join(format!("{revision}.yaml"));
-        let text = std::fs::read_to_string(&file).context(file.display())?;
-        Self::parse(&text).context(file.display())
+        let file = root.join("xtask/conformance/requirements").join(format!("{revision}.toml"));
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        toml::from_str(&text).with_context(|| file.display().to_string())
     }
 
-    fn parse(text: &str) -> Result<Self, Error> {
-        let mut list = Self { server: Vec::new(), client: Vec::new(), later: Vec::new(), not_scored: Vec::new() };
-        for Section { key, items } in yaml::parse(text)? {
-            match key.as_str() {
-                "server" => list.server = list.scored(Leg::Server, items),
-                "client" => list.client = list.scored(Leg::Client, items),
-                "not_scored" => list.not_scored = items.iter().map(NotScored::read).collect::<Result<_, _>>()?,
-                _ => return Err(Error::new(format!("unknown key `{key}`"))),
-            }
-        }
-        Ok(list)
-    }
-
-    /// Those of the scored scenarios that are run; the others are for later.
-    fn scored(&mut self, leg: Leg, items: Vec<Item>) -> Vec<String> {
-        let mut run = Vec::new();
-        for item in items {
-            match item.comment.strip_prefix(NOT_RUN) {
-                Some(missing) => self.later.push((leg, item.word, missing.to_owned())),
-                None => run.push(item.word),
-            }
-        }
-        run
-    }
-
-    /// What must pass: the scored scenarios of the leg, then the unscored ones that we hold ourselves to.
+    /// The scenarios of the leg that must pass: first the scored ones, then the unscored ones that are run.
     pub(crate) fn must_pass(&self, leg: Leg) -> Vec<&str> {
-        let scored = match leg {
-            Leg::Server => &self.server,
-            Leg::Client => &self.client,
-            Leg::Authorization => return Vec::new(),
-        };
-        let unscored = self.unscored(leg).filter(|entry| entry.not_run.is_none()).map(|entry| entry.scenario.as_str());
-        scored.iter().map(String::as_str).chain(unscored).collect()
+        let unscored = self.unscored.iter().filter(|group| group.not_run.is_none());
+        let unscored = unscored.flat_map(|group| group.scenarios.of(leg));
+        self.scored.of(leg).iter().chain(unscored).map(String::as_str).collect()
     }
 
-    /// Whether a scenario is about an extension of the protocol.
+    /// Whether a scenario tests an extension of the protocol.
     pub(crate) fn is_extension(&self, leg: Leg, scenario: &str) -> bool {
-        self.unscored(leg).any(|entry| entry.scenario == scenario && entry.reason == "extension")
+        let mut extensions = self.unscored.iter().filter(|group| group.reason == "extension");
+        extensions.any(|group| group.scenarios.of(leg).iter().any(|name| name == scenario))
     }
 
-    /// What is not run: the scenario, the suite's reason when it is not scored, and what is missing here.
+    /// The scenarios that are not run: the name, the suite's reason for an unscored one, and the subject of the issue.
     pub(crate) fn not_run(&self, leg: Leg) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
-        let scored = self.later.iter().filter(move |(of, ..)| *of == leg);
-        let scored = scored.map(|(_, scenario, missing)| (scenario.as_str(), None, missing.as_str()));
-        let unscored = self.unscored(leg).filter_map(|entry| {
-            Some((entry.scenario.as_str(), Some(entry.reason.as_str()), entry.not_run.as_deref()?))
-        });
-        scored.chain(unscored)
-    }
-
-    /// The unscored scenarios of the leg.
-    fn unscored(&self, leg: Leg) -> impl Iterator<Item = &NotScored> {
-        self.not_scored.iter().filter(move |entry| entry.leg == leg)
-    }
-}
-
-impl NotScored {
-    fn read(item: &Item) -> Result<Self, Error> {
-        let member =
-            |key: &str| item.member(key).ok_or_else(|| Error::new(format!("not_scored: no `{key}`: {item:?}")));
-        let not_run = item.member("not_run").map(str::to_owned);
-        if not_run.is_some() == item.member("run").is_some() {
-            return Err(Error::new(format!("not_scored: either `run` or `not_run`: {item:?}")));
-        }
-        Ok(Self {
-            scenario: member("scenario")?.to_owned(),
-            leg: Leg::parse(member("leg")?)?,
-            reason: member("reason")?.to_owned(),
-            not_run,
+        let scored = self.not_run.iter().map(|group| (&group.scenarios, None, group.issue.as_str()));
+        let unscored = self
+            .unscored
+            .iter()
+            .filter_map(|group| Some((&group.scenarios, Some(group.reason.as_str()), group.not_run.as_deref()?)));
+        scored.chain(unscored).flat_map(move |(scenarios, reason, issue)| {
+            scenarios.of(leg).iter().map(move |name| (name.as_str(), reason, issue))
         })
     }
 }
 
-/// The failures that are known, with the part of the work that ends each.
-#[derive(Debug, Default)]
-pub(crate) struct ExpectedFailures(Vec<(Leg, String, String)>);
+/// The scenarios that are known to fail, with the subject of the issue that ends each failure.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedFailures {
+    server: BTreeMap<String, String>,
+    client: BTreeMap<String, String>,
+}
 
 impl ExpectedFailures {
-    /// The file of a revision or of a release, as the suite's own `--expected-failures` takes it.
-    pub(crate) fn file(root: &Path, of: &str) -> std::path::PathBuf {
-        root.join(format!("xtask/conformance/expected-failures-{of}.yaml"))
-    }
-
+    /// Reads the entries of a revision or of a release.
     pub(crate) fn load(root: &Path, of: &str) -> Result<Self, Error> {
-        let file = Self::file(root, of);
-        let text = std::fs::read_to_string(&file).context(file.display())?;
-        let mut known = Vec::new();
-        for section in yaml::parse(&text).context(file.display())? {
-            let leg = Leg::parse(&section.key).context(file.display())?;
-            for item in section.items {
-                if item.comment.is_empty() {
-                    return Err(Error::new(format!("{}: `{}` says not what ends it", file.display(), item.word)));
-                }
-                known.push((leg, item.word, item.comment));
-            }
-        }
-        Ok(Self(known))
+        const FILE: &str = "xtask/conformance/expected-failures.toml";
+        let text = std::fs::read_to_string(root.join(FILE)).context(FILE)?;
+        let mut all: BTreeMap<String, Self> = toml::from_str(&text).context(FILE)?;
+        all.remove(of).with_context(|| format!("{FILE} has no table for {of}"))
     }
 
-    /// What ends the failure of this scenario, if it is known to fail.
+    /// The subject of the issue that ends the failure of this scenario, if the scenario is known to fail.
     pub(crate) fn why(&self, leg: Leg, scenario: &str) -> Option<&str> {
-        self.0.iter().find(|(of, name, _)| *of == leg && name == scenario).map(|(_, _, why)| why.as_str())
+        let known = match leg {
+            Leg::Server => &self.server,
+            Leg::Client => &self.client,
+            Leg::Authorization => return None,
+        };
+        known.get(scenario).map(String::as_str)
     }
 
-    /// Adds what another file knows.
+    /// Adds the entries of another list.
     pub(crate) fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
+        self.server.extend(other.server);
+        self.client.extend(other.client);
     }
 
-    #[cfg(test)]
-    fn names(&self, leg: Leg) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(of, ..)| *of == leg).map(|(_, name, _)| name.as_str())
+    /// The content of the file that the suite's option `--expected-failures` reads: YAML, of which JSON is a part.
+    pub(crate) fn to_yaml(&self) -> String {
+        let names = |known: &BTreeMap<String, String>| known.keys().cloned().collect::<Vec<_>>();
+        serde_json::json!({ "server": names(&self.server), "client": names(&self.client) }).to_string()
     }
 }
 
@@ -168,7 +145,7 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn every_list_reads_and_names_no_scenario_twice() {
+    fn each_list_parses_and_names_each_scenario_once() {
         for (revision, server, client) in [("2025-11-25", 33, 9), ("2026-07-28", 53, 12)] {
             let list = Requirements::load(&workspace::root(), revision).unwrap();
             for (leg, count) in [(Leg::Server, server), (Leg::Client, client)] {
@@ -189,25 +166,26 @@ mod tests {
         for revision in REVISIONS {
             let required = Requirements::load(&root, revision).unwrap();
             let known = ExpectedFailures::load(&root, revision).unwrap();
-            for leg in [Leg::Server, Leg::Client] {
-                for name in known.names(leg) {
-                    assert!(required.must_pass(leg).contains(&name), "{revision}: {name}");
+            for (leg, names) in [(Leg::Server, &known.server), (Leg::Client, &known.client)] {
+                for name in names.keys() {
+                    assert!(required.must_pass(leg).contains(&name.as_str()), "{revision}: {name}");
                 }
             }
         }
     }
 
     #[test]
-    fn a_scored_scenario_may_be_left_for_later() {
-        let list = Requirements::parse("client:\n  - a\n  - b # not run: tokens\n  - c # a remark\n").unwrap();
+    fn a_scored_scenario_can_wait_for_an_issue() {
+        let list = "client = [\"a\", \"c\"]\n[[not-run]]\nissue = \"Tokens\"\nclient = [\"b\"]\n";
+        let list: Requirements = toml::from_str(list).unwrap();
         assert_eq!(list.must_pass(Leg::Client), ["a", "c"]);
-        assert_eq!(list.not_run(Leg::Client).collect::<Vec<_>>(), [("b", None, "tokens")]);
+        assert_eq!(list.not_run(Leg::Client).collect::<Vec<_>>(), [("b", None, "Tokens")]);
         assert_eq!(list.not_run(Leg::Server).count(), 0);
     }
 
     #[test]
-    fn an_entry_without_a_verdict_is_refused() {
-        let text = "not_scored:\n  - scenario: a\n    leg: server\n    reason: pending\n";
-        assert!(Requirements::parse(text).is_err());
+    fn the_suite_reads_the_names_of_known_failures() {
+        let known = ExpectedFailures { server: [("a".to_owned(), "Tasks".to_owned())].into(), client: BTreeMap::new() };
+        assert_eq!(known.to_yaml(), r#"{"server":["a"],"client":[]}"#);
     }
 }

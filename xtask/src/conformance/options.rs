@@ -1,60 +1,62 @@
-//! What was asked of `cargo xtask conformance`.
+//! The arguments of `cargo xtask conformance`.
+
+use anyhow::{Error, bail, ensure};
+use lexopt::{Arg, Parser, ValueExt as _};
 
 use super::{Leg, REVISIONS, Release};
-use crate::error::Error;
 
-const USAGE: &str =
+pub(super) const USAGE: &str =
     "usage: cargo xtask conformance server|client|authorization [--requirements REV | --suite NAME | --scenario NAME]";
 
-/// The arguments, read.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) leg: Leg,
     pub(super) selection: Selection,
 }
 
-/// Which scenarios.
+/// The scenarios to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Selection {
-    /// The requirement list of every revision, and the older release's `active` suite.
+    /// The requirements of each revision, and the suite `active` of the older release.
     Everything,
-    /// The requirement list of one revision.
+    /// The requirements of one revision.
     Requirements(String),
-    /// A collection of the suite, in every release that has it.
+    /// A collection of the suite, in each release that has it.
     Suite(String),
-    /// One scenario, wherever it applies.
+    /// One scenario, in each release and at each revision to which it applies.
     Scenario(String),
 }
 
 impl Options {
     pub(super) fn parse(args: &[String]) -> Result<Self, Error> {
-        let refuse = |why: String| Error::new(format!("{why}\n{USAGE}"));
-        let (leg, rest) = args.split_first().ok_or_else(|| refuse("who is to be tested?".to_owned()))?;
-        let leg = Leg::parse(leg).map_err(|error| refuse(error.to_string()))?;
-        let selection = match rest {
-            [] => Selection::Everything,
-            [flag, value] => match flag.as_str() {
-                "--requirements" => Selection::Requirements(value.clone()),
-                "--suite" => Selection::Suite(value.clone()),
-                "--scenario" => Selection::Scenario(value.clone()),
-                _ => return Err(refuse(format!("unknown option `{flag}`"))),
-            },
-            _ => return Err(refuse("one selection at most, each with one value".to_owned())),
-        };
-        if let Selection::Requirements(revision) = &selection
-            && !REVISIONS.contains(&revision.as_str())
-        {
-            return Err(refuse(format!(
-                "no requirement list of revision `{revision}`, there are {}",
-                REVISIONS.join(", ")
-            )));
+        let mut parser = Parser::from_args(args);
+        let mut leg = None;
+        let mut selection = Selection::Everything;
+        while let Some(arg) = parser.next()? {
+            let selected = match arg {
+                Arg::Value(word) if leg.is_none() => {
+                    leg = Some(Leg::parse(&word.string()?)?);
+                    continue;
+                }
+                Arg::Long("requirements") => Selection::Requirements(parser.value()?.string()?),
+                Arg::Long("suite") => Selection::Suite(parser.value()?.string()?),
+                Arg::Long("scenario") => Selection::Scenario(parser.value()?.string()?),
+                _ => return Err(arg.unexpected().into()),
+            };
+            ensure!(selection == Selection::Everything, "only one selection is allowed");
+            selection = selected;
         }
-        if let Selection::Suite(name) = &selection
-            && !Release::ALL.into_iter().any(|release| has_suite(release, leg, name))
-        {
-            return Err(refuse(format!("no release has a {leg} suite `{name}`")));
+        let Some(leg) = leg else { bail!("the argument server, client or authorization is missing") };
+        match &selection {
+            Selection::Requirements(revision) if !REVISIONS.contains(&revision.as_str()) => {
+                bail!("revision `{revision}` has no requirements; known revisions: {}", REVISIONS.join(", "))
+            }
+            Selection::Suite(name) if !Release::ALL.into_iter().any(|release| has_suite(release, leg, name)) => {
+                bail!("no release has a {leg} suite `{name}`")
+            }
+            _ => Ok(Self { leg, selection }),
         }
-        Ok(Self { leg, selection })
     }
 }
 
@@ -79,19 +81,19 @@ mod tests {
     }
 
     #[test]
-    fn reads_each_form() {
+    fn each_form_parses() {
         for (line, leg, selection) in [
             ("server", Leg::Server, Selection::Everything),
             ("server --requirements 2025-11-25", Leg::Server, Selection::Requirements("2025-11-25".into())),
             ("server --suite draft", Leg::Server, Selection::Suite("draft".into())),
-            ("client --scenario initialize", Leg::Client, Selection::Scenario("initialize".into())),
+            ("client --scenario=initialize", Leg::Client, Selection::Scenario("initialize".into())),
         ] {
             assert_eq!(parse(line).unwrap(), Options { leg, selection }, "{line}");
         }
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_arguments_are_rejected() {
         for line in [
             "",
             "browser",

@@ -6,7 +6,7 @@ use super::{
     Leg,
     outcome::{Checks, Verdict},
 };
-use crate::error::Error;
+use anyhow::Error;
 
 /// How many complaints of one scenario are printed.
 const COMPLAINTS: usize = 8;
@@ -133,6 +133,6 @@ impl Report {
         if self.bad.is_empty() {
             return Ok(());
         }
-        Err(Error::new(format!("not as expected:\n  {}", self.bad.join("\n  "))))
+        Err(Error::msg(format!("not as expected:\n  {}", self.bad.join("\n  "))))
     }
 }

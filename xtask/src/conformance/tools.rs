@@ -7,10 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    error::{Context, Error},
-    process,
-};
+use anyhow::{Context, Error};
+
+use crate::process;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 const VERSION_LIMIT: Duration = Duration::from_secs(30);
@@ -70,12 +69,12 @@ impl Tools {
         let stamp = dir.join("installed.lock");
         let lock = std::fs::read(source.join("package-lock.json")).context("xtask/conformance/package-lock.json")?;
         if std::fs::read(&stamp).ok().as_deref() != Some(&lock) {
-            std::fs::create_dir_all(&dir).context(dir.display())?;
+            std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
             for file in FILES {
-                std::fs::copy(source.join(file), dir.join(file)).context(format_args!("cannot copy {file}"))?;
+                std::fs::copy(source.join(file), dir.join(file)).with_context(|| format!("cannot copy {file}"))?;
             }
             npm_ci(&dir, "the conformance suites")?;
-            std::fs::write(&stamp, lock).context(stamp.display())?;
+            std::fs::write(&stamp, lock).with_context(|| stamp.display().to_string())?;
         }
         Ok(Self { node: node(&modules)?, modules })
     }
@@ -95,11 +94,11 @@ pub(crate) fn npm_ci(dir: &Path, what: &str) -> Result<(), Error> {
     let mut command = Command::new(npm);
     command.current_dir(dir).args(["ci", "--no-progress", "--loglevel=error"]);
     let done = process::capture(&mut command, INSTALL_LIMIT)
-        .context(format_args!("{what} come from npm, and `npm` does not run here: install Node.js with npm"))?;
+        .with_context(|| format!("{what} come from npm, and `npm` does not run here: install Node.js with npm"))?;
     if done.status.success() {
         return Ok(());
     }
-    Err(Error::new(format!(
+    Err(Error::msg(format!(
         "`npm ci` could not install {what} (a reachable npm registry is needed once):\n{}{}",
         done.stdout, done.stderr
     )))
@@ -107,7 +106,7 @@ pub(crate) fn npm_ci(dir: &Path, what: &str) -> Result<(), Error> {
 
 /// The pinned Node of this platform, else one on the path that is new enough.
 pub(crate) fn node(modules: &Path) -> Result<PathBuf, Error> {
-    let pinned = std::fs::read_dir(modules).context(modules.display())?.filter_map(Result::ok);
+    let pinned = std::fs::read_dir(modules).with_context(|| modules.display().to_string())?.filter_map(Result::ok);
     let pinned = pinned.filter(|entry| entry.file_name().to_string_lossy().starts_with("node-"));
     for dir in pinned {
         let node = dir.path().join(if cfg!(windows) { "bin/node.exe" } else { "bin/node" });
@@ -118,11 +117,11 @@ pub(crate) fn node(modules: &Path) -> Result<PathBuf, Error> {
     let node = PathBuf::from("node");
     match major(&node) {
         Some(found) if found >= NODE_MAJOR => Ok(node),
-        Some(found) => Err(Error::new(format!(
+        Some(found) => Err(Error::msg(format!(
             "npm has no pinned Node for this platform, and `node` is {found}: {NODE_MAJOR} is needed"
         ))),
         None => {
-            Err(Error::new(format!("npm has no pinned Node for this platform: install Node.js {NODE_MAJOR} or later")))
+            Err(Error::msg(format!("npm has no pinned Node for this platform: install Node.js {NODE_MAJOR} or later")))
         }
     }
 }

@@ -6,12 +6,10 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context, Error};
+
 use super::peers::Runtime;
-use crate::{
-    conformance::tools,
-    error::{Context, Error},
-    process,
-};
+use crate::{conformance::tools, process};
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 const VERSION_LIMIT: Duration = Duration::from_secs(30);
@@ -43,8 +41,8 @@ impl Installed {
     pub(super) fn new(root: &Path, target: &Path) -> Result<Self, Error> {
         let (source, dir) = (root.join("xtask/interop"), target.join("interop"));
         // The home folder of the clients, so that they neither read nor write the user's settings.
-        std::fs::create_dir_all(dir.join("home")).context(dir.display())?;
-        for entry in std::fs::read_dir(&source).context(source.display())? {
+        std::fs::create_dir_all(dir.join("home")).with_context(|| dir.display().to_string())?;
+        for entry in std::fs::read_dir(&source).with_context(|| source.display().to_string())? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "mjs" || extension == "py") {
                 copy(&path, &dir)?;
@@ -69,12 +67,13 @@ impl Installed {
     pub(super) fn runtime(&mut self, runtime: Runtime) -> Result<Ready, String> {
         let program = match runtime {
             Runtime::Node => {
-                let node = self.node.take().unwrap_or_else(|| self.install_node().map_err(|error| error.to_string()));
+                let node =
+                    self.node.take().unwrap_or_else(|| self.install_node().map_err(|error| format!("{error:#}")));
                 self.node.insert(node).clone()
             }
             Runtime::Python => {
                 let python =
-                    self.python.take().unwrap_or_else(|| self.install_python().map_err(|error| error.to_string()));
+                    self.python.take().unwrap_or_else(|| self.install_python().map_err(|error| format!("{error:#}")));
                 self.python.insert(python).clone()
             }
         };
@@ -89,7 +88,7 @@ impl Installed {
                 copy(&self.source.join(file), &self.dir)?;
             }
             tools::npm_ci(&self.dir, "the peers")?;
-            std::fs::write(&stamp, lock).context(stamp.display())?;
+            std::fs::write(&stamp, lock).with_context(|| stamp.display().to_string())?;
         }
         tools::node(&self.dir.join("node_modules"))
     }
@@ -104,7 +103,7 @@ impl Installed {
         let base = PYTHONS.iter().find(|name| version(Path::new(name)).is_some_and(|found| found >= PYTHON));
         let base = base.ok_or_else(|| {
             let (major, minor) = PYTHON;
-            Error::new(format!("install Python {major}.{minor} or later: none of {} is it", PYTHONS.join(", ")))
+            Error::msg(format!("install Python {major}.{minor} or later: none of {} is it", PYTHONS.join(", ")))
         })?;
         println!("installing the Python peers into {}", venv.display());
         succeed(Command::new(base).args(["-m", "venv", "--clear"]).arg(&venv), "cannot make a virtual environment")?;
@@ -112,18 +111,18 @@ impl Installed {
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]);
         pip.args(["--only-binary=:all:", "--requirement"]).arg(self.source.join(REQUIREMENTS));
         succeed(&mut pip, "pip could not install the Python peers (a reachable package index is needed once)")?;
-        std::fs::write(&stamp, &self.requirements).context(stamp.display())?;
+        std::fs::write(&stamp, &self.requirements).with_context(|| stamp.display().to_string())?;
         Ok(python)
     }
 }
 
 /// Runs an installer, quietly as long as it succeeds.
 fn succeed(command: &mut Command, otherwise: &str) -> Result<(), Error> {
-    let done = process::capture(command, INSTALL_LIMIT).context(otherwise)?;
+    let done = process::capture(command, INSTALL_LIMIT).with_context(|| otherwise.to_owned())?;
     if done.status.success() {
         return Ok(());
     }
-    Err(Error::new(format!("{otherwise}:\n{}{}", done.stdout, done.stderr)))
+    Err(Error::msg(format!("{otherwise}:\n{}{}", done.stdout, done.stderr)))
 }
 
 /// The major and minor version of a Python, if it is one.
@@ -145,12 +144,12 @@ fn pinned<'a>(requirements: &'a str, package: &str) -> Option<&'a str> {
 }
 
 fn read(file: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(file).context(file.display())
+    std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
 fn copy(file: &Path, dir: &Path) -> Result<(), Error> {
     let name = file.file_name().unwrap_or(file.as_os_str());
-    std::fs::copy(file, dir.join(name)).context(format_args!("cannot copy {}", file.display()))?;
+    std::fs::copy(file, dir.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     Ok(())
 }
 

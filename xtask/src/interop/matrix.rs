@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::peers::Era;
-use crate::error::Error;
+use anyhow::Error;
 
 /// The names of checks.
 pub(super) type Columns = &'static [&'static str];
@@ -134,7 +134,7 @@ impl Matrix {
         if self.failed == 0 && self.not_run == 0 && self.ok > 0 {
             return Ok(());
         }
-        Err(Error::new(format!("{} check(s) failed, {} {}(s) were not run", self.failed, self.not_run, self.peers)))
+        Err(Error::msg(format!("{} check(s) failed, {} {}(s) were not run", self.failed, self.not_run, self.peers)))
     }
 
     fn table(&self) -> String {

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Error};
+
 use serde::Deserialize;
 
 use super::{
@@ -19,7 +21,6 @@ use super::{
 };
 use crate::{
     conformance::fixture::Server,
-    error::{Context, Error},
     process::{self, Running},
 };
 
@@ -76,7 +77,7 @@ pub(super) fn script(ready: &Ready, script: &str, target: &Target) -> Command {
 /// Runs all checks of a client within `limit` and returns one cell per column.
 pub(super) fn run(mut command: Command, columns: Columns, limit: Duration) -> Result<Vec<Cell>, Error> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context(format_args!("cannot start {}", process::display(&command)))?;
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", process::display(&command)))?;
     let (reports, complaints) = (child.stdout.take().map(lines), child.stderr.take().map(tail));
     let child = Running(child);
     let deadline = Instant::now() + limit;
@@ -106,7 +107,7 @@ pub(super) fn run(mut command: Command, columns: Columns, limit: Duration) -> Re
 
 /// The cells of a client that could not be started, or that had no server to talk to.
 pub(super) fn not_started(error: &Error, columns: Columns) -> Vec<Cell> {
-    explained(columns.iter().map(|_| None).collect(), &error.to_string())
+    explained(columns.iter().map(|_| None).collect(), &format!("{error:#}"))
 }
 
 /// Puts a report where it belongs. Whatever else a client prints is not one.

@@ -8,16 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Error};
+
 use serde_json::{Map, Value, json};
 
 use super::{
     install::Ready,
     peers::{Era, Runtime},
 };
-use crate::{
-    error::{Context, Error},
-    process::{self, Running},
-};
+use crate::process::{self, Running};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const GIT_LIMIT: Duration = Duration::from_secs(30);
@@ -154,7 +153,7 @@ impl Started {
     pub(super) fn new(ready: &Ready, subject: &Subject, wire: Wire, era: Era) -> Result<Self, Error> {
         let dir = ready.dir.join("work").join(subject.name);
         drop(std::fs::remove_dir_all(&dir));
-        std::fs::create_dir_all(&dir).context(dir.display())?;
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let (mut args, mut env) = (program(ready, &subject.program), Map::new());
         env.insert("HOME".into(), path(&ready.dir.join("home")));
         match subject.name {
@@ -167,7 +166,7 @@ impl Started {
                 init.args(["init", "--quiet", "--initial-branch=main"]).arg(&dir);
                 let done = process::capture(&mut init, GIT_LIMIT)?;
                 if !done.status.success() {
-                    return Err(Error::new(format!("cannot make a repository: {}", done.stderr)));
+                    return Err(Error::msg(format!("cannot make a repository: {}", done.stderr)));
                 }
                 args.extend(["--repository".into(), path(&dir)]);
             }
@@ -198,7 +197,7 @@ impl Started {
             }
             _ => args.extend(["http".into(), port.to_string().into()]),
         }
-        let server = listening(ready, &args, &env, port).context(subject.title)?;
+        let server = listening(ready, &args, &env, port).with_context(|| subject.title)?;
         config["url"] = format!("http://127.0.0.1:{port}/{}", if wire == Wire::Sse { "sse" } else { "mcp" }).into();
         Ok(Self { config, _server: Some(server) })
     }
@@ -232,12 +231,12 @@ fn listening(ready: &Ready, args: &[Value], env: &Map<String, Value>, port: u16)
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     while Instant::now() < deadline {
         if let Some(status) = server.ended() {
-            return Err(Error::new(format!("it ended by itself ({status})")));
+            return Err(Error::msg(format!("it ended by itself ({status})")));
         }
         if TcpStream::connect_timeout(&address, POLL).is_ok() {
             return Ok(server);
         }
         thread::sleep(POLL);
     }
-    Err(Error::new(format!("nobody listened on port {port} within {} s", START_LIMIT.as_secs())))
+    Err(Error::msg(format!("nobody listened on port {port} within {} s", START_LIMIT.as_secs())))
 }

@@ -8,7 +8,7 @@ use std::{
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::error::{Context, Error};
+use anyhow::{Context, Error};
 
 /// The number of an entry, for example `R12`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub(super) struct Number {
 
 impl Number {
     fn parse(text: &str) -> Result<Self, Error> {
-        let invalid = || Error::new(format!("`{text}` is not the number of an entry, such as `R12`"));
+        let invalid = || Error::msg(format!("`{text}` is not the number of an entry, such as `R12`"));
         let kind = text.chars().next().filter(char::is_ascii_uppercase).ok_or_else(invalid)?;
         let digits = &text[1..];
         let number: u16 = digits.parse().map_err(|_| invalid())?;
@@ -35,7 +35,7 @@ impl Number {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = (Self::parse(first)?, Self::parse(last)?);
         if first.kind != last.kind || first > last {
-            return Err(Error::new(format!("`{text}` is not a range of numbers")));
+            return Err(Error::msg(format!("`{text}` is not a range of numbers")));
         }
         Ok((first.number..=last.number).map(move |number| Self { kind: first.kind, number }))
     }
@@ -118,14 +118,14 @@ impl Ledger {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut file: Table = toml::from_str(text)?;
         let head: Head =
-            file.remove("ledger").ok_or_else(|| Error::new("the table `[ledger]` is missing"))?.try_into()?;
+            file.remove("ledger").ok_or_else(|| Error::msg("the table `[ledger]` is missing"))?.try_into()?;
         let mut covers = BTreeSet::new();
         for range in &head.covers {
             covers.extend(Number::parse_range(range).context("`covers`")?);
         }
         let entries = file.into_iter().map(|(key, value)| {
             let number = Number::parse(&key)?;
-            Ok((number, status(value).context(number)?))
+            Ok((number, status(value).with_context(|| number.to_string())?))
         });
         Ok(Self { covers, open: head.open, entries: entries.collect::<Result<_, Error>>()? })
     }
@@ -135,17 +135,17 @@ impl Ledger {
 fn status(value: Value) -> Result<Status, Error> {
     let RawEntry { line, status, tests, why, issue, note: _ } = value.try_into()?;
     if line.trim().is_empty() {
-        return Err(Error::new("`line` is empty"));
+        return Err(Error::msg("`line` is empty"));
     }
     match (status.as_str(), tests.is_empty(), why, issue) {
         ("met", false, None, None) => Ok(Status::Met(tests)),
         ("better", false, None, None) => Ok(Status::Better(tests)),
         ("declined", true, Some(_), None) => Ok(Status::Declined),
         ("later", true, None, Some(issue)) => Ok(Status::Later(issue)),
-        ("met" | "better", ..) => Err(Error::new(format!("an entry that is {status} has `tests` alone"))),
-        ("declined", ..) => Err(Error::new("an entry that is declined has `why` alone")),
-        ("later", ..) => Err(Error::new("an entry that is later has `issue` alone")),
-        _ => Err(Error::new(format!("the status `{status}` is not met, better, declined or later"))),
+        ("met" | "better", ..) => Err(Error::msg(format!("an entry that is {status} has `tests` alone"))),
+        ("declined", ..) => Err(Error::msg("an entry that is declined has `why` alone")),
+        ("later", ..) => Err(Error::msg("an entry that is later has `issue` alone")),
+        _ => Err(Error::msg(format!("the status `{status}` is not met, better, declined or later"))),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Error};
+
 use crate::{
     conformance,
-    error::{Context, Error},
     workspace::{self, Metadata},
 };
 
@@ -34,10 +35,12 @@ impl Evidence {
             Self { tests: Vec::new(), scenarios: conformance::passing_scenarios(root)?, interop: String::new() };
         let members: Vec<_> = metadata
             .members()
-            .filter_map(|package| Some((package.dir().strip_prefix(root).ok()?, package.name.replace('-', "_"))))
+            .filter_map(|package| {
+                Some((workspace::dir(package).strip_prefix(root).ok()?, package.name.replace('-', "_")))
+            })
             .collect();
         for file in workspace::files(root)? {
-            let read = || std::fs::read_to_string(root.join(&file)).context(file.display());
+            let read = || std::fs::read_to_string(root.join(&file)).with_context(|| file.display().to_string());
             if file.starts_with("xtask/interop") || file.to_string_lossy().starts_with("xtask/src/interop") {
                 // Not every file there is text, and only text names a row.
                 evidence.interop.push_str(&read().unwrap_or_default());

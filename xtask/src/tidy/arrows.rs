@@ -5,8 +5,10 @@ use std::{
     path::Path,
 };
 
+use cargo_metadata::{Package, PackageId};
+
 use super::Findings;
-use crate::workspace::{Metadata, Package};
+use crate::workspace::{self, Metadata};
 
 /// The arrows between our crates: what each may depend on directly. A crate that is not here has to be drawn first.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -50,9 +52,10 @@ const RESERVED: &[(&str, &[&str])] = &[
 /// Checks the crates under `crates/`; the examples and this tool may depend on what they like.
 pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) {
     let crates = root.join("crates");
-    let ours: Vec<&Package> = metadata.members().filter(|package| package.dir().starts_with(&crates)).collect();
+    let ours: Vec<&Package> =
+        metadata.members().filter(|package| workspace::dir(package).starts_with(&crates)).collect();
     for package in &ours {
-        if !package.dir().ends_with(&package.name) {
+        if !workspace::dir(package).ends_with(package.name.as_str()) {
             found.error(&package.name, "folder and crate have different names");
         }
         check_direct(package, &ours, metadata, found);
@@ -72,7 +75,7 @@ pub(super) fn check_names(metadata: &Metadata, found: &mut Findings) {
 }
 
 fn check_direct(package: &Package, ours: &[&Package], metadata: &Metadata, found: &mut Findings) {
-    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| package.name == *name) else {
         found.error(
             &package.name,
             "not on the map: draw its arrows in xtask/src/tidy/arrows.rs and docs/architecture.md",
@@ -81,7 +84,7 @@ fn check_direct(package: &Package, ours: &[&Package], metadata: &Metadata, found
     };
     for id in metadata.normal_dependencies(&package.id) {
         let Some(name) = metadata.package(id).map(|dependency| dependency.name.as_str()) else { continue };
-        let is_ours = ours.iter().any(|package| package.id == id);
+        let is_ours = ours.iter().any(|package| package.id == *id);
         if is_ours && *allowed != ANY && !allowed.contains(&name) {
             found.error(&package.name, format_args!("may not depend on `{name}`: no such arrow on the map"));
         }
@@ -106,8 +109,8 @@ fn check_reach(package: &Package, metadata: &Metadata, found: &mut Findings) {
 }
 
 /// Every package that can be reached, by name, with the one it was reached from.
-fn reachable<'m>(id: &'m str, metadata: &'m Metadata) -> BTreeMap<&'m str, &'m str> {
-    let name_of = |id: &str| metadata.package(id).map_or("", |package| package.name.as_str());
+fn reachable<'m>(id: &'m PackageId, metadata: &'m Metadata) -> BTreeMap<&'m str, &'m str> {
+    let name_of = |id: &PackageId| metadata.package(id).map_or("", |package| package.name.as_str());
     let mut from = BTreeMap::new();
     let mut seen = BTreeSet::from([id]);
     let mut open = vec![id];
@@ -136,6 +139,8 @@ fn trail(reached: &BTreeMap<&str, &str>, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// A workspace of crates under `/w/crates`, from lines of `name: dependencies`.
@@ -144,22 +149,24 @@ mod tests {
         let mut nodes = Vec::new();
         for line in lines {
             let (name, deps) = line.split_once(':').unwrap();
-            let deps: Vec<_> = deps
-                .split_whitespace()
-                .map(|dep| serde_json::json!({"pkg": dep, "dep_kinds": [{"kind": null}]}))
+            let deps: Vec<_> = deps.split_whitespace().collect();
+            let kinds: Vec<_> = deps
+                .iter()
+                .map(|dep| json!({"name": dep, "pkg": dep, "dep_kinds": [{"kind": null, "target": null}]}))
                 .collect();
-            packages.push(serde_json::json!({
-                "id": name, "name": name, "edition": "2024", "rust_version": "1.88", "license": "MIT",
-                "manifest_path": format!("/w/crates/{name}/Cargo.toml"),
+            packages.push(json!({
+                "id": name, "name": name, "version": "0.1.0", "edition": "2024", "dependencies": [], "features": {},
+                "targets": [], "manifest_path": format!("/w/crates/{name}/Cargo.toml"),
             }));
-            nodes.push(serde_json::json!({"id": name, "deps": deps}));
+            nodes.push(json!({"id": name, "deps": kinds, "dependencies": deps, "features": []}));
         }
         let members: Vec<_> = lines.iter().filter(|line| line.starts_with("mcp-")).collect();
         let members: Vec<_> = members.iter().map(|line| line.split(':').next().unwrap()).collect();
-        let all = serde_json::json!({
-            "packages": packages, "workspace_members": members, "resolve": {"nodes": nodes}, "target_directory": "/w/target",
+        let all = json!({
+            "packages": packages, "workspace_members": members, "resolve": {"nodes": nodes},
+            "target_directory": "/w/target", "workspace_root": "/w", "version": 1,
         });
-        serde_json::from_value(all).unwrap()
+        Metadata(serde_json::from_value(all).unwrap())
     }
 
     fn errors(lines: &[&str]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::Findings;
-use crate::error::{Context, Error};
+use anyhow::{Context, Error};
 
 const FILE: &str = "xtask/ceilings.toml";
 const HEAD: &str = "\

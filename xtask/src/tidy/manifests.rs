@@ -1,28 +1,48 @@
-//! What every package of the workspace takes from the root manifest.
+//! The keys of each package's manifest that come from the root manifest.
+
+use anyhow::{Context, Error};
+use toml::{Table, Value};
 
 use super::Findings;
-use crate::{
-    error::{Context, Error},
-    workspace::Metadata,
-};
+use crate::workspace::Metadata;
 
-/// Lints, edition, oldest Rust and licence are the workspace's.
+/// The keys that each package inherits.
+const INHERITED: &[&str] = &["edition", "rust-version", "license"];
+
+/// Checks that each package inherits the lints and the keys of [`INHERITED`].
 pub(super) fn check(metadata: &Metadata, found: &mut Findings) -> Result<(), Error> {
     for package in metadata.members() {
-        let text = std::fs::read_to_string(&package.manifest_path).context(package.manifest_path.display())?;
-        let manifest: toml::Table = toml::from_str(&text).context(package.manifest_path.display())?;
-        let inherits = manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool);
-        if inherits != Some(true) {
-            found.error(&package.name, "does not inherit the lints: `[lints] workspace = true`");
-        }
-        let inherited = [
-            ("edition", package.edition == "2024"),
-            ("rust-version", package.rust_version.as_deref() == Some("1.88")),
-            ("license", package.license.as_deref() == Some("MIT OR Apache-2.0")),
-        ];
-        for (key, _) in inherited.into_iter().filter(|(_, holds)| !holds) {
-            found.error(&package.name, format_args!("`{key}` is not the workspace's: `{key}.workspace = true`"));
-        }
+        let text = std::fs::read_to_string(&package.manifest_path).context(package.manifest_path.clone())?;
+        let manifest: Table = toml::from_str(&text).context(package.manifest_path.clone())?;
+        check_manifest(&package.name, &manifest, found);
     }
     Ok(())
+}
+
+fn check_manifest(name: &str, manifest: &Table, found: &mut Findings) {
+    let inherits = |value: Option<&Value>| value.and_then(|value| value.get("workspace")?.as_bool()) == Some(true);
+    if !inherits(manifest.get("lints")) {
+        found.error(name, "does not inherit the lints: `[lints] workspace = true`");
+    }
+    for key in INHERITED {
+        if !inherits(manifest.get("package").and_then(|package| package.get(key))) {
+            found.error(name, format_args!("does not inherit a key: `{key}.workspace = true`"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_inherits_lints_and_keys() {
+        let whole = "lints.workspace = true\n[package]\nedition.workspace = true\nrust-version.workspace = true\n\
+                     license.workspace = true\n";
+        for (manifest, errors) in [(whole.to_owned(), 0), (whole.replace("license.workspace = true", ""), 1)] {
+            let mut found = Findings::default();
+            check_manifest("a", &toml::from_str(&manifest).unwrap(), &mut found);
+            assert_eq!(found.errors.len(), errors, "{manifest}");
+        }
+    }
 }

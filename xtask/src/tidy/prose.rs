@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn each_kind_of_text_is_counted() {
         let source = "//! Reads the file.\n/// Who waits is told.\nfn f() {\n    // Nobody reads this.\n    \
-                      let e = Error::new(\"what is sent is none\");\n}\n";
+                      let e = Error::msg(\"what is sent is none\");\n}\n";
         let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
         let files = [
             file("crates/a/src/lib.rs", source),

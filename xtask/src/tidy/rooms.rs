@@ -7,11 +7,10 @@ use std::{
     path::Path,
 };
 
+use anyhow::{Context, Error};
+
 use super::{Findings, ceilings::Ceilings};
-use crate::{
-    error::{Context, Error},
-    workspace::Metadata,
-};
+use crate::workspace::{self, Metadata};
 
 mod graph;
 mod source;
@@ -33,12 +32,12 @@ pub(super) fn check(
     found: &mut Findings,
 ) -> Result<(), Error> {
     let crates = root.join("crates");
-    for package in metadata.members().filter(|package| package.dir().starts_with(&crates)) {
+    for package in metadata.members().filter(|package| workspace::dir(package).starts_with(&crates)) {
         let name = package.name.as_str();
         if EXEMPT.contains(&name) {
             continue;
         }
-        let modules = source::read(&package.dir().join("src")).context(name)?;
+        let modules = source::read(&workspace::dir(package).join("src")).with_context(|| name.to_owned())?;
         let rooms = Rooms::of(&Imports::new(&modules));
         let cycle = rooms.largest_cycle();
         if ceilings.room_cycle(name, cycle.len(), found) {

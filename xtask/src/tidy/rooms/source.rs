@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
-use crate::error::{Context, Error};
+use anyhow::{Context, Error};
 
 /// A path of identifiers, such as `crate::session::Outbox`.
 pub(super) type Segments = Vec<String>;
@@ -35,7 +35,7 @@ pub(super) fn read(src: &Path) -> Result<Vec<Module>, Error> {
     let mut modules = Vec::new();
     let mut folders = vec![src.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).context(folder.display())? {
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             let path = entry?.path();
             if path.file_stem().is_some_and(|stem| stem == "tests") {
                 continue;
@@ -43,9 +43,9 @@ pub(super) fn read(src: &Path) -> Result<Vec<Module>, Error> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).context(path.display())?;
+                let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
                 let below = path.strip_prefix(src)?.to_string_lossy().replace('\\', "/");
-                modules.push(parse(&below, &text).context(path.display())?);
+                modules.push(parse(&below, &text).with_context(|| path.display().to_string())?);
             }
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn parse(below: &str, text: &str) -> Result<Module, Error> {
     if path.last().is_some_and(|last| matches!(last.as_str(), "lib" | "main" | "mod")) {
         path.pop();
     }
-    let tokens: TokenStream = text.parse().map_err(|error| Error::new(format!("not Rust: {error}")))?;
+    let tokens: TokenStream = text.parse().map_err(|error| Error::msg(format!("not Rust: {error}")))?;
     let mut module = Module { path, ..Module::default() };
     module.scan(tokens, true);
     Ok(module)
