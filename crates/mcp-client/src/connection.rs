@@ -3,6 +3,7 @@
 mod clock;
 pub(crate) mod connector;
 pub(crate) mod era;
+pub(crate) mod era_check;
 mod manager;
 mod negotiated;
 mod notification;
@@ -27,13 +28,17 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use self::{era::EraCheck, request::MetaTemplate};
-use crate::{Error, error::Kind};
+use self::{era_check::EraCheck, request::MetaTemplate};
+use crate::{
+    Error,
+    error::Kind,
+    retry::{EraTrust, RequestFailure},
+};
 
 pub(crate) use self::{
     clock::Clock,
     manager::{ConnectionManager, Status},
-    pending::{PendingRequests, ReplySlot, RequestFailure, RequestOutcome},
+    pending::{PendingRequests, ReplySlot, RequestOutcome},
     reader::read,
     receiver::{Receiver, StreamReceiver},
     request::{InputResponses, Request, RequestExtras, write_request},
@@ -64,8 +69,8 @@ pub(crate) struct Connection {
     pub(crate) sender: Arc<dyn FrameSender>,
     pub(crate) pending: PendingRequests,
     pub(crate) clock: Arc<Clock>,
-    /// Whether the server is still of the era that was agreed on.
-    pub(crate) probe: EraCheck,
+    /// The last check of the era.
+    pub(crate) era_check: EraCheck,
     agreed: OnceLock<Agreement>,
     /// What was agreed is the word of an earlier client, and nothing that came says that it still holds.
     is_assumed: AtomicBool,
@@ -86,7 +91,7 @@ impl Connection {
             sender,
             pending: PendingRequests::new(pending),
             clock: Arc::default(),
-            probe: EraCheck::default(),
+            era_check: EraCheck::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),
             unsaid: Mutex::default(),
@@ -119,6 +124,15 @@ impl Connection {
     /// What was agreed is assumed, or turned out to hold.
     pub(crate) fn assume(&self, is_assumed: bool) {
         self.is_assumed.store(is_assumed, Ordering::Relaxed);
+    }
+
+    /// Returns how certain the negotiated era is.
+    pub(crate) fn era_trust(&self) -> EraTrust {
+        match self.is_assumed() {
+            true => EraTrust::Assumed,
+            false if self.sender.has_request_streams() => EraTrust::Negotiated,
+            false => EraTrust::Certain,
+        }
     }
 
     /// Ends it: everything that waits fails, and the reading task stops.
@@ -243,10 +257,7 @@ impl Connection {
 
     /// A notification for the server.
     pub(crate) fn notice(&self, method: &str, message: Vec<u8>) -> Frame {
-        let mut hints = Hints::default();
-        hints.version = self.version();
-        hints.method = Some(method.into());
-        Frame::new(message).with_hints(hints)
+        Frame::new(message).with_hints(hints(self.version(), method))
     }
 
     /// Tells the server that nobody waits for a request any more, in the way of the revision and the transport.
@@ -291,6 +302,14 @@ impl Connection {
             }
         }
     }
+}
+
+/// Returns the hints of a message: its revision and its method.
+pub(crate) fn hints(version: impl Into<Option<ProtocolVersion>>, method: &str) -> Hints {
+    let mut hints = Hints::default();
+    hints.version = version.into();
+    hints.method = Some(method.into());
+    hints
 }
 
 /// What becomes of a request whose guard is dropped before its answer came.

@@ -1,10 +1,14 @@
-//! Why a call, or the connection below it, failed.
+//! The errors of calls and connections.
+
+mod http_status;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError, UrlElicitParams};
 use mcp_schema::ValidationErrors;
 use mcp_transport::TransportError;
+
+pub(crate) use self::http_status::HttpStatus;
 
 /// Why a call, or the connection below it, failed. Opaque: ask the predicates; the text is for people and may change.
 ///
@@ -29,8 +33,10 @@ pub(crate) enum Kind {
     Cancelled,
     /// The server answered with an error.
     Rpc(RpcError),
-    /// The server answered with something that makes no sense.
+    /// The answer of the server is invalid.
     Invalid(Box<str>),
+    /// The answer of the server is nested deeper than this limit.
+    TooDeep(usize),
     /// No revision is common.
     Version { ours: Vec<ProtocolVersion>, theirs: Vec<String> },
     /// The server, or its revision, does not have what was asked for.
@@ -97,7 +103,7 @@ impl Error {
     /// Whether the server wants other credentials than it was given (HTTP status 401).
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
-        self.http_status() == Some(401)
+        self.http_status().map(HttpStatus::of) == Some(HttpStatus::Unauthorized)
     }
 
     /// Whether the same call may well succeed later: the server could not be reached, lost the connection or the session, or
@@ -111,9 +117,10 @@ impl Error {
         match &*self.kind {
             Kind::Lost(_) => true,
             Kind::Unreachable { source, .. } | Kind::Transport(source) => match source.http_status() {
-                Some(status) => matches!(status, 408 | 425 | 429 | 502..=504),
+                Some(status) => HttpStatus::of(status).is_temporary(),
                 None => !source.is_lasting(),
             },
+            Kind::Rpc(error) => is_busy(error),
             _ => false,
         }
     }
@@ -122,7 +129,7 @@ impl Error {
     /// knows, structured content that does not fit the schema of its tool.
     #[must_use]
     pub fn is_invalid_response(&self) -> bool {
-        matches!(*self.kind, Kind::Invalid(_) | Kind::Output(_))
+        matches!(*self.kind, Kind::Invalid(_) | Kind::TooDeep(_) | Kind::Output(_))
     }
 
     /// Whether client and server have no revision in common.
@@ -249,6 +256,11 @@ impl Error {
     }
 }
 
+/// Returns true if an error means that the server runs too many calls at the moment: `-32603` with `"reason": "busy"` in its data.
+pub(crate) fn is_busy(error: &RpcError) -> bool {
+    error.code == ErrorCode::INTERNAL_ERROR && error.data.as_ref().is_some_and(|data| data["reason"] == "busy")
+}
+
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
         Self { kind: Arc::new(kind) }
@@ -268,6 +280,7 @@ impl fmt::Display for Error {
             Kind::Transport(_) => f.write_str("the answer to the request did not come"),
             Kind::Cancelled => f.write_str("the call was cancelled"),
             Kind::Rpc(error) => write!(f, "the server answered: {error}"),
+            Kind::TooDeep(limit) => write!(f, "the answer of the server is nested deeper than {limit} levels"),
             Kind::Invalid(text) => write!(f, "the server sent what makes no sense: {text}"),
             Kind::Version { ours, theirs } => {
                 let ours: Vec<&str> = ours.iter().map(|version| version.as_str()).collect();

@@ -30,6 +30,7 @@ mod config;
 mod connection;
 mod error;
 mod inbound;
+mod retry;
 #[cfg(feature = "skills")]
 mod skills;
 mod state;

@@ -111,6 +111,29 @@ async fn garbage_between_messages_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_response_nested_too_deep_fails_its_call_at_once() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for members in [format!(r#""result":{deep}"#), format!(r#""error":{{"code":1,"message":"m","data":{deep}}}"#)] {
+            let started = Instant::now();
+            let call = start(client.call_tool("t", ()));
+            let id = peer.expect("tools/call").await;
+            // The id comes last, so the whole message has to be read.
+            peer.raw(format!(r#"{{"jsonrpc":"2.0",{members},"id":{id}}}"#)).await;
+            let error = call.await.unwrap().unwrap_err();
+            assert!(error.is_invalid_response() && !error.is_timeout(), "{version}: {error}");
+            assert!(error.to_string().contains("nested deeper than 128"), "{version}: {error}");
+            assert_eq!(started.elapsed(), Duration::ZERO, "{version}");
+        }
+        let call = start(client.call_tool("t", ()));
+        let id = peer.expect("tools/call").await;
+        peer.answer(id, said("fine")).await;
+        assert_eq!(call.await.unwrap().unwrap().text(), "fine", "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn results_that_make_no_sense_are_told_apart() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;

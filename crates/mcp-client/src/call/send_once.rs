@@ -3,7 +3,6 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::tasks::TaskMetadata;
-use mcp_transport::Hints;
 use tokio::time::{Instant, sleep};
 
 use super::{CallOptions, ClientCore, catalog::KnownTool};
@@ -51,9 +50,7 @@ pub(super) async fn send_once(
         task: task.as_ref(),
     };
     let message = connection::write_request(id, request, agreed.stamp(declares_tasks), &extra);
-    let mut hints = Hints::default();
-    hints.version = Some(agreed.negotiated.version);
-    hints.method = Some((*request.method).into());
+    let mut hints = connection::hints(agreed.negotiated.version, &request.method);
     if agreed.negotiated.version.has_mirrored_headers() {
         hints.name = request.name.clone();
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();

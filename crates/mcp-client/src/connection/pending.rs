@@ -9,30 +9,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_protocol::{ProgressParams, RequestId, RpcError};
+use mcp_protocol::{ProgressParams, RequestId};
 use mcp_transport::TransportError;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::StreamReceiver;
+use crate::retry::RequestFailure;
 
 /// How a request ended: the raw result, or why there is none.
 pub(crate) type RequestOutcome = Result<Bytes, RequestFailure>;
-
-/// Why a request has no result.
-#[derive(Debug, Clone)]
-pub(crate) enum RequestFailure {
-    /// The server answered with an error.
-    Rpc(RpcError),
-    /// The server's answer was no message.
-    Invalid(Box<str>),
-    /// The transport cannot carry this request, whatever the connection.
-    Unsendable(TransportError),
-    /// The transport ended this request alone.
-    Transport(TransportError),
-    /// The connection ended. Whether the request had been handed over by then.
-    Lost { was_sent: bool, fault: Option<TransportError> },
-}
 
 /// Notices of progress that wait for the caller. The oldest go first: a newer one says more.
 const PROGRESS: usize = 64;

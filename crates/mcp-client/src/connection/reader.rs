@@ -12,7 +12,8 @@ use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, TrySendE
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Connection, ConnectionManager, Notification, RequestFailure, RequestOutcome, StreamReceiver};
+use super::{Connection, ConnectionManager, Notification, RequestOutcome, StreamReceiver};
+use crate::retry::RequestFailure;
 
 /// Reads until the connection ends; then everything that waits on it has failed.
 pub(crate) async fn read(
@@ -138,14 +139,14 @@ impl Reader<'_> {
                         for message in messages {
                             match Message::parse_with(message.get().as_bytes(), &limits) {
                                 Ok(message) => self.message(frame, message),
-                                Err(error) => self.garbage(frame, &error),
+                                Err(error) => self.invalid_frame(frame, &error),
                             }
                         }
                     }
-                    Err(error) => self.garbage(frame, &error),
+                    Err(error) => self.invalid_frame(frame, &error),
                 }
             }
-            Err(error) => self.garbage(frame, &error),
+            Err(error) => self.invalid_frame(frame, &error),
         }
     }
 
@@ -157,14 +158,22 @@ impl Reader<'_> {
         }
     }
 
-    /// What is no message ends the request that it came for, if that is known. Servers also print things.
-    fn garbage(&self, frame: &Frame, error: &EnvelopeError) {
-        tracing::debug!(%error, "what the server sent is no message");
-        let failure = || Err(RequestFailure::Invalid(error.to_string().into()));
-        if let Some(id) = &error.id {
-            self.complete(&Route::Connection, id, failure());
-        } else if let Route::Request(id) = &frame.route {
-            self.complete(&Route::Connection, id, failure());
+    /// Handles a frame that is not a valid message: it fails the request that it belongs to, if that is known. Servers also print
+    /// text that belongs to no request.
+    fn invalid_frame(&self, frame: &Frame, error: &EnvelopeError) {
+        tracing::debug!(%error, "the server sent an invalid message");
+        let limit = self.manager.config.limits.json_depth;
+        let mut limits = jsonrpc::Limits::default();
+        limits.depth = usize::MAX;
+        let (id, failure) = match Message::parse_with(&frame.message, &limits) {
+            // Only the depth limit was exceeded.
+            Ok(Message::Response(response)) => (response.id, RequestFailure::TooDeep(limit)),
+            Ok(Message::Request(_) | Message::Notification(_)) => return,
+            Err(other) => (error.id.clone().or(other.id), RequestFailure::Invalid(error.to_string().into())),
+        };
+        match (&id, &frame.route) {
+            (Some(id), _) | (None, Route::Request(id)) => _ = self.complete(&Route::Connection, id, Err(failure)),
+            (None, Route::Connection) => {}
         }
     }
 

@@ -3,18 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{EmptyParams, Method, method};
-use mcp_transport::{Hints, TransportError};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
-    Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, RequestFailure, Status,
-    era::{self, HandshakeError, back_off},
-    read, write_request,
+    Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, Status,
+    era::{self, HandshakeError},
+    hints, read, write_request,
 };
-use crate::{Error, error::Kind};
+use crate::{
+    Error,
+    error::Kind,
+    retry::{back_off, is_permanent},
+};
 
 /// The shortest time between two attempts of which one is made because a call waits.
 const HURRY: Duration = Duration::from_secs(1);
@@ -102,9 +105,7 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
                 Err(error) => error,
             };
             tracing::debug!(%error, attempt, is_early, "the connection could not be opened again");
-            let is_gone = error.is_unreachable() && error.is_closed();
-            let is_lasting = error.transport().is_some_and(TransportError::is_lasting);
-            let is_hopeless = error.is_version_mismatch() || error.is_unauthorized() || is_gone || is_lasting;
+            let is_hopeless = is_permanent(&error);
             if !is_early || is_hopeless || error.retry_after().is_some() {
                 break (error, is_hopeless);
             }
@@ -251,19 +252,9 @@ async fn ping(manager: &ConnectionManager, connection: &Arc<Connection>) -> bool
     let name = if version.has_session_methods() { method::Ping::NAME } else { method::Discover::NAME };
     let Ok(request) = Request::new(name, &EmptyParams::new()) else { return false };
     let id = manager.next_id();
-    let mut hints = Hints::default();
-    hints.version = Some(version);
-    hints.method = Some(name.into());
     let message = write_request(id, &request, agreed.stamp(false), &RequestExtras::default());
-    match connection.begin_beside(id, message, hints, OnDrop::Cancel).await {
-        Ok(mut guard) => match guard.outcome().await {
-            Ok(_) | Err(RequestFailure::Rpc(_) | RequestFailure::Invalid(_)) => true,
-            // A gateway says that nobody is behind it.
-            Err(RequestFailure::Transport(fault)) => {
-                fault.http_status().is_some_and(|status| !matches!(status, 502 | 504))
-            }
-            Err(_) => false,
-        },
+    match connection.begin_beside(id, message, hints(version, name), OnDrop::Cancel).await {
+        Ok(mut guard) => guard.outcome().await.map_or_else(|failure| failure.is_answer(), |_| true),
         Err(_) => false,
     }
 }

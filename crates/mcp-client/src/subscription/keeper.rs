@@ -6,19 +6,17 @@ use mcp_protocol::{
     ErrorCode, ListenParams, Method, SubscribeParams, SubscriptionFilter,
     method::{Listen, Subscribe},
 };
-use mcp_transport::{Hints, TransportError};
+use mcp_transport::TransportError;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::unsubscribe::leave;
 use crate::{
     Error,
     call::{CallOptions, ClientCore, execute},
-    connection::{
-        self, Agreement, Connection, Request, RequestExtras, RequestFailure,
-        era::{self, back_off},
-    },
+    connection::{self, Agreement, Connection, Request, RequestExtras, era_check},
     error::Kind,
     inbound::UpdateQueue,
+    retry::{EraTrust, RequestFailure, back_off},
 };
 
 /// Why a subscription is not open any more.
@@ -122,9 +120,7 @@ async fn listen(
         Err(error) => return End::Refused(error),
     };
     let id = core.connections.next_id();
-    let mut hints = Hints::default();
-    hints.version = Some(agreed.negotiated.version);
-    hints.method = Some(Listen::NAME.into());
+    let hints = connection::hints(agreed.negotiated.version, Listen::NAME);
     let message = connection::write_request(
         id,
         &request,
@@ -151,9 +147,10 @@ async fn listen(
         // The server ended it in good order.
         Ok(_) => End::Again(Kind::Lost(None).into()),
         Err(failure) => {
-            let is_doubtful = connection.is_assumed() || era::is_doubtful(connection, &failure);
-            if is_doubtful && era::has_changed(&core.connections, connection).await {
-                return End::Elsewhere(error(failure));
+            let trust = connection.era_trust();
+            let is_doubtful = trust == EraTrust::Assumed || failure.suggests_other_era(trust, true);
+            if is_doubtful && era_check::has_changed(&core.connections, connection).await {
+                return End::Elsewhere(failure.into());
             }
             match failure {
                 RequestFailure::Rpc(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
@@ -167,24 +164,7 @@ async fn listen(
 }
 
 fn ended(failure: RequestFailure) -> End {
-    let is_refused = match &failure {
-        RequestFailure::Rpc(_) | RequestFailure::Unsendable(_) => true,
-        RequestFailure::Transport(fault) => {
-            fault.http_status().is_some_and(|status| (400..500).contains(&status) && !matches!(status, 408 | 425 | 429))
-        }
-        RequestFailure::Invalid(_) | RequestFailure::Lost { .. } => false,
-    };
-    if is_refused { End::Refused(error(failure)) } else { End::Again(error(failure)) }
-}
-
-fn error(failure: RequestFailure) -> Error {
-    match failure {
-        RequestFailure::Rpc(error) => Kind::Rpc(error).into(),
-        RequestFailure::Invalid(text) => Error::invalid(text),
-        RequestFailure::Unsendable(fault) => Kind::Unsendable(fault).into(),
-        RequestFailure::Transport(fault) => Kind::Transport(fault).into(),
-        RequestFailure::Lost { fault, .. } => Kind::Lost(fault).into(),
-    }
+    if failure.rejects_subscription() { End::Refused(failure.into()) } else { End::Again(failure.into()) }
 }
 
 /// Listens to a session: what is wanted of resources is said by requests, and the notices come by themselves.

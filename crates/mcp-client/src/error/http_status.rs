@@ -1,0 +1,45 @@
+//! The meaning of HTTP statuses that come without a message: the only table of statuses in this crate.
+
+/// The meaning of an HTTP status for the request that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpStatus {
+    /// The server did not understand the request, and did nothing. A server of another era answers so.
+    NotUnderstood,
+    /// Nothing is at this address, at least not for this request. The server did nothing.
+    NotFound,
+    /// The server requires other credentials.
+    Unauthorized,
+    /// The server did nothing, and the request can succeed later.
+    Busy,
+    /// A gateway answered: the server behind it did not.
+    Gateway,
+    /// The server rejected the request for another reason.
+    Rejected,
+    /// Any other status.
+    Other,
+}
+
+impl HttpStatus {
+    /// Returns the meaning of a status.
+    pub(crate) fn of(status: u16) -> Self {
+        match status {
+            400 | 405 => Self::NotUnderstood,
+            404 => Self::NotFound,
+            401 => Self::Unauthorized,
+            408 | 425 | 429 | 503 => Self::Busy,
+            502 | 504 => Self::Gateway,
+            400..=499 => Self::Rejected,
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns true if the same request can succeed later.
+    pub(crate) fn is_temporary(self) -> bool {
+        matches!(self, Self::Busy | Self::Gateway)
+    }
+
+    /// Returns true if the server did nothing because it does not know such requests.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Self::NotUnderstood | Self::NotFound)
+    }
+}

@@ -1,0 +1,418 @@
+//! The retry policy: a pure function from a failure to the next step of the client.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+use mcp_protocol::{ErrorCode, RpcError, tasks::ext::IDENTIFIER};
+use mcp_transport::TransportError;
+use serde_json::Value;
+
+use crate::{
+    Error,
+    error::{HttpStatus, Kind, is_busy},
+};
+
+/// The reason why a request has no result.
+#[derive(Debug, Clone)]
+pub(crate) enum RequestFailure {
+    /// The server answered with an error.
+    Rpc(RpcError),
+    /// The answer of the server is not a valid message.
+    Invalid(Box<str>),
+    /// The answer of the server is nested deeper than this limit.
+    TooDeep(usize),
+    /// No connection can carry this request.
+    Unsendable(TransportError),
+    /// The transport failed this request alone.
+    Transport(TransportError),
+    /// The connection ended. `was_sent` is false if the server cannot have seen the request.
+    Lost { was_sent: bool, fault: Option<TransportError> },
+}
+
+impl From<RequestFailure> for Error {
+    fn from(failure: RequestFailure) -> Self {
+        match failure {
+            RequestFailure::Rpc(error) => Kind::Rpc(error).into(),
+            RequestFailure::Invalid(text) => Self::invalid(text),
+            RequestFailure::TooDeep(limit) => Kind::TooDeep(limit).into(),
+            RequestFailure::Unsendable(fault) => Kind::Unsendable(fault).into(),
+            RequestFailure::Transport(fault) => Kind::Transport(fault).into(),
+            RequestFailure::Lost { fault, .. } => Kind::Lost(fault).into(),
+        }
+    }
+}
+
+/// How certain the client is that the server still has the era that it had when the connection was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EraTrust {
+    /// Another server cannot take its place on this connection.
+    Certain,
+    /// The server was asked, but another one can answer the next request, as over HTTP.
+    Negotiated,
+    /// An earlier client negotiated the era, and no answer has confirmed it.
+    Assumed,
+}
+
+/// The facts about one attempt to send a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    /// Executing the request twice has the same effect as executing it once.
+    pub(crate) is_safe: bool,
+    /// The request can be sent another time.
+    pub(crate) is_repeatable: bool,
+    /// This is the first attempt.
+    pub(crate) is_first: bool,
+    /// The connection is of the stateless era.
+    pub(crate) is_stateless: bool,
+    /// The client is being closed.
+    pub(crate) is_closing: bool,
+    /// The client opens another connection when this one is lost.
+    pub(crate) reconnects: bool,
+    /// How certain the era of the server is.
+    pub(crate) era: EraTrust,
+    /// The request declared that it can become a task.
+    pub(crate) declared_tasks: bool,
+    /// The request calls a tool.
+    pub(crate) calls_tool: bool,
+    /// The request calls a tool that was not listed, on a server that runs tools as tasks (2025-11-25).
+    pub(crate) may_need_task: bool,
+}
+
+/// The next step after a failed attempt.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Send the request again.
+    Resend,
+    /// End this connection, and send the request over another one.
+    Reconnect,
+    /// Send no more requests over this connection, because of this fault, and send the request over another one. Other requests
+    /// keep waiting for their answers.
+    Retire(TransportError),
+    /// Ask the server for its era. If it is another one, send the request again; else decide anew with [`EraTrust::Certain`].
+    Reprobe {
+        /// The server did nothing with the request, or may do it twice.
+        can_resend: bool,
+    },
+    /// Declare that the request can become a task, and send it again.
+    DeclareTasks,
+    /// List the tools, and send the request again if the tool turns out to be a task; else fail with this error.
+    ListForTask(Error),
+    /// List the tools, and send the request again if its mirrored headers change; else fail with this error.
+    ListForHeaders(Error),
+    /// The call fails.
+    Fail(Error),
+}
+
+/// Decides what happens after a failed attempt.
+pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
+    if attempt.is_repeatable && failure.suggests_other_era(attempt.era, attempt.is_stateless) {
+        return Next::Reprobe { can_resend: attempt.is_safe || failure.is_refusal() };
+    }
+    let fail = || Next::Fail(failure.clone().into());
+    match failure {
+        RequestFailure::Rpc(error) => match error.code {
+            // Another server took the place of the first one.
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION if attempt.is_stateless && attempt.is_repeatable => {
+                Next::Retire(TransportError::closed())
+            }
+            ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY if !attempt.declared_tasks && misses_tasks_only(error) => {
+                Next::DeclareTasks
+            }
+            // Servers of 2025-11-25 declare in their list that a tool must be a task. Their errors have no common form.
+            ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_REQUEST
+                if attempt.may_need_task && attempt.is_repeatable =>
+            {
+                Next::ListForTask(failure.clone().into())
+            }
+            // The annotations of the tool may have changed since it was listed.
+            ErrorCode::HEADER_MISMATCH if attempt.is_first && attempt.calls_tool => {
+                Next::ListForHeaders(failure.clone().into())
+            }
+            _ => fail(),
+        },
+        RequestFailure::Lost { .. } if attempt.is_closing => Next::Fail(Error::closed()),
+        RequestFailure::Transport(fault) if fault.is_session_lost() && attempt.is_repeatable => {
+            Next::Retire(fault.clone())
+        }
+        RequestFailure::Transport(fault)
+            if fault.is_unreachable() && !fault.is_lasting() && attempt.is_repeatable && attempt.reconnects =>
+        {
+            Next::Retire(fault.clone())
+        }
+        RequestFailure::Transport(fault) if fault.is_unanswered() && attempt.is_safe && attempt.is_repeatable => {
+            Next::Resend
+        }
+        RequestFailure::Lost { was_sent, .. } if (!was_sent || attempt.is_safe) && attempt.is_repeatable => {
+            Next::Reconnect
+        }
+        _ => fail(),
+    }
+}
+
+/// The code of widely used session servers for a request without a session. Others use it for any error.
+const NO_SESSION: ErrorCode = ErrorCode(-32000);
+
+impl RequestFailure {
+    fn http_status(&self) -> Option<HttpStatus> {
+        match self {
+            Self::Transport(fault) => fault.http_status().map(HttpStatus::of),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a server of the other era could have answered so to a request of the stateless era.
+    pub(crate) fn suggests_other_era(&self, trust: EraTrust, is_stateless: bool) -> bool {
+        let is_assumed = trust == EraTrust::Assumed;
+        if trust == EraTrust::Certain || !is_stateless {
+            return false;
+        }
+        match self {
+            Self::Rpc(error) if is_assumed => error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+            Self::Rpc(error) => {
+                matches!(error.code, NO_SESSION | ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND)
+            }
+            Self::Invalid(_) | Self::TooDeep(_) => is_assumed,
+            Self::Transport(_) => match self.http_status() {
+                Some(HttpStatus::NotUnderstood) => true,
+                Some(HttpStatus::NotFound) => is_assumed,
+                _ => false,
+            },
+            Self::Unsendable(_) | Self::Lost { .. } => false,
+        }
+    }
+
+    /// Returns true if a server of the other era did nothing with the request.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Rpc(error) => matches!(
+                error.code,
+                ErrorCode::INVALID_REQUEST | ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_PARAMS
+            ),
+            _ => self.http_status().is_some_and(HttpStatus::is_refusal),
+        }
+    }
+
+    /// Returns true if the server rejected this way to open a connection, so that another way can succeed.
+    pub(crate) fn rejects_handshake(&self) -> bool {
+        match self {
+            Self::Rpc(_) | Self::Invalid(_) | Self::TooDeep(_) => true,
+            _ => self.http_status().is_some_and(HttpStatus::is_refusal),
+        }
+    }
+
+    /// Returns true if another attempt to open the subscription would fail in the same way.
+    pub(crate) fn rejects_subscription(&self) -> bool {
+        match self {
+            Self::Rpc(error) => !is_busy(error),
+            Self::Unsendable(_) => true,
+            Self::Transport(_) => match self.http_status() {
+                None => false,
+                Some(status) => !matches!(status, HttpStatus::Busy | HttpStatus::Gateway | HttpStatus::Other),
+            },
+            Self::Invalid(_) | Self::TooDeep(_) | Self::Lost { .. } => false,
+        }
+    }
+
+    /// Returns true if the failure proves that the server is running.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Rpc(_) | Self::Invalid(_) | Self::TooDeep(_) => true,
+            _ => self.http_status().is_some_and(|status| status != HttpStatus::Gateway),
+        }
+    }
+}
+
+/// Returns true if further attempts to open a connection would fail in the same way.
+pub(crate) fn is_permanent(error: &Error) -> bool {
+    let is_used_up = error.is_unreachable() && error.is_closed();
+    let is_lasting = error.transport().is_some_and(TransportError::is_lasting);
+    error.is_version_mismatch() || error.is_unauthorized() || is_used_up || is_lasting
+}
+
+/// Returns true if the tasks extension is the only capability that the server misses.
+fn misses_tasks_only(error: &RpcError) -> bool {
+    let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities")).and_then(Value::as_object);
+    required.is_some_and(|required| required.keys().eq(["extensions"]))
+        && required.and_then(|required| required["extensions"].as_object()).is_some_and(|e| e.keys().eq([IDENTIFIER]))
+}
+
+/// Returns the wait before an attempt. It doubles with each attempt, up to `longest`, and varies by a quarter. The first attempt is 1.
+pub(crate) fn back_off(first: Duration, longest: Duration, attempt: u32) -> Duration {
+    let wait = first.saturating_mul(1 << attempt.saturating_sub(1).min(20)).min(longest);
+    // The keys of a hasher are random, which is sufficient here.
+    let random = (RandomState::new().hash_one(attempt) % 1024) as u32;
+    wait.mul_f64(0.75 + f64::from(random) / 2048.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A first attempt of a request that must not be executed twice, in the stateless era.
+    const CALL: Attempt = Attempt {
+        is_safe: false,
+        is_repeatable: true,
+        is_first: true,
+        is_stateless: true,
+        is_closing: false,
+        reconnects: true,
+        era: EraTrust::Certain,
+        declared_tasks: false,
+        calls_tool: true,
+        may_need_task: false,
+    };
+    const READ: Attempt = Attempt { is_safe: true, calls_tool: false, ..CALL };
+    const LAST: Attempt = Attempt { is_repeatable: false, is_first: false, ..READ };
+    const SESSION: Attempt = Attempt { is_stateless: false, ..CALL };
+    const ASSUMED: Attempt = Attempt { era: EraTrust::Assumed, ..CALL };
+    const OVER_HTTP: Attempt = Attempt { era: EraTrust::Negotiated, ..CALL };
+
+    fn rpc(code: i64) -> RequestFailure {
+        RequestFailure::Rpc(RpcError::new(ErrorCode(code), "x"))
+    }
+
+    fn http(status: u16) -> RequestFailure {
+        RequestFailure::Transport(TransportError::http(status, None, ""))
+    }
+
+    fn lost(was_sent: bool) -> RequestFailure {
+        RequestFailure::Lost { was_sent, fault: None }
+    }
+
+    fn name(next: &Next) -> &'static str {
+        match next {
+            Next::Resend => "resend",
+            Next::Reconnect => "reconnect",
+            Next::Retire(_) => "retire",
+            Next::Reprobe { can_resend: true } => "reprobe and resend",
+            Next::Reprobe { can_resend: false } => "reprobe",
+            Next::DeclareTasks => "declare tasks",
+            Next::ListForTask(_) => "list for task",
+            Next::ListForHeaders(_) => "list for headers",
+            Next::Fail(error) if error.is_retryable() => "fail, retryable",
+            Next::Fail(_) => "fail",
+        }
+    }
+
+    #[test]
+    fn each_failure_has_one_next_step() {
+        let transport = RequestFailure::Transport;
+        let busy = RequestFailure::Rpc(RpcError::internal("busy").with_data(json!({"reason": "busy"})));
+        let tasks = json!({"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}});
+        let tasks =
+            RequestFailure::Rpc(RpcError::new(ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, "x").with_data(tasks));
+        let closing = Attempt { is_closing: true, ..READ };
+        let fixed = Attempt { reconnects: false, ..CALL };
+        let declared = Attempt { declared_tasks: true, ..CALL };
+        let tool = Attempt { may_need_task: true, ..SESSION };
+        let second = Attempt { is_first: false, ..CALL };
+        for (failure, attempt, expected) in [
+            // The server answered with an error.
+            (rpc(-32603), CALL, "fail"),
+            (busy.clone(), CALL, "fail, retryable"),
+            (busy, SESSION, "fail, retryable"),
+            (rpc(-32602), READ, "fail"),
+            (rpc(-32022), CALL, "retire"),
+            (rpc(-32022), LAST, "fail"),
+            (rpc(-32022), SESSION, "fail"),
+            (tasks.clone(), CALL, "declare tasks"),
+            (tasks, declared, "fail"),
+            (rpc(-32601), tool.clone(), "list for task"),
+            (rpc(-32600), tool, "list for task"),
+            (rpc(-32601), SESSION, "fail"),
+            (rpc(-32020), CALL, "list for headers"),
+            (rpc(-32020), second, "fail"),
+            (rpc(-32020), READ, "fail"),
+            // The answer is unusable, or cannot come.
+            (RequestFailure::Invalid("x".into()), CALL, "fail"),
+            (RequestFailure::TooDeep(128), READ, "fail"),
+            (RequestFailure::Unsendable(TransportError::other("x").lasting()), READ, "fail"),
+            // The transport failed the request.
+            (transport(TransportError::session_lost()), CALL, "retire"),
+            (transport(TransportError::unreachable("x")), CALL, "retire"),
+            (transport(TransportError::unreachable("x")), fixed.clone(), "fail, retryable"),
+            (transport(TransportError::unreachable("x").lasting()), CALL, "fail"),
+            (transport(TransportError::unanswered()), READ, "resend"),
+            (transport(TransportError::unanswered()), CALL, "fail, retryable"),
+            (transport(TransportError::unanswered()), LAST, "fail, retryable"),
+            (transport(TransportError::too_large(1)), READ, "fail"),
+            // The connection ended.
+            (lost(false), CALL, "reconnect"),
+            (lost(false), fixed, "reconnect"),
+            (lost(true), CALL, "fail, retryable"),
+            (lost(true), READ, "reconnect"),
+            (lost(true), LAST, "fail, retryable"),
+            (lost(true), closing, "fail"),
+            // An HTTP status without a message.
+            (http(400), CALL, "fail"),
+            (http(401), READ, "fail"),
+            (http(403), READ, "fail"),
+            (http(404), CALL, "fail"),
+            (http(408), CALL, "fail, retryable"),
+            (http(425), CALL, "fail, retryable"),
+            (http(429), CALL, "fail, retryable"),
+            (http(500), READ, "fail"),
+            (http(502), CALL, "fail, retryable"),
+            (http(503), CALL, "fail, retryable"),
+            (http(504), CALL, "fail, retryable"),
+            // The server may be of the other era.
+            (http(400), OVER_HTTP, "reprobe and resend"),
+            (http(405), OVER_HTTP, "reprobe and resend"),
+            (http(404), OVER_HTTP, "fail"),
+            (http(404), ASSUMED, "reprobe and resend"),
+            (http(503), ASSUMED, "fail, retryable"),
+            (rpc(-32000), OVER_HTTP, "reprobe"),
+            (rpc(-32601), OVER_HTTP, "reprobe and resend"),
+            (rpc(-32603), OVER_HTTP, "fail"),
+            (rpc(-32603), ASSUMED, "reprobe"),
+            (rpc(-32603), Attempt { is_safe: true, ..ASSUMED }, "reprobe and resend"),
+            (rpc(-32022), ASSUMED, "retire"),
+            (RequestFailure::Invalid("x".into()), ASSUMED, "reprobe"),
+            (lost(true), ASSUMED, "fail, retryable"),
+            (http(400), Attempt { is_stateless: false, ..OVER_HTTP }, "fail"),
+            (http(400), Attempt { is_repeatable: false, ..OVER_HTTP }, "fail"),
+        ] {
+            assert_eq!(name(&next(&failure, &attempt)), expected, "{failure:?} {attempt:?}");
+        }
+    }
+
+    #[test]
+    fn handshakes_subscriptions_and_pings_classify_failures() {
+        let unanswered = RequestFailure::Transport(TransportError::unanswered());
+        let busy = RequestFailure::Rpc(RpcError::internal("busy").with_data(json!({"reason": "busy"})));
+        for (failure, rejects_handshake, rejects_subscription, is_answer) in [
+            (rpc(-32601), true, true, true),
+            (busy, true, false, true),
+            (RequestFailure::Invalid("x".into()), true, false, true),
+            (http(400), true, true, true),
+            (http(404), true, true, true),
+            (http(405), true, true, true),
+            (http(401), false, true, true),
+            (http(403), false, true, true),
+            (http(429), false, false, true),
+            (http(500), false, false, true),
+            (http(502), false, false, false),
+            (http(503), false, false, true),
+            (http(504), false, false, false),
+            (unanswered, false, false, false),
+            (lost(true), false, false, false),
+        ] {
+            let found = (failure.rejects_handshake(), failure.rejects_subscription(), failure.is_answer());
+            assert_eq!(found, (rejects_handshake, rejects_subscription, is_answer), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_its_limit_without_overflow() {
+        let (first, longest) = (Duration::from_millis(200), Duration::from_secs(30));
+        for (attempt, millis) in [(1, 200), (2, 400), (5, 3200), (9, 30_000), (u32::MAX, 30_000)] {
+            let wait = back_off(first, longest, attempt);
+            let base = Duration::from_millis(millis);
+            assert!(wait >= base.mul_f64(0.75) && wait <= base.mul_f64(1.25), "{attempt}: {wait:?}");
+        }
+    }
+}
