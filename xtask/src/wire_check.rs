@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 const VARIABLE: &str = "MCP_SCHEMAS";
 /// The programs of the tests, and the tests.
 const TESTS: &[(&[&str], &str)] = &[
-    (&["--workspace", "--test", "transcripts"], "messages_fit_the_schemas_of_their_revisions"),
+    (&["--workspace", "--test", "transcripts"], "messages_match_the_schemas_of_their_revisions"),
     (&["--workspace", "--test", "it"], "wire::messages_of_the_client_fit_the_schemas_of_their_revisions"),
 ];
 /// Where CI has the schemas, beside the checkout.

@@ -23,8 +23,9 @@ async fn a_dropped_call_is_told_in_the_way_of_its_era() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
-            let server =
-                ScriptedServer::speaking(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
+            let server = ScriptedServer::for_revision(version)
+                .on("tools/call", Reply::silence())
+                .on("tools/call", text("after"));
             let site = Site::open(server, *over).await;
             let client = site.client(version).await;
             let call = start(client.call_tool("t", ()));
@@ -34,7 +35,7 @@ async fn a_dropped_call_is_told_in_the_way_of_its_era() {
             assert_eq!(client.pending(), 0, "{what}");
             if version.is_stateless() && *over == Over::Http {
                 // The end of the stream is the cancellation.
-                site.http.as_ref().unwrap().wait_until_abandoned("tools/call", 1).await;
+                site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
                 assert!(site.server.seen_of("notifications/cancelled").is_empty(), "{what}");
             } else {
                 let told = site.server.wait_for("notifications/cancelled", 1).await;
@@ -51,7 +52,7 @@ async fn a_call_that_was_answered_is_not_cancelled() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
-            let site = Site::open(ScriptedServer::speaking(version).on("tools/call", text("done")), *over).await;
+            let site = Site::open(ScriptedServer::for_revision(version).on("tools/call", text("done")), *over).await;
             let client = site.client(version).await;
             for _ in 0..3 {
                 assert_eq!(outcome(client.call_tool("t", ()).await), "ok: done", "{what}");

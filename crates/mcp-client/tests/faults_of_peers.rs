@@ -25,7 +25,7 @@ async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration,
     for over in over {
         for version in ERAS {
             let what = format!("{what}, {over:?}, {version}");
-            let mut server = ScriptedServer::speaking(version);
+            let mut server = ScriptedServer::for_revision(version);
             for reply in replies {
                 server = server.on("tools/call", reply.clone());
             }
@@ -71,11 +71,11 @@ async fn a_stream_that_goes_on_behind_what_ended_its_call() {
     for version in ERAS {
         // A string is another id than the number in it.
         for reply in [open(as_text()), open(Reply::message(json!("garbage")))] {
-            let server = ScriptedServer::speaking(version).on("tools/call", reply).on("tools/call", text("after"));
+            let server = ScriptedServer::for_revision(version).on("tools/call", reply).on("tools/call", text("after"));
             let site = Site::open(server, Over::Http).await;
             let client = site.client(version).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "invalid", "{version}");
-            site.http.as_ref().unwrap().wait_until_abandoned("tools/call", 1).await;
+            site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{version}");
             site.leave(client, "a stream that goes on").await;
         }
@@ -118,7 +118,7 @@ async fn a_notification_that_is_too_large_is_nobodys_answer() {
 async fn an_answer_that_is_too_large_is_that_of_its_own_call() {
     for over in BOTH {
         for version in ERAS {
-            let server = ScriptedServer::speaking(version)
+            let server = ScriptedServer::for_revision(version)
                 .on("tools/call", Reply::silence())
                 .on("tools/call", Reply::large(17 << 20))
                 .on("tools/call", text("right"));
@@ -177,7 +177,7 @@ async fn a_redirect_elsewhere() {
 #[tokio::test]
 async fn a_404_in_the_middle_of_a_session() {
     let version = ProtocolVersion::V2025_11_25;
-    let server = ScriptedServer::speaking(version).on("tools/call", text("right"));
+    let server = ScriptedServer::for_revision(version).on("tools/call", text("right"));
     let site = Site::open(server, Over::Http).await;
     let client = site.client(version).await;
     for sessions in 2..4 {
@@ -191,7 +191,7 @@ async fn a_404_in_the_middle_of_a_session() {
 
     // Without sessions a 404 is what it is.
     let version = ProtocolVersion::V2026_07_28;
-    let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));
+    let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
     let site = Site::open(server, Over::Http).await;
     let client = site.client(version).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "404");
@@ -202,7 +202,7 @@ async fn a_404_in_the_middle_of_a_session() {
 async fn many_calls_in_a_session_that_is_lost() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
-    let server = ScriptedServer::speaking(version).on("tools/call", slow).on("tools/call", text("right"));
+    let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
     let site = Site::open(server, Over::Http).await;
     let client = site.client(version).await;
     let slow = start(client.call_tool("t", ()));
@@ -223,7 +223,7 @@ async fn a_call_that_was_taken_is_not_made_again_when_its_stream_cannot_be_resum
     let version = ProtocolVersion::V2025_11_25;
     let taken =
         Reply::silence().notify("notifications/message", json!({"level": "info", "data": "so far"})).events(true);
-    let server = ScriptedServer::speaking(version)
+    let server = ScriptedServer::for_revision(version)
         .on("tools/call", taken)
         .on("tools/call", text("after"))
         .on("GET", Reply::status(405, ""))
@@ -245,7 +245,7 @@ async fn a_call_that_was_taken_is_not_made_again_when_its_stream_cannot_be_resum
 async fn a_call_without_room_in_a_session_that_is_lost() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
-    let server = ScriptedServer::speaking(version).on("tools/call", slow).on("tools/call", text("right"));
+    let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
     let site = Site::open(server, Over::Http).await;
     let client = site.connect(quick(&[version]).limits(|limits| limits.pending = 2)).await.unwrap();
     let slow = start(client.call_tool("t", ()));
@@ -264,7 +264,7 @@ async fn a_call_without_room_in_a_session_that_is_lost() {
 #[tokio::test]
 async fn a_session_that_is_lost_again_and_again() {
     let version = ProtocolVersion::V2025_11_25;
-    let server = ScriptedServer::speaking(version).on("tools/call", Reply::status(404, ""));
+    let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
     let site = Site::open(server, Over::Http).await;
     let client = site.client(version).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
@@ -278,7 +278,8 @@ async fn a_server_that_is_restarted_between_calls() {
         for version in ERAS {
             let what = format!("restarted, {over:?}, {version}");
             let prompts = Reply::result(json!({"resultType": "complete", "prompts": [{"name": "p"}]}));
-            let server = ScriptedServer::speaking(version).on("prompts/list", prompts).on("tools/call", text("right"));
+            let server =
+                ScriptedServer::for_revision(version).on("prompts/list", prompts).on("tools/call", text("right"));
             let site = Site::open(server, *over).await;
             let client = site.client(version).await;
             for _ in 0..2 {
@@ -325,7 +326,7 @@ async fn a_server_that_ignores_the_question_what_it_speaks() {
     let client = site.connect(quick(&ERAS).probe_timeout(SHORT)).await.unwrap();
     assert_eq!(client.version(), version);
     // The question does not stay open on a connection of its own.
-    site.http.as_ref().unwrap().wait_until_abandoned("server/discover", 1).await;
+    site.http.as_ref().unwrap().wait_until_cancelled("server/discover", 1).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
     site.leave(client, "ignored").await;
 }

@@ -12,7 +12,8 @@ use crate::common::{
 #[tokio::test]
 async fn a_request_that_no_header_can_carry() {
     let version = ProtocolVersion::V2026_07_28;
-    let server = ScriptedServer::speaking(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
+    let server =
+        ScriptedServer::for_revision(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
     let site = Site::open(server, Over::Http).await;
     let client = site.client(version).await;
     let waiting = start(client.call_tool("t", ()));
@@ -38,7 +39,7 @@ async fn parameters_of_several_lines() {
         for version in ERAS {
             let what = format!("lines, {over:?}, {version}");
             let done = Reply::result(json!({"resultType": "complete", "done": true}));
-            let site = Site::open(ScriptedServer::speaking(version).on("x/y", done), *over).await;
+            let site = Site::open(ScriptedServer::for_revision(version).on("x/y", done), *over).await;
             let client = site.client(version).await;
             for raw in ["{ }", "{\n}", "{\r\n  \"a\": [\r1,\n2]\n}"] {
                 let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();

@@ -62,7 +62,7 @@ async fn somebody_is_there_who_does_not_speak_tls() {
             Http::new(&url).unwrap().root_certificates(&pem).unwrap().connect_timeout(Duration::from_millis(200));
         let error = quick(versions).connect(http).await.unwrap_err();
         assert!(error.is_unreachable(), "{error:?}");
-        server.wait_until_left().await;
+        server.wait_until_disconnected().await;
     }
     assert!(server.seen().is_empty());
     no_tasks_above(tasks, "no TLS").await;

@@ -372,7 +372,7 @@ async fn who_gives_up_while_subscribing_leaves_nothing_behind() {
 async fn what_a_session_may_have_missed_is_told() {
     let version = ProtocolVersion::V2025_11_25;
     let changed = |end: Reply| Reply::silence().notify("notifications/tools/list_changed", json!({})).then(end);
-    let server = ScriptedServer::speaking(version)
+    let server = ScriptedServer::for_revision(version)
         .on("GET", changed(Reply::close()).events(false))
         .on("GET", changed(Reply::silence()).events(false));
     let peer = server.listen().await.unwrap();

@@ -16,7 +16,7 @@ use mcp_client::{
         method::CallTool, tasks::TaskMetadata,
     },
 };
-use mcp_test::wire::{SCHEMAS_VARIABLE, WireSchemas};
+use mcp_test::schemas::{ProtocolSchemas, SCHEMAS_VARIABLE};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -274,7 +274,7 @@ async fn speak(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
 
 #[tokio::test(start_paused = true)]
 async fn messages_of_the_client_fit_the_schemas_of_their_revisions() {
-    let schemas = WireSchemas::from_env().unwrap();
+    let schemas = ProtocolSchemas::from_env().unwrap();
     if schemas.is_none() {
         say(&format!("SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"));
     }

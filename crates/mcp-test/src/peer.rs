@@ -1,10 +1,9 @@
-//! Scripted peers: a server that does to a client what servers and networks do, and a client that says to a server
-//! whatever a test wants it to say.
+//! Scripted peers: a server that reproduces faults of servers and networks, and a client that sends any text.
 //!
-//! A [`ScriptedServer`] answers by a script, method by method, and keeps what it was sent. A client connects to it over
-//! pipes (it is a [`Connect`](mcp_transport::Connect): bytes in memory, framed as on stdio) or over HTTP
-//! ([`ScriptedServer::listen`]). The state of the script is shared by all connections, so that "silent at first, right
-//! after a restart" can be written.
+//! A [`ScriptedServer`] answers each method by a script, and stores the messages that it receives. A client connects to it
+//! over HTTP ([`ScriptedServer::listen`]), or over pipes in memory with the framing of stdio: the server is a
+//! [`Connect`](mcp_transport::Connect). All connections share the state of the script. A script can therefore describe a
+//! server that is silent at first and answers after a restart.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,16 +12,16 @@
 //! use mcp_test::peer::{Reply, ScriptedServer};
 //! use serde_json::json;
 //!
-//! let server = ScriptedServer::speaking(ProtocolVersion::V2025_11_25)
+//! let server = ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
 //!     .on("tools/list", Reply::result(json!({"tools": []})))
-//!     // The first call is answered late and with an id that nobody asked for, the second twice, every later one never.
+//!     // The first call is answered late and with an unknown id, the second twice. Later calls get no response.
 //!     .on("tools/call", Reply::result(json!({"content": []})).with_id(json!(99)).after(Duration::from_millis(5)))
 //!     .on("tools/call", Reply::result(json!({"content": []})).twice())
 //!     .on("tools/call", Reply::silence());
 //! # let _ = server;
 //! ```
 //!
-//! A [`ScriptedClient`] is the other side: it sends text, whatever it is, and reads what comes.
+//! A [`ScriptedClient`] tests a server: it sends any text, and reads the messages of the server.
 
 mod client;
 #[cfg(feature = "http")]
@@ -41,27 +40,37 @@ pub use self::http::{HttpPeer, HttpRequest};
 use self::script::Script;
 pub use self::{client::ScriptedClient, reply::Reply};
 
-/// How long anything is waited for before the test fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of every wait. After it the test fails.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A server that follows a script. Clones share the script, its state, and what was sent to it.
+/// A server that follows a script. Clones share the script, its state and the stored messages.
 #[derive(Debug, Clone)]
 pub struct ScriptedServer {
     script: Arc<Script>,
 }
 
 impl ScriptedServer {
-    /// A server that reads everything and answers nothing, except where it is told to by [`ScriptedServer::on`].
+    /// Creates a server that answers only the methods of [`ScriptedServer::on`].
+    ///
+    /// ```
+    /// use mcp_test::peer::{Reply, ScriptedServer};
+    /// use serde_json::json;
+    ///
+    /// let server = ScriptedServer::silent().on("ping", Reply::result(json!({})));
+    /// assert!(server.seen().is_empty());
+    /// ```
     #[must_use]
     pub fn silent() -> Self {
         Self { script: Arc::new(Script::default()) }
     }
 
-    /// A server that opens as one of this revision does, and offers tools, resources and prompts that the script has to
-    /// answer for: it answers `initialize` and `ping`, or `server/discover`, and whatever the other era opens with as a
-    /// server does that has never heard of it.
+    /// Creates a server that opens connections of this revision.
+    ///
+    /// The server answers `initialize`, `ping` and `logging/setLevel`, or `server/discover`. It rejects the first request
+    /// of the other era as an unknown method or revision. It declares tools, resources and prompts: the script answers
+    /// their requests.
     #[must_use]
-    pub fn speaking(version: ProtocolVersion) -> Self {
+    pub fn for_revision(version: ProtocolVersion) -> Self {
         let capabilities = json!({
             "completions": {}, "logging": {}, "prompts": {"listChanged": true},
             "resources": {"listChanged": true, "subscribe": true}, "tools": {"listChanged": true},
@@ -88,68 +97,73 @@ impl ScriptedServer {
             .on("server/discover", unknown())
     }
 
-    /// What it does with the next request of this method (and with a notification of it: there, what the reply sends on
-    /// its own account). Replies to one method are used in the order in which they were given; the last one stays.
+    /// Adds a reply to a method. The server uses the replies of a method in their order, and repeats the last one.
+    ///
+    /// A notification uses a reply too: the server sends the messages of the reply, but no response.
     ///
     /// # Panics
-    /// When the server is connected already.
+    ///
+    /// Panics if the server is already connected.
     #[must_use]
     pub fn on(mut self, method: &str, reply: Reply) -> Self {
-        let script = Arc::get_mut(&mut self.script).unwrap_or_else(|| panic!("the script is being played already"));
+        let script = Arc::get_mut(&mut self.script).unwrap_or_else(|| panic!("the script is already in use"));
         script.add(method, reply);
         self
     }
 
-    /// Every message that was sent to it so far, over all connections. What is no JSON is a string.
+    /// Returns every received message of all connections. Text that is not JSON is a string.
     #[must_use]
     pub fn seen(&self) -> Vec<Value> {
         self.script.seen()
     }
 
-    /// The messages of this method that were sent to it so far.
+    /// Returns the received messages of this method.
     #[must_use]
     pub fn seen_of(&self, method: &str) -> Vec<Value> {
         self.seen().into_iter().filter(|message| message["method"] == method).collect()
     }
 
-    /// Waits until it was sent `count` messages of this method, and gives them.
+    /// Waits for `count` messages of this method, and returns them.
     ///
     /// # Panics
-    /// After ten seconds, showing what was sent instead.
+    ///
+    /// Panics after ten seconds, with the received messages.
     pub async fn wait_for(&self, method: &str, count: usize) -> Vec<Value> {
         let what = format!("{count} message(s) `{method}`");
         self.script.until(&what, || Some(self.seen_of(method)).filter(|seen| seen.len() >= count)).await
     }
 
-    /// How many connections were opened so far: pipes, or sockets.
+    /// Returns the number of connections that were opened: pipes or sockets.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.script.connections()
     }
 
-    /// How many of them are open now.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn open_connections(&self) -> usize {
         self.script.open_connections()
     }
 
-    /// Waits until no connection is open: the client has left nothing behind.
+    /// Waits until no connection is open.
     ///
     /// # Panics
-    /// After ten seconds.
-    pub async fn wait_until_left(&self) {
+    ///
+    /// Panics after ten seconds.
+    pub async fn wait_until_disconnected(&self) {
         self.script.until("the end of every connection", || (self.open_connections() == 0).then_some(())).await;
     }
 
-    /// Breaks every open connection, as a crash of the server does. New ones are served.
+    /// Breaks every open connection, as a crash of the server does. The server accepts new connections.
     pub fn crash(&self) {
         self.script.crash();
     }
 
-    /// Serves HTTP on a free port of 127.0.0.1; every path is the endpoint.
+    /// Serves HTTP on a free port of 127.0.0.1. Every path is the endpoint.
     ///
     /// # Errors
-    /// What the system says.
+    ///
+    /// Fails if the system cannot open the port.
     #[cfg(feature = "http")]
     pub async fn listen(&self) -> std::io::Result<HttpPeer> {
         HttpPeer::bind(Arc::clone(&self.script)).await

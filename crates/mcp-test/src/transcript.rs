@@ -1,5 +1,6 @@
-//! Transcripts: text files of what a client sends and what the server must answer, replayed by one runner over memory,
-//! pipes and HTTP.
+//! Transcripts: text files with the messages of a client and the expected messages of a server.
+//!
+//! One runner replays a transcript in memory, over pipes and over HTTP.
 //!
 //! ```no_run
 //! use mcp_server_core::{Server, tool};
@@ -10,17 +11,17 @@
 //! }
 //!
 //! # async fn test() {
-//! // In a `#[tokio::test]`. With `UPDATE=1` in the environment the file is rewritten to what the server says now.
+//! // In a `#[tokio::test]`. With `UPDATE=1` in the environment, the run rewrites the file from the server's messages.
 //! transcript::run("tests/transcripts/hello.txt", server).await.unwrap();
 //! # }
 //! ```
 //!
 //! # The format
 //!
-//! Lines are comments, definitions and messages; a line that begins with a blank goes on with the message before it.
+//! A line is a comment, a definition or a message. A line that begins with a blank continues the message before it.
 //!
 //! ```text
-//! # What this transcript is about.
+//! # A client reads a paged list.
 //!
 //! let meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
 //!   "io.modelcontextprotocol/clientCapabilities": {}}
@@ -33,30 +34,33 @@
 //! | line | meaning |
 //! |---|---|
 //! | `# …` | a comment |
-//! | `let name = json` | gives a value a name; `"<name>"` stands for it from there on |
+//! | `let name = json` | names a value; `"<name>"` has this value in the following lines |
 //! | `> json` | the client sends this message |
-//! | `>! text` | the client sends this text, whatever it is |
-//! | `< json` | the server answers this, before anything else |
-//! | `~ json` | the server answers this; adjacent `~` messages come in any order |
-//! | `<404 json`, `~404 json` | the same, and over HTTP the status is 404 instead of 200 |
+//! | `>! text` | the client sends this text, which may be invalid |
+//! | `< json` | the server sends this message next |
+//! | `~ json` | the server sends this message; adjacent `~` messages have any order |
+//! | `<404 json`, `~404 json` | the same, with the HTTP status 404 instead of 200 |
 //!
-//! A message of the server must be equal to the line, whatever the order of members and the layout. These strings are
-//! not compared as they stand: `"<any>"` is any value, `<any>` within a longer string is any text, and `"<name>"` is the
-//! value of that name; where the name has none yet, it takes the one that the server sent. After the last line the client
-//! leaves, and the server must have nothing more to say.
+//! A message of the server must equal the line. The order of members and the layout do not count. Placeholders match more
+//! than one value:
 //!
-//! # What the runner adds
+//! - `"<any>"` matches any value, and `<any>` within a longer string matches any text.
+//! - `"<name>"` matches the value of this name. If the name has no value yet, it takes the value of the server.
 //!
-//! Over HTTP each message is a POST with the headers of its revision, as a real client sends them: the session id, the
-//! version, and the mirrored `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` (for tools that were listed before). The stream
-//! for unasked messages is opened after `notifications/initialized`, and a stateless request is cancelled by closing its
-//! response. So one file does for every transport, where the messages themselves are the same.
+//! After the last line the client closes the connection. The server must not send further messages.
+//!
+//! # HTTP
+//!
+//! Over HTTP the runner sends each message as a POST with the headers of its revision: the session id, the version and
+//! the mirrored headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*`. The runner knows the parameters of listed tools only.
+//! After `notifications/initialized` it opens the GET stream of the session. It cancels a stateless request by closing the
+//! response. One file therefore serves every transport.
 
+mod client;
 mod error;
 #[cfg(feature = "http")]
 mod http;
 mod layout;
-mod line;
 mod parse;
 mod pattern;
 mod record;
@@ -70,15 +74,15 @@ use mcp_server_core::Server;
 
 use self::parse::Item;
 pub use self::{
-    error::Failure,
+    error::TranscriptError,
     replay::{Replay, ServerMessage},
 };
 
-/// What a transcript is replayed over.
+/// The transport of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Over {
-    /// Frames in memory.
+pub enum TransportKind {
+    /// Frames in memory, without serialization to bytes.
     Memory,
     /// Newline-delimited JSON over a pair of pipes, as on stdio.
     Stdio,
@@ -90,8 +94,8 @@ pub enum Over {
     Http,
 }
 
-impl Over {
-    /// All of them.
+impl TransportKind {
+    /// All transports.
     pub const ALL: &'static [Self] = &[
         Self::Memory,
         Self::Stdio,
@@ -102,7 +106,7 @@ impl Over {
     ];
 }
 
-impl std::fmt::Display for Over {
+impl std::fmt::Display for TransportKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Memory => "memory",
@@ -115,7 +119,7 @@ impl std::fmt::Display for Over {
     }
 }
 
-/// A transcript that was read.
+/// A parsed transcript. The [crate documentation](crate#examples) has an example.
 #[derive(Debug, Clone)]
 pub struct Transcript {
     name: String,
@@ -123,11 +127,19 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Reads a transcript; `name` is what failures call it.
+    /// Parses a transcript. Errors refer to it by `name`.
     ///
     /// # Errors
-    /// The first line that cannot be read, and why.
-    pub fn parse(name: impl Into<String>, text: &str) -> Result<Self, Failure> {
+    ///
+    /// Fails at the first invalid line.
+    ///
+    /// ```
+    /// use mcp_test::transcript::Transcript;
+    ///
+    /// let error = Transcript::parse("ping.txt", "# A comment.\n> {").unwrap_err();
+    /// assert_eq!(error.line(), Some(2));
+    /// ```
+    pub fn parse(name: impl Into<String>, text: &str) -> Result<Self, TranscriptError> {
         let name = name.into();
         let items = parse::items(&name, text)?;
         Ok(Self { name, items })
@@ -136,66 +148,74 @@ impl Transcript {
     /// Reads a transcript from a file.
     ///
     /// # Errors
-    /// When the file cannot be read, and as [`Transcript::parse`].
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, Failure> {
+    ///
+    /// Fails if the file cannot be read, and as [`Transcript::parse`] does.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, TranscriptError> {
         let path = path.as_ref();
         let name = path.display().to_string();
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(name, &text),
-            Err(error) => Err(Failure::new(&name, None, None, format!("cannot be read: {error}"))),
+            Err(error) => Err(TranscriptError::new(&name, None, None, format!("cannot read the file: {error}"))),
         }
     }
 
-    /// Sends what the client sends, and compares what the server answers. Every wait is bounded by ten seconds.
+    /// Sends the client's messages, and compares the server's messages. Every wait times out after ten seconds.
     ///
     /// # Errors
-    /// The first message that differs, with its line and the differences.
+    ///
+    /// Fails at the first message that differs, with its line and the differences.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
-    pub async fn replay(&self, server: &Server, over: Over) -> Result<Replay, Failure> {
-        replay::replay(self, server, over).await
+    ///
+    /// Panics outside a tokio runtime.
+    pub async fn replay(&self, server: &Server, transport: TransportKind) -> Result<Replay, TranscriptError> {
+        replay::replay(self, server, transport).await
     }
 
-    /// Sends what the client sends, and returns the transcript with what the server answers. Comments, and placeholders
-    /// that fit, stay. Messages that are sent next to each other are sent at once, and every request is answered before
-    /// the next empty line, unless it is cancelled.
+    /// Sends the client's messages, and returns the transcript with the server's messages.
+    ///
+    /// The result keeps comments and matching placeholders. The runner sends adjacent messages at once. It waits for the
+    /// responses to all requests before the next empty line, except for cancelled requests.
     ///
     /// # Errors
-    /// When the connection fails, or a request is not answered.
+    ///
+    /// Fails if the connection fails, or if a request gets no response.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
-    pub async fn record(&self, server: &Server, over: Over) -> Result<String, Failure> {
-        record::record(self, server, over).await
+    ///
+    /// Panics outside a tokio runtime.
+    pub async fn record(&self, server: &Server, transport: TransportKind) -> Result<String, TranscriptError> {
+        record::record(self, server, transport).await
     }
 }
 
-/// Replays the transcript of a file over every transport, each time with a server of its own, and returns what was said.
+/// Replays the transcript of a file over every transport, with a new server each time, and returns the replays.
 ///
-/// With `UPDATE=1` in the environment the file is rewritten first, so that a change of the server shows as a change of
-/// the file.
+/// With `UPDATE=1` in the environment, the function first rewrites the file from the server's messages. A change of the
+/// server then shows as a change of the file.
 ///
 /// # Errors
-/// The first message that differs on the first transport that fails.
+///
+/// Fails at the first message that differs.
 ///
 /// # Panics
-/// Outside of a tokio runtime.
-pub async fn run(path: impl AsRef<Path>, server: impl Fn() -> Server) -> Result<Vec<Replay>, Failure> {
+///
+/// Panics outside a tokio runtime.
+pub async fn run(path: impl AsRef<Path>, server: impl Fn() -> Server) -> Result<Vec<Replay>, TranscriptError> {
     let path = path.as_ref();
     let mut transcript = Transcript::load(path)?;
     if env::var_os("UPDATE").is_some_and(|value| value == "1") {
-        // The last transport is the one that has the most to say: statuses.
-        let over = Over::ALL.last().copied().unwrap_or(Over::Memory);
-        let text = transcript.record(&server(), over).await?;
+        // The last transport is HTTP, which also has statuses.
+        let transport = TransportKind::ALL.last().copied().unwrap_or(TransportKind::Memory);
+        let text = transcript.record(&server(), transport).await?;
         if let Err(error) = fs::write(path, &text) {
-            return Err(Failure::new(&transcript.name, None, None, format!("cannot be written: {error}")));
+            return Err(TranscriptError::new(&transcript.name, None, None, format!("cannot write the file: {error}")));
         }
         transcript = Transcript::parse(transcript.name, &text)?;
     }
     let mut replays = Vec::new();
-    for over in Over::ALL {
-        replays.push(transcript.replay(&server(), *over).await?);
+    for transport in TransportKind::ALL {
+        replays.push(transcript.replay(&server(), *transport).await?);
     }
     Ok(replays)
 }

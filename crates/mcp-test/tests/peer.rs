@@ -1,4 +1,4 @@
-//! Scripted peers do what the script says.
+//! Scripted peers follow their scripts.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn send(transport: &dyn Transport, message: &Value) {
     transport.sender().send(Frame::new(message.to_string())).await.unwrap();
 }
 
-/// The next message; text that is no JSON as a string, an error or the end as null.
+/// Returns the next message. Text that is not JSON is a string, and an error or the end is null.
 async fn next(transport: &mut Box<dyn Transport>) -> Value {
     match timeout(DEADLINE, recv(transport)).await.unwrap() {
         Some(Ok(frame)) => serde_json::from_slice(&frame.message)
@@ -34,8 +34,8 @@ async fn next(transport: &mut Box<dyn Transport>) -> Value {
 }
 
 #[tokio::test]
-async fn replies_are_played_in_order_and_the_last_one_stays() {
-    let server = ScriptedServer::speaking(VERSION)
+async fn uses_replies_in_order_and_repeats_the_last_one() {
+    let server = ScriptedServer::for_revision(VERSION)
         .on("a", Reply::result(json!(1)).with_id(json!(99)))
         .on("a", Reply::result(json!(2)).twice())
         .on("a", Reply::raw("garbage\n").then(Reply::error(-1, "no").data(json!("why"))))
@@ -69,7 +69,7 @@ async fn replies_are_played_in_order_and_the_last_one_stays() {
 }
 
 #[tokio::test]
-async fn connections_break_and_are_counted() {
+async fn counts_and_breaks_connections() {
     let server = ScriptedServer::silent()
         .on("close", Reply::close())
         .on("cut", Reply::silence().cut(r#"{"jsonrpc":"2.0"}"#))
@@ -78,7 +78,7 @@ async fn connections_break_and_are_counted() {
     send(&*transport, &request(1, "close")).await;
     assert_eq!(next(&mut transport).await, Value::Null);
     drop(transport);
-    server.wait_until_left().await;
+    server.wait_until_disconnected().await;
     let mut transport = server.connect().await.unwrap();
     send(&*transport, &request(1, "late")).await;
     assert_eq!(next(&mut transport).await["result"], 1);
@@ -92,10 +92,10 @@ async fn connections_break_and_are_counted() {
     server.crash();
     assert_eq!(next(&mut transport).await, Value::Null);
     assert_eq!(server.connections(), 3);
-    server.wait_until_left().await;
+    server.wait_until_disconnected().await;
 }
 
-/// One request on a connection of its own; what comes until the end of the connection.
+/// Sends one request on a new connection, and reads to the end of the connection.
 async fn exchange(address: std::net::SocketAddr, method: &str, headers: &str, body: &str) -> String {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let head = format!("{method} /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
@@ -106,7 +106,7 @@ async fn exchange(address: std::net::SocketAddr, method: &str, headers: &str, bo
     answer
 }
 
-/// The same on a connection that stays open until the text has come.
+/// Sends one request on a new connection, and reads until the response contains the text.
 async fn until(address: std::net::SocketAddr, message: &Value, text: &str) -> String {
     let body = message.to_string();
     let mut socket = TcpStream::connect(address).await.unwrap();
@@ -123,8 +123,8 @@ async fn until(address: std::net::SocketAddr, message: &Value, text: &str) -> St
 }
 
 #[tokio::test]
-async fn http_has_sessions_statuses_and_streams() {
-    let server = ScriptedServer::speaking(VERSION)
+async fn serves_sessions_statuses_and_streams_over_http() {
+    let server = ScriptedServer::for_revision(VERSION)
         .on("busy", Reply::status(503, "later").header("Retry-After", "3"))
         .on("stream", Reply::result(json!(1)).notify("n", json!({})).events(true))
         .on("cut", Reply::silence().cut("half of this"))
@@ -147,13 +147,13 @@ async fn http_has_sessions_statuses_and_streams() {
     peer.forget_sessions();
     let opened = until(peer.address(), &request(5, "initialize"), "scripted-2").await;
     assert!(opened.starts_with("HTTP/1.1 200 "));
-    // A client that has closed its side gets no answer: what was asked is seen nevertheless.
+    // The client has closed its half and gets no response. The server stores the request nevertheless.
     exchange(peer.address(), "DELETE", "Mcp-Session-Id: scripted-1\r\n", "").await;
     peer.wait_for(1, |request| request.method == "DELETE").await;
 }
 
 #[tokio::test]
-async fn http_stops_and_starts_at_the_same_address() {
+async fn restarts_at_the_same_address() {
     let server = ScriptedServer::silent().on("a", Reply::result(json!(1)));
     let peer = server.listen().await.unwrap();
     assert!(until(peer.address(), &request(1, "a"), "result").await.contains("\"result\":1"));
@@ -165,7 +165,7 @@ async fn http_stops_and_starts_at_the_same_address() {
     peer.stop().await;
     let mut rest = Vec::new();
     timeout(DEADLINE, idle.read_to_end(&mut rest)).await.unwrap().ok();
-    server.wait_until_left().await;
+    server.wait_until_disconnected().await;
     assert!(TcpStream::connect(peer.address()).await.is_err());
     peer.start().unwrap();
     assert!(until(peer.address(), &request(2, "a"), "result").await.contains("\"id\":2"));

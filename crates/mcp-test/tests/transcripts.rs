@@ -1,5 +1,6 @@
-//! The transcripts of every revision, replayed over every transport, each message of the server checked against the schema
-//! of its revision where `MCP_SCHEMAS` names the folder of the schemas.
+//! Replays the transcripts of every revision over every transport.
+//!
+//! If `MCP_SCHEMAS` names the folder of the schemas, the tests check each message of the server against its revision.
 
 mod fixture;
 
@@ -11,12 +12,12 @@ use std::{
 
 use mcp_protocol::ProtocolVersion;
 use mcp_test::{
-    transcript::{self, Over, Replay, Transcript},
-    wire::{SCHEMAS_VARIABLE, WireSchemas},
+    schemas::{ProtocolSchemas, SCHEMAS_VARIABLE},
+    transcript::{self, Replay, Transcript, TransportKind},
 };
 
-/// What servers may send and this one does not yet.
-const LATER: &[&str] = &[
+/// Definitions that the transcripts do not show.
+const NOT_SHOWN: &[&str] = &[
     "CancelledNotification",
     "ElicitationCompleteNotification",
     // Tasks.
@@ -28,7 +29,7 @@ const LATER: &[&str] = &[
     "TaskStatusNotification",
     // Inputs of 2026-07-28.
     "InputRequiredResult",
-    // The end of the server, which a transcript cannot bring about.
+    // A transcript cannot shut the server down.
     "SubscriptionsListenResult",
 ];
 
@@ -69,52 +70,52 @@ fn every_transcript_is_run() {
 }
 
 #[tokio::test]
-async fn messages_fit_the_schemas_of_their_revisions() {
-    let Some(schemas) = WireSchemas::from_env().unwrap() else {
-        say(&format!("SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"));
+async fn messages_match_the_schemas_of_their_revisions() {
+    let Some(schemas) = ProtocolSchemas::from_env().unwrap() else {
+        print(&format!("SKIPPED: the messages were not checked, because {SCHEMAS_VARIABLE} names no folder"));
         return;
     };
     let mut seen: BTreeMap<ProtocolVersion, BTreeMap<String, usize>> = BTreeMap::new();
     let mut problems = Vec::new();
     for name in FILES {
         let transcript = Transcript::load(file(name)).unwrap();
-        for over in Over::ALL {
-            let replay = transcript.replay(&fixture::server(), *over).await.unwrap();
+        for transport in TransportKind::ALL {
+            let replay = transcript.replay(&fixture::server(), *transport).await.unwrap();
             count(&schemas, name, &replay, &mut seen, &mut problems);
         }
     }
     let count = problems.len();
     problems.truncate(20);
-    assert!(count == 0, "{count} messages do not fit, among them\n{}", problems.join("\n\n"));
+    assert!(count == 0, "{count} messages are invalid, for example\n{}", problems.join("\n\n"));
     for &version in ProtocolVersion::ALL {
         let counts = seen.remove(&version).unwrap_or_default();
         let list: Vec<String> = counts.iter().map(|(definition, count)| format!("{definition} {count}")).collect();
-        say(&format!("{version}: {}", list.join(", ")));
-        let owed: BTreeSet<String> = schemas
+        print(&format!("{version}: {}", list.join(", ")));
+        let missing: BTreeSet<String> = schemas
             .definitions(version)
             .into_iter()
-            .filter(|definition| !counts.contains_key(definition) && !LATER.contains(&definition.as_str()))
+            .filter(|definition| !counts.contains_key(definition) && !NOT_SHOWN.contains(&definition.as_str()))
             .collect();
-        assert!(owed.is_empty(), "{version}: the transcripts show none of {owed:?}");
+        assert!(missing.is_empty(), "{version}: the transcripts do not show {missing:?}");
     }
 }
 
 fn count(
-    schemas: &WireSchemas,
+    schemas: &ProtocolSchemas,
     name: &str,
     replay: &Replay,
     seen: &mut BTreeMap<ProtocolVersion, BTreeMap<String, usize>>,
     problems: &mut Vec<String>,
 ) {
-    for said in &replay.messages {
-        let definitions = match schemas.check(said) {
+    for message in &replay.messages {
+        let definitions = match schemas.check(message) {
             Ok(definitions) => definitions,
             Err(error) => {
-                problems.push(format!("{name}:{} over {}: {error}", said.line, replay.over));
+                problems.push(format!("{name}:{} over {}: {error}", message.line, replay.transport));
                 continue;
             }
         };
-        if let Some(version) = said.version {
+        if let Some(version) = message.version {
             let counts = seen.entry(version).or_default();
             for definition in definitions {
                 *counts.entry(definition).or_default() += 1;
@@ -123,7 +124,7 @@ fn count(
     }
 }
 
-/// Past the capture of the test harness: whoever reads the log has to know what was checked.
-fn say(text: &str) {
+/// Prints to stderr past the capture of the test harness, because the log must show which checks ran.
+fn print(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -76,7 +76,7 @@ impl Site {
 
     /// Checks that no connection and no task is left.
     pub(crate) async fn end(self, what: &str) {
-        self.server.wait_until_left().await;
+        self.server.wait_until_disconnected().await;
         let Self { server, http, tasks } = self;
         drop((server, http));
         no_tasks_above(tasks, what).await;

@@ -1,4 +1,4 @@
-//! A client that says whatever a test wants it to say.
+//! A client that sends any text.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
-/// A client over pipes in memory that sends text, whatever it is, and reads what comes.
+/// A client over pipes in memory. It sends any text, and reads the messages of the server.
 ///
 /// ```
 /// use mcp_server_core::{Server, tool};
@@ -22,11 +22,11 @@ use super::PATIENCE;
 /// let server = Server::builder("hello", "1.0").tool(tool("hello", async || "Hello!")).build();
 /// let (mut client, transport) = ScriptedClient::new();
 /// let serving = tokio::spawn(async move { server.serve(transport).await });
-/// client.send("this is no JSON\n").await;
+/// client.send("this is not JSON\n").await;
 /// assert_eq!(client.next().await["error"]["code"], -32700);
 /// client.send_part(r#"{"jsonrpc": "2.0", "id""#).await;
-/// client.leave().await;
-/// assert!(serving.await.unwrap().is_ok(), "half a message and an end do no harm");
+/// client.close().await;
+/// assert!(serving.await.unwrap().is_ok(), "a partial message is not an error of the transport");
 /// # });
 /// ```
 pub struct ScriptedClient {
@@ -35,10 +35,11 @@ pub struct ScriptedClient {
 }
 
 impl ScriptedClient {
-    /// A client, and the transport that a server serves.
+    /// Creates a client, and the transport for [`Server::serve`](mcp_server_core::Server::serve).
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    ///
+    /// Panics outside a tokio runtime.
     #[must_use]
     pub fn new() -> (Self, Ndjson<ReadHalf<DuplexStream>>) {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
@@ -48,10 +49,11 @@ impl ScriptedClient {
         (Self { reader: BufReader::new(reader).lines(), writer }, transport)
     }
 
-    /// Sends the text and, if it does not end with one, a line break.
+    /// Sends a text, and adds a line break if it has none.
     ///
     /// # Panics
-    /// When the server does not take it within ten seconds.
+    ///
+    /// Panics if the server does not read the text within ten seconds.
     pub async fn send(&mut self, text: impl AsRef<str>) {
         let text = text.as_ref();
         self.send_part(text).await;
@@ -60,30 +62,32 @@ impl ScriptedClient {
         }
     }
 
-    /// Sends the text as it is.
+    /// Sends bytes unchanged.
     ///
     /// # Panics
-    /// When the server does not take it within ten seconds.
+    ///
+    /// Panics if the server does not read the bytes within ten seconds.
     pub async fn send_part(&mut self, text: impl AsRef<[u8]>) {
-        let sent = timeout(PATIENCE, self.writer.write_all(text.as_ref())).await;
-        assert!(matches!(sent, Ok(Ok(()))), "the server did not take what was sent to it: {sent:?}");
+        let sent = timeout(TIMEOUT, self.writer.write_all(text.as_ref())).await;
+        assert!(matches!(sent, Ok(Ok(()))), "the server did not read the message: {sent:?}");
     }
 
-    /// The next message; text that is no JSON comes as a string, the end as null.
+    /// Returns the next message. Text that is not JSON is a string, and the end of the connection is null.
     ///
     /// # Panics
-    /// When nothing comes within ten seconds.
+    ///
+    /// Panics if the server sends nothing within ten seconds.
     pub async fn next(&mut self) -> Value {
-        match timeout(PATIENCE, self.reader.next_line()).await {
+        match timeout(TIMEOUT, self.reader.next_line()).await {
             Ok(Ok(Some(line))) => serde_json::from_str(&line).unwrap_or(Value::String(line)),
             Ok(Ok(None) | Err(_)) => Value::Null,
-            Err(_) => panic!("the server said nothing for {PATIENCE:?}"),
+            Err(_) => panic!("the server sent nothing for {TIMEOUT:?}"),
         }
     }
 
-    /// Ends its own side, and goes on listening.
-    pub async fn leave(&mut self) {
-        // The server may have left before.
+    /// Closes the writing half. The client can still read.
+    pub async fn close(&mut self) {
+        // The server may have closed the connection first.
         let _ = self.writer.shutdown().await;
     }
 }

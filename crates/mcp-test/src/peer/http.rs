@@ -1,7 +1,7 @@
-//! A scripted server over HTTP/1.1: by hand, since no well-kept library sends half an answer on purpose.
+//! A scripted server over HTTP/1.1. It writes HTTP itself, because HTTP libraries do not send truncated responses.
 
-mod exchange;
 mod request;
+mod response;
 
 use std::{
     fmt, io,
@@ -21,30 +21,45 @@ use tokio::{
 pub use self::request::HttpRequest;
 use super::script::Script;
 
-/// The most requests that are kept.
-const KEPT: usize = 100_000;
+/// The number of requests that the server stores.
+const MAX_REQUESTS: usize = 100_000;
 
-/// A scripted server that listens on 127.0.0.1. It ends when it is dropped.
+/// A scripted server that listens on 127.0.0.1. Dropping it closes the port and all connections.
 ///
-/// A POST is answered by the script; a notification and an answer with 202. The answer to `initialize` of a legacy
-/// revision names a session, and a request of a session that was [forgotten](HttpPeer::forget_sessions) gets a 404.
-/// A GET is played as the method `GET`, a DELETE as `DELETE`; where the script has nothing of that name, a GET gets
-/// 405 and a DELETE 200. The stream that a GET opens stays open unless its reply ends by [`Reply::close`](super::Reply::close).
-/// The ids of events are counted over the whole life of the server.
+/// - The script answers a POST with a request. A POST with a notification or a response gets the status 202.
+/// - The response to `initialize` opens a session. A request of a
+///   [forgotten](HttpPeer::forget_sessions) session gets the status 404.
+/// - A GET uses the replies of the method `GET`, a DELETE those of `DELETE`. Without replies, a GET gets the status 405 and
+///   a DELETE 200.
+/// - The stream of a GET stays open, unless its reply ends with [`Reply::close`](super::Reply::close).
+/// - The server numbers its events from start to end, across all streams.
+///
+/// ```
+/// use mcp_protocol::ProtocolVersion;
+/// use mcp_test::peer::{Reply, ScriptedServer};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # runtime.block_on(async {
+/// let server = ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
+///     .on("tools/list", Reply::status(503, "").header("Retry-After", "1"));
+/// let peer = server.listen().await.unwrap();
+/// assert!(peer.url().starts_with("http://127.0.0.1:"));
+/// # });
+/// ```
 pub struct HttpPeer {
     address: SocketAddr,
     shared: Arc<Shared>,
     listening: Mutex<JoinSet<()>>,
 }
 
-/// What the connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Shared {
     script: Arc<Script>,
     requests: Mutex<Vec<HttpRequest>>,
-    /// Those that were given up by the client.
-    abandoned: Mutex<Vec<HttpRequest>>,
-    /// Counts sessions; those up to `forgotten` are gone.
+    /// The requests that the client cancelled.
+    cancelled: Mutex<Vec<HttpRequest>>,
+    /// The number of opened sessions. Sessions up to `forgotten` are unknown.
     sessions: AtomicUsize,
     forgotten: AtomicUsize,
     events: AtomicUsize,
@@ -56,7 +71,7 @@ impl HttpPeer {
         let shared = Shared {
             script,
             requests: Mutex::default(),
-            abandoned: Mutex::default(),
+            cancelled: Mutex::default(),
             sessions: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),
             events: AtomicUsize::new(0),
@@ -66,50 +81,52 @@ impl HttpPeer {
         Ok(peer)
     }
 
-    /// Where it listens.
+    /// Returns the URL of the endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Where it listens.
+    /// Returns the address of the port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Every request so far, with its headers and body.
+    /// Returns every received request with its headers and body.
     #[must_use]
     pub fn requests(&self) -> Vec<HttpRequest> {
         self.shared.requests.lock().clone()
     }
 
-    /// Waits until `count` requests came that are such.
+    /// Waits for `count` requests that fulfil a condition, and returns them.
     ///
     /// # Panics
-    /// After ten seconds, showing what came instead.
-    pub async fn wait_for(&self, count: usize, such: impl Fn(&HttpRequest) -> bool) -> Vec<HttpRequest> {
+    ///
+    /// Panics after ten seconds, with the received messages.
+    pub async fn wait_for(&self, count: usize, condition: impl Fn(&HttpRequest) -> bool) -> Vec<HttpRequest> {
         let look = || {
-            let found: Vec<HttpRequest> = self.requests().into_iter().filter(&such).collect();
+            let found: Vec<HttpRequest> = self.requests().into_iter().filter(&condition).collect();
             (found.len() >= count).then_some(found)
         };
-        self.shared.script.until(&format!("{count} such HTTP request(s)"), look).await
+        self.shared.script.until(&format!("{count} matching HTTP request(s)"), look).await
     }
 
-    /// Waits until the client has closed the connection of `count` requests of this method before their replies were
-    /// over: what cancels a request of 2026-07-28.
+    /// Waits until the client has closed the connections of `count` requests of this method before their responses were
+    /// complete. This cancels a request of 2026-07-28.
     ///
     /// # Panics
-    /// After ten seconds.
-    pub async fn wait_until_abandoned(&self, method: &str, count: usize) {
+    ///
+    /// Panics after ten seconds.
+    pub async fn wait_until_cancelled(&self, method: &str, count: usize) {
         let look = || {
-            let abandoned = self.shared.abandoned.lock();
-            (abandoned.iter().filter(|request| request.calls(method)).count() >= count).then_some(())
+            let cancelled = self.shared.cancelled.lock();
+            (cancelled.iter().filter(|request| request.calls(method)).count() >= count).then_some(())
         };
         self.shared.script.until(&format!("the end of {count} request(s) `{method}`"), look).await;
     }
 
-    /// Knows none of the sessions any more that were opened so far, as after a restart.
+    /// Forgets all open sessions, as a restart of the server does.
     pub fn forget_sessions(&self) {
         self.shared.forgotten.store(self.shared.sessions.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -118,14 +135,15 @@ impl HttpPeer {
     pub async fn stop(&self) {
         let mut listening = std::mem::take(&mut *self.listening.lock());
         self.shared.script.crash();
-        // When this returns, the port is free.
+        // The port is free after this call.
         listening.shutdown().await;
     }
 
-    /// Listens again where it did before [`HttpPeer::stop`].
+    /// Opens the same port again after [`HttpPeer::stop`].
     ///
     /// # Errors
-    /// What the system says.
+    ///
+    /// Fails if the system cannot open the port.
     pub fn start(&self) -> io::Result<()> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
@@ -154,37 +172,37 @@ impl fmt::Debug for HttpPeer {
 
 async fn connection(shared: Arc<Shared>, socket: TcpStream) {
     let _open = shared.script.open();
-    // A test measures no latency that the kernel adds.
+    // The delay of small packets would falsify times in tests.
     let _ = socket.set_nodelay(true);
     let crashed = shared.script.crashed();
     tokio::select! {
         () = crashed => {}
-        // Whatever fails here is the client's leaving.
-        _ = exchange::serve(&shared, socket) => {}
+        // An error means that the client has closed the connection.
+        _ = response::serve(&shared, socket) => {}
     }
 }
 
 impl Shared {
-    fn keep(&self, request: &HttpRequest) {
-        Self::keep_in(&self.requests, request);
-        self.script.touch();
+    fn store(&self, request: &HttpRequest) {
+        Self::store_in(&self.requests, request);
+        self.script.notify_change();
     }
 
-    /// The client went away in the middle of the request.
-    fn abandon(&self, request: &HttpRequest) {
-        Self::keep_in(&self.abandoned, request);
-        self.script.touch();
+    /// Stores a request that the client cancelled.
+    fn cancel(&self, request: &HttpRequest) {
+        Self::store_in(&self.cancelled, request);
+        self.script.notify_change();
     }
 
-    fn keep_in(kept: &Mutex<Vec<HttpRequest>>, request: &HttpRequest) {
-        let mut kept = kept.lock();
-        if kept.len() < KEPT {
-            kept.push(request.clone());
+    fn store_in(requests: &Mutex<Vec<HttpRequest>>, request: &HttpRequest) {
+        let mut requests = requests.lock();
+        if requests.len() < MAX_REQUESTS {
+            requests.push(request.clone());
         }
     }
 
-    /// Whether the session that the request names is known, where it names one.
-    fn knows(&self, request: &HttpRequest) -> bool {
+    /// Returns whether the request has no session or a known one.
+    fn has_known_session(&self, request: &HttpRequest) -> bool {
         let Some(session) = request.header("mcp-session-id") else { return true };
         let number = session.strip_prefix("scripted-").and_then(|number| number.parse::<usize>().ok());
         number.is_some_and(|number| number > self.forgotten.load(Ordering::Relaxed))

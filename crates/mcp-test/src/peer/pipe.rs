@@ -1,4 +1,4 @@
-//! A scripted server on the other end of a pair of pipes in memory, framed as on stdio.
+//! A scripted server over pipes in memory, with the framing of stdio.
 
 use std::{io, sync::Arc};
 
@@ -17,18 +17,19 @@ use super::{
     script::Script,
 };
 
-/// How much a pipe holds, as on Linux.
-const PIPE: usize = 64 << 10;
-/// How many messages wait for a client that does not read.
-const QUEUE: usize = 64;
+/// The capacity of a pipe in bytes, as on Linux.
+const PIPE_CAPACITY: usize = 64 << 10;
+/// The number of pieces that wait for a client that does not read.
+const QUEUE_CAPACITY: usize = 64;
 
 impl Connect for ScriptedServer {
     /// # Panics
-    /// When the script holds what can only be done over HTTP.
+    ///
+    /// Panics if the script has a reply that needs HTTP.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         assert!(!self.script.needs_http(), "the script answers with an HTTP status: use `listen`");
         Box::pin(async move {
-            let (ours, theirs) = tokio::io::duplex(PIPE);
+            let (ours, theirs) = tokio::io::duplex(PIPE_CAPACITY);
             tokio::spawn(serve(Arc::clone(&self.script), ours));
             let (reader, writer) = split(theirs);
             Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>)
@@ -40,7 +41,7 @@ impl Connect for ScriptedServer {
     }
 }
 
-/// What a reply writes in one piece, so that replies which are played side by side do not mix.
+/// A part of a reply that is written as a whole. Concurrent replies do not mix within a piece.
 pub(super) enum Piece {
     Bytes(Vec<u8>),
     Large {
@@ -48,11 +49,11 @@ pub(super) enum Piece {
         bytes: usize,
         tail: String,
     },
-    /// The end of the connection, after what comes before.
+    /// Closes the connection after the previous pieces.
     End,
 }
 
-/// Writes a text of so many bytes between two others, a little at a time.
+/// Writes `head`, a text of `bytes` bytes and `tail`, in small parts.
 pub(super) async fn write_large(
     writer: &mut (impl AsyncWrite + Unpin),
     head: &str,
@@ -60,12 +61,12 @@ pub(super) async fn write_large(
     tail: &str,
 ) -> io::Result<()> {
     writer.write_all(head.as_bytes()).await?;
-    let some = [b'x'; 8 << 10];
+    let filler = [b'x'; 8 << 10];
     let mut left = bytes;
     while left > 0 {
-        let now = left.min(some.len());
-        writer.write_all(&some[..now]).await?;
-        left -= now;
+        let length = left.min(filler.len());
+        writer.write_all(&filler[..length]).await?;
+        left -= length;
     }
     writer.write_all(tail.as_bytes()).await
 }
@@ -74,7 +75,7 @@ async fn serve(script: Arc<Script>, pipe: DuplexStream) {
     let _open = script.open();
     let crashed = script.crashed();
     let (reader, writer) = split(pipe);
-    let (queue, pieces) = mpsc::channel(QUEUE);
+    let (queue, pieces) = mpsc::channel(QUEUE_CAPACITY);
     tokio::select! {
         () = crashed => {}
         () = read(&script, reader, queue) => {}
@@ -82,18 +83,18 @@ async fn serve(script: Arc<Script>, pipe: DuplexStream) {
     }
 }
 
-/// Reads until the client leaves. Replies are played at once and side by side.
+/// Reads until the client closes the connection. Replies start at once and run concurrently.
 async fn read(script: &Script, reader: impl AsyncRead + Unpin, queue: mpsc::Sender<Piece>) {
     let mut lines = BufReader::new(reader).lines();
-    let mut playing = JoinSet::new();
+    let mut replies = JoinSet::new();
     while let Ok(Some(line)) = lines.next_line().await {
         let message = serde_json::from_str(&line).unwrap_or(Value::String(line));
         let reply = script.take(&message);
-        playing.spawn(play(reply, message["id"].clone(), queue.clone()));
+        replies.spawn(run(reply, message["id"].clone(), queue.clone()));
     }
 }
 
-async fn play(reply: Reply, request: Value, queue: mpsc::Sender<Piece>) {
+async fn run(reply: Reply, request: Value, queue: mpsc::Sender<Piece>) {
     for step in reply.steps {
         let piece = match step {
             Step::Wait(time) => {
@@ -108,7 +109,7 @@ async fn play(reply: Reply, request: Value, queue: mpsc::Sender<Piece>) {
             }
             Step::Raw(bytes) => Piece::Bytes(bytes),
             Step::CutEvent(event) => {
-                // An error says that the connection has ended, here and below.
+                // An error means that the connection is closed. The same holds below.
                 let _ = queue.send(Piece::Bytes(event.as_bytes()[..event.len() / 2].to_vec())).await;
                 Piece::End
             }

@@ -1,122 +1,135 @@
-//! What a scripted server does with one message.
+//! The reply of a scripted server to one message.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What a scripted server does with one message: steps, one after the other.
+/// The steps with which a scripted server replies to one message.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_test::peer::Reply;
+/// use serde_json::json;
+///
+/// // Waits, sends a notification, then the response.
+/// let reply = Reply::result(json!({"tools": []}))
+///     .notify("notifications/message", json!({"level": "info", "data": "slow"}))
+///     .after(Duration::from_millis(10));
+/// # let _ = reply;
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub(super) steps: Vec<Step>,
 }
 
-/// One thing that is done.
+/// One action of a reply.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "some of it is done over HTTP only"))]
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "some steps need HTTP"))]
 pub(super) enum Step {
     /// Waits.
     Wait(Duration),
-    /// Answers: the members that stand beside `jsonrpc` and `id`. The id is that of the request unless it is given.
+    /// Sends a response with these members besides `jsonrpc` and `id`. Without an `id`, it has the id of the request.
     Answer { body: Value, id: Option<Value> },
-    /// Answers with a text of so many bytes as the content of a tool's result.
+    /// Sends a tool result with a text of this many bytes.
     Large(usize),
-    /// Sends a message of its own.
+    /// Sends another message.
     Message(Value),
-    /// Sends bytes as they are; no line break, no event around them.
+    /// Sends bytes without framing.
     Raw(Vec<u8>),
-    /// Breaks the connection off.
+    /// Closes the connection.
     Close,
-    /// Answers over HTTP with this, and nothing else.
+    /// Over HTTP: sends a whole response.
     Status { status: u16, headers: Vec<(String, String)>, body: String },
-    /// Over HTTP, all that is sent travels as server-sent events, whose ids begin here when they have any.
+    /// Over HTTP: starts an event stream, with or without event ids.
     Events { ids: bool },
-    /// Over HTTP, ends the stream of events in the middle of this text.
+    /// Over HTTP: sends the first half of an event and closes the stream.
     CutEvent(String),
 }
 
 impl Reply {
-    /// Nothing: the request stays open.
+    /// Sends nothing. The request stays open.
     #[must_use]
     pub fn silence() -> Self {
         Self::default()
     }
 
-    /// Answers with this result.
+    /// Sends a response with this result.
     #[must_use]
     pub fn result(result: Value) -> Self {
         Self::default().step(Step::Answer { body: object([("result", result)]), id: None })
     }
 
-    /// Answers with this error.
+    /// Sends a response with this error.
     #[must_use]
     pub fn error(code: i64, message: &str) -> Self {
         Self::default().step(Step::Answer { body: json!({"error": {"code": code, "message": message}}), id: None })
     }
 
-    /// Answers with the result of a tool: a text of `bytes` bytes, written piece by piece.
+    /// Sends a tool result with a text of `bytes` bytes, in small parts.
     #[must_use]
     pub fn large(bytes: usize) -> Self {
         Self::default().step(Step::Large(bytes))
     }
 
-    /// Sends these bytes as they are. On pipes a message ends with a line break, which is not added.
+    /// Sends these bytes unchanged. Over pipes, the server does not add the line break of a message.
     #[must_use]
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self::default().step(Step::Raw(bytes.into()))
     }
 
-    /// Breaks the connection off without an answer.
+    /// Closes the connection without a response.
     #[must_use]
     pub fn close() -> Self {
         Self::default().step(Step::Close)
     }
 
-    /// Over HTTP: answers with this status and body. Elsewhere there is no such thing, and connecting panics.
+    /// Over HTTP: sends a response with this status and body. Connecting to such a script over pipes panics.
     #[must_use]
     pub fn status(status: u16, body: &str) -> Self {
         Self::default().step(Step::Status { status, headers: Vec::new(), body: body.to_owned() })
     }
 
-    /// Sends a notification before anything else.
+    /// Sends a notification before the other steps.
     #[must_use]
     pub fn notify(self, method: &str, params: Value) -> Self {
         self.first(Step::Message(object([("jsonrpc", "2.0".into()), ("method", method.into()), ("params", params)])))
     }
 
-    /// Sends this in the place of a message, whatever it is.
+    /// Sends any JSON value as a message.
     #[must_use]
     pub fn message(message: Value) -> Self {
         Self::default().step(Step::Message(message))
     }
 
-    /// Sends a request of the server's own before anything else. The answer is among what was seen.
+    /// Sends a request of the server before the other steps. The response is among the received messages.
     #[must_use]
     pub fn request(self, id: Value, method: &str, params: Value) -> Self {
         let members = [("jsonrpc", "2.0".into()), ("id", id), ("method", method.into()), ("params", params)];
         self.first(Step::Message(object(members)))
     }
 
-    /// Waits before anything else.
+    /// Waits before the other steps.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         self.first(Step::Wait(time))
     }
 
-    /// Does what the other reply does, too, after this.
+    /// Adds the steps of another reply.
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
         self.steps.extend(other.steps);
         self
     }
 
-    /// Answers twice.
+    /// Repeats all steps once.
     #[must_use]
     pub fn twice(self) -> Self {
         let again = self.clone();
         self.then(again)
     }
 
-    /// Answers with this id instead of the request's.
+    /// Sets the id of the response instead of the id of the request.
     #[must_use]
     pub fn with_id(mut self, other: impl Into<Value>) -> Self {
         let other = other.into();
@@ -128,7 +141,7 @@ impl Reply {
         self
     }
 
-    /// The `data` of the error that it answers with.
+    /// Sets the `data` of the error.
     #[must_use]
     pub fn data(mut self, data: impl Into<Value>) -> Self {
         let data = data.into();
@@ -142,7 +155,7 @@ impl Reply {
         self
     }
 
-    /// Adds a header to the status that it answers with.
+    /// Adds a header to the response of [`Reply::status`].
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         for step in &mut self.steps {
@@ -153,19 +166,19 @@ impl Reply {
         self
     }
 
-    /// Over HTTP: sends everything as server-sent events, with ids when `ids` is set. Elsewhere it changes nothing.
+    /// Over HTTP: sends all messages as server-sent events, with event ids if `ids` is set. Over pipes it has no effect.
     #[must_use]
     pub fn events(self, ids: bool) -> Self {
         self.first(Step::Events { ids })
     }
 
-    /// Over HTTP: sends the first half of an event and closes the stream. Elsewhere: the first half of a line.
+    /// Sends the first half of an event (over pipes: of a line), and closes the connection.
     #[must_use]
     pub fn cut(self, event: &str) -> Self {
         self.then(Self::default().step(Step::CutEvent(event.to_owned())))
     }
 
-    /// Whether it can only be done over HTTP.
+    /// Returns whether a step needs HTTP.
     pub(super) fn needs_http(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Status { .. }))
     }
@@ -185,7 +198,7 @@ fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
 }
 
-/// The answer to the request, as text.
+/// Returns the text of a response.
 pub(super) fn answer(body: &Value, id: &Value) -> String {
     let mut message = json!({"jsonrpc": "2.0", "id": id});
     if let (Some(message), Some(body)) = (message.as_object_mut(), body.as_object()) {
@@ -194,7 +207,7 @@ pub(super) fn answer(body: &Value, id: &Value) -> String {
     message.to_string()
 }
 
-/// What stands around the text of [`Step::Large`].
+/// Returns the JSON before and after the text of [`Step::Large`].
 pub(super) fn around_large(id: &Value) -> (String, &'static str) {
     (format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#), r#""}]}}"#)
 }

@@ -1,4 +1,4 @@
-//! The script, how far it was played, and what was sent.
+//! The script, its progress, and the received messages.
 
 use std::{
     collections::HashMap,
@@ -10,21 +10,21 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 
-use super::{PATIENCE, Reply};
+use super::{Reply, TIMEOUT};
 
-/// The most messages that are kept: a test that sends more looks at the first of them.
-const KEPT: usize = 100_000;
+/// The number of messages that the script stores.
+const MAX_MESSAGES: usize = 100_000;
 
-/// See the module.
+/// The replies of each method with the state that all connections share.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     replies: HashMap<String, Rule>,
     seen: Mutex<Vec<Value>>,
     opened: AtomicUsize,
     open: AtomicUsize,
-    /// Told whenever anything of the above changes.
+    /// Notified after each change of the other fields.
     changed: watch::Sender<()>,
-    /// How often all connections were broken.
+    /// The number of crashes.
     crashes: watch::Sender<usize>,
 }
 
@@ -34,9 +34,9 @@ struct Rule {
     used: AtomicUsize,
 }
 
-/// An open connection. Counted as long as it lives.
+/// Counts an open connection until it is dropped.
 #[derive(Debug)]
-pub(super) struct Open<'a>(&'a Script);
+pub(super) struct OpenConnection<'a>(&'a Script);
 
 impl Script {
     pub(super) fn add(&mut self, method: &str, reply: Reply) {
@@ -47,14 +47,14 @@ impl Script {
         self.replies.values().flat_map(|rule| &rule.replies).any(Reply::needs_http)
     }
 
-    /// Keeps the message and says what is to be done with it.
+    /// Stores a message, and returns its reply.
     pub(super) fn take(&self, message: &Value) -> Reply {
         let reply = message["method"].as_str().and_then(|method| self.replies.get(method)).map(|rule| {
             let used = rule.used.fetch_add(1, Ordering::Relaxed);
             rule.replies[used.min(rule.replies.len() - 1)].clone()
         });
         let mut seen = self.lock();
-        if seen.len() < KEPT {
+        if seen.len() < MAX_MESSAGES {
             seen.push(message.clone());
         }
         drop(seen);
@@ -74,47 +74,47 @@ impl Script {
         self.open.load(Ordering::Relaxed)
     }
 
-    pub(super) fn open(&self) -> Open<'_> {
+    pub(super) fn open(&self) -> OpenConnection<'_> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
         self.changed.send_replace(());
-        Open(self)
+        OpenConnection(self)
     }
 
     pub(super) fn crash(&self) {
         self.crashes.send_modify(|crashes| *crashes += 1);
     }
 
-    /// Resolves with the next crash after the call.
+    /// Returns a future that waits for the next crash.
     pub(super) fn crashed(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut crashes = self.crashes.subscribe();
         async move {
-            // An error says that the script is gone, and everything with it.
+            // An error means that the script was dropped.
             let _ = crashes.changed().await;
         }
     }
 
-    /// Tells whoever waits that something has changed.
+    /// Wakes all waiters.
     #[cfg(feature = "http")]
-    pub(super) fn touch(&self) {
+    pub(super) fn notify_change(&self) {
         self.changed.send_replace(());
     }
 
-    /// Waits until there is such a thing.
-    pub(super) async fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    /// Waits until `find` returns a value.
+    pub(super) async fn until<T>(&self, what: &str, mut find: impl FnMut() -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
-        let found = timeout(PATIENCE, async {
+        let found = timeout(TIMEOUT, async {
             loop {
-                if let Some(found) = look() {
+                if let Some(found) = find() {
                     return found;
                 }
-                // The sender is our own: this cannot fail.
+                // `self` owns the sender, so this cannot fail.
                 let _ = changed.changed().await;
             }
         });
         match found.await {
             Ok(found) => found,
-            Err(_) => panic!("{what} did not come within {PATIENCE:?}; what came: {:#?}", self.seen()),
+            Err(_) => panic!("{what} did not arrive within {TIMEOUT:?}; received: {:#?}", self.seen()),
         }
     }
 
@@ -123,7 +123,7 @@ impl Script {
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
         self.0.changed.send_replace(());

@@ -1,48 +1,53 @@
-//! What went wrong with a transcript, for whoever reads the output of a test.
+//! The error of a transcript, formatted for the output of a test.
 
 use std::fmt;
 
-use super::Over;
+use super::TransportKind;
 
-/// Why a transcript could not be read or replayed: the place in the file, then what differs.
+/// An invalid transcript, or a difference in a replay, with its position in the file.
 ///
-/// `Debug` shows the same text as `Display`, so that an `unwrap` in a test can be read.
-pub struct Failure {
+/// `Debug` shows the same text as `Display`, which makes the output of `unwrap` in a test readable.
+pub struct TranscriptError {
     name: String,
     line: Option<usize>,
-    over: Option<Over>,
+    transport: Option<TransportKind>,
     text: String,
 }
 
-impl Failure {
-    pub(crate) fn new(name: &str, line: Option<usize>, over: Option<Over>, text: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), line, over, text: text.into() }
+impl TranscriptError {
+    pub(crate) fn new(
+        name: &str,
+        line: Option<usize>,
+        transport: Option<TransportKind>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self { name: name.to_owned(), line, transport, text: text.into() }
     }
 
-    /// The line of the transcript, from one; `None` when it is about the file as a whole.
+    /// Returns the line of the transcript, starting at 1. Returns `None` if the error concerns the whole file.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TranscriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
-        if let Some(over) = self.over {
-            write!(f, " over {over}")?;
+        if let Some(transport) = self.transport {
+            write!(f, " over {transport}")?;
         }
         write!(f, ": {}", self.text)
     }
 }
 
-impl fmt::Debug for Failure {
+impl fmt::Debug for TranscriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for TranscriptError {}

@@ -1,4 +1,4 @@
-//! A client of the HTTP endpoint: one POST for each message, with the headers of its revision.
+//! A client of the HTTP endpoint. It sends each message as a POST with the headers of its revision.
 
 use std::{collections::HashMap, future::poll_fn, pin::Pin, task::Poll};
 
@@ -17,24 +17,24 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::line::{Heard, Line, heard};
+use super::client::{Client, Received, parse};
 
 const SESSION_ID: &str = "mcp-session-id";
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
-/// What a task tells: a message, and the session that it opened.
-type Told = (Result<Heard, String>, Option<String>);
+/// A message or an error, with the session that the response opened.
+type Delivery = (Result<Received, String>, Option<String>);
 
 pub(super) struct Http {
     service: McpService,
     session: Option<Session>,
-    /// Mirrored parameters of the tools that were listed.
+    /// The mirrored parameters of listed tools.
     params: HashMap<String, Vec<HeaderParam>>,
-    /// Stateless requests whose responses are open: closing one cancels it.
+    /// Stateless requests with an open response. Closing the response cancels the request.
     open: HashMap<RequestId, AbortHandle>,
     tasks: JoinSet<()>,
-    tell: Option<UnboundedSender<Told>>,
-    told: UnboundedReceiver<Told>,
+    sender: Option<UnboundedSender<Delivery>>,
+    receiver: UnboundedReceiver<Delivery>,
 }
 
 struct Session {
@@ -44,15 +44,15 @@ struct Session {
 
 impl Http {
     pub(super) fn new(server: Server) -> Self {
-        let (tell, told) = unbounded_channel();
+        let (sender, receiver) = unbounded_channel();
         Self {
             service: server.into_service(HttpConfig::new()),
             session: None,
             params: HashMap::new(),
             open: HashMap::new(),
             tasks: JoinSet::new(),
-            tell: Some(tell),
-            told,
+            sender: Some(sender),
+            receiver,
         }
     }
 
@@ -91,12 +91,12 @@ impl Http {
             }
             return Ok(());
         };
-        let (service, tell) = (self.service.clone(), self.sender()?);
-        let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> =
-            Box::pin(async move { read(service.handle(request).await, tell).await });
-        // The first step is taken here, so that the next message finds this one taken.
-        if poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx).is_pending())).await {
-            let task = self.tasks.spawn(answering);
+        let (service, sender) = (self.service.clone(), self.sender()?);
+        let mut response: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(async move { read(service.handle(request).await, sender).await });
+        // The first poll runs here: the server accepts this message before the next one.
+        if poll_fn(|cx| Poll::Ready(response.as_mut().poll(cx).is_pending())).await {
+            let task = self.tasks.spawn(response);
             if let (Some(_), Ok(id)) = (version, serde_json::from_value(id.clone())) {
                 self.open.insert(id, task);
             }
@@ -104,7 +104,7 @@ impl Http {
         Ok(())
     }
 
-    /// The headers that mirror a stateless request.
+    /// Returns the headers that mirror a stateless request.
     fn mirrored(&self, version: &str, name: &str, params: &Value) -> Vec<(String, String)> {
         let mut headers =
             vec![(PROTOCOL_VERSION.to_owned(), encoded(version)), ("mcp-method".to_owned(), encoded(name))];
@@ -130,24 +130,24 @@ impl Http {
         }
     }
 
-    /// Opens the stream of the session for what nobody asked for.
+    /// Opens the GET stream of the session.
     async fn listen(&mut self) -> Result<(), String> {
         let request = Request::builder().uri("/mcp").header(header::HOST, "localhost");
         let request = self.in_session(request.header(header::ACCEPT, "text/event-stream"), None);
         let request = request.body(Full::<Bytes>::default()).map_err(|error| error.to_string())?;
         let response = self.service.handle(request).await;
         if response.status() != 200 {
-            return Err(format!("GET was answered {}", response.status()));
+            return Err(format!("GET returned the status {}", response.status()));
         }
         self.tasks.spawn(read(response, self.sender()?));
         Ok(())
     }
 
-    fn sender(&self) -> Result<UnboundedSender<Told>, String> {
-        self.tell.clone().ok_or_else(|| "the client has left".to_owned())
+    fn sender(&self) -> Result<UnboundedSender<Delivery>, String> {
+        self.sender.clone().ok_or_else(|| "the client has closed the connection".to_owned())
     }
 
-    /// Learns from a message what a client has to know for the next ones.
+    /// Stores the session and the mirrored parameters for the following messages.
     fn learn(&mut self, message: &Value, session: Option<String>) {
         if let Ok(id) = serde_json::from_value::<RequestId>(message["id"].clone())
             && message.get("method").is_none()
@@ -167,18 +167,18 @@ impl Http {
     }
 }
 
-impl Line for Http {
+impl Client for Http {
     fn send<'a>(&'a mut self, text: String, value: Option<&'a Value>) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(self.post(text, value))
     }
 
-    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Heard, String>>> {
+    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Received, String>>> {
         Box::pin(async move {
-            let (heard, session) = self.told.recv().await?;
-            if let Ok(heard) = &heard {
-                self.learn(&heard.message, session);
+            let (received, session) = self.receiver.recv().await?;
+            if let Ok(received) = &received {
+                self.learn(&received.message, session);
             }
-            Some(heard)
+            Some(received)
         })
     }
 
@@ -189,42 +189,42 @@ impl Line for Http {
                 let request = self.in_session(request, None).body(Full::<Bytes>::default());
                 let response = self.service.handle(request.map_err(|error| error.to_string())?).await;
                 if !response.status().is_success() {
-                    return Err(format!("DELETE was answered {}", response.status()));
+                    return Err(format!("DELETE returned the status {}", response.status()));
                 }
             }
-            self.tell = None;
+            self.sender = None;
             Ok(())
         })
     }
 }
 
-/// Reads a response to its end: one message, a stream of events, or nothing.
-async fn read(response: Response<Body>, tell: UnboundedSender<Told>) {
+/// Reads a response to its end: one message, an event stream, or an empty body.
+async fn read(response: Response<Body>, sender: UnboundedSender<Delivery>) {
     let status = response.status().as_u16();
     let session = text_of(response.headers(), SESSION_ID);
     let is_stream = text_of(response.headers(), "content-type").is_some_and(|kind| kind == "text/event-stream");
     let mut body = response.into_body();
     let mut bytes = Vec::new();
-    // The body of a server in this process has no way to fail.
+    // The body of a server in this process does not fail.
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(data) = frame.into_data() else { continue };
         bytes.extend_from_slice(&data);
         while is_stream && let Some(end) = bytes.windows(2).position(|pair| pair == b"\n\n") {
             let event: Vec<u8> = bytes.drain(..end + 2).collect();
             let data = data_of(&event);
-            // A comment keeps the stream alive, and an event without data marks a place in it.
-            if !data.is_empty() && tell.send((heard(&data, Some(status)), session.clone())).is_err() {
+            // Keep-alive comments and events without data are not messages.
+            if !data.is_empty() && sender.send((parse(&data, Some(status)), session.clone())).is_err() {
                 return;
             }
         }
     }
     if !bytes.is_empty() {
-        // Whoever does not listen any more has the failure already.
-        let _ = tell.send((heard(&bytes, Some(status)), session));
+        // A closed receiver means that the replay has already failed.
+        let _ = sender.send((parse(&bytes, Some(status)), session));
     }
 }
 
-/// The data of an event of a stream.
+/// Returns the data of a server-sent event.
 pub(super) fn data_of(event: &[u8]) -> Vec<u8> {
     let lines = event.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
     let lines: Vec<&[u8]> = lines.map(|line| line.strip_prefix(b" ").unwrap_or(line)).collect();
@@ -235,7 +235,7 @@ fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// A header value as 2026-07-28 wants it: plain where that is safe, else base64 between marks.
+/// Encodes a header value as 2026-07-28 requires: plain if that is safe, otherwise base64 with markers.
 fn encoded(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| (b' '..=b'~').contains(&byte))
         && value.trim() == value
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_values_are_plain_where_that_is_safe() {
+    fn encodes_only_unsafe_header_values() {
         for (value, expected) in [
             ("plain text", "plain text"),
             ("", ""),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn events_carry_their_data() {
+    fn joins_the_data_lines_of_an_event() {
         assert_eq!(data_of(b"event: message\ndata: {\"a\":\ndata:1}\n\n"), b"{\"a\":\n1}");
         assert_eq!(data_of(b": keep-alive\n\n"), b"");
     }

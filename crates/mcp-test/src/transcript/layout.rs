@@ -1,21 +1,22 @@
-//! How a recorded message is laid out: on one line where it fits, else one member per line, so that a change of the
-//! server shows as a small change of the file.
+//! The layout of recorded messages: one line if it fits, otherwise one member per line.
+//!
+//! A change of the server then changes only a few lines of the file.
 
 use serde_json::Value;
 
-/// As many characters as a line may have.
+/// The longest line, in characters.
 const WIDTH: usize = 118;
-/// As many as stand before a message: `<404 `.
+/// The length of the longest mark, `<404 `.
 const MARK: usize = 5;
 
-/// A message behind its mark, as lines of a transcript.
+/// Formats a message with its mark as lines of a transcript.
 pub(super) fn message(mark: &str, value: &Value) -> String {
     let mut out = format!("{mark} ");
     write(value, 0, out.chars().count(), 0, &mut out);
     out
 }
 
-/// Appends a value; `used` characters of the line are taken, and `tail` will follow.
+/// Appends a value. The line already has `used` characters, and `tail` characters follow.
 fn write(value: &Value, indent: usize, used: usize, tail: usize, out: &mut String) {
     let flat = flat(value);
     let used_with = |text: &str| used + text.chars().count();
@@ -30,7 +31,7 @@ fn write(value: &Value, indent: usize, used: usize, tail: usize, out: &mut Strin
     };
     let Some(((last_key, last), rest)) = parts.split_last() else { return out.push_str(&flat) };
 
-    // What is large is the last member as a rule: then the others share a line with its beginning. The members of the
+    // The last member is usually the largest: the other members share a line with its beginning. The members of the
     // message itself always do.
     let mut head = open.to_string();
     for (key, part) in rest {
@@ -44,7 +45,7 @@ fn write(value: &Value, indent: usize, used: usize, tail: usize, out: &mut Strin
     if can_share && (is_message || !fits_alone) && used_with(&head) + 2 <= WIDTH {
         out.push_str(&head);
         write(last, indent, used_with(&head), tail + 1, out);
-        // The closing bracket stays on the last line, because a line of its own would say nothing.
+        // A closing bracket gets no line of its own.
         out.push(close);
         return;
     }
@@ -59,12 +60,12 @@ fn write(value: &Value, indent: usize, used: usize, tail: usize, out: &mut Strin
     out.push(close);
 }
 
-/// A name and its colon.
+/// Returns a name with its colon.
 fn key(name: &str) -> String {
     format!("{}: ", Value::from(name))
 }
 
-/// On one line, with a blank after each comma and colon.
+/// Formats a value in one line, with a blank after each comma and colon.
 fn flat(value: &Value) -> String {
     let join = |parts: Vec<String>| parts.join(", ");
     match value {
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_messages_are_lines_and_long_ones_are_read_back() {
+    fn wraps_long_messages_without_changing_them() {
         assert_eq!(message("<", &json!({"a": [1, {"b": null}]})), r#"< {"a": [1, {"b": null}]}"#);
         let long = json!({"id": 1, "result": {"empty": {}, "texts": ["x".repeat(70), "y".repeat(70)]}});
         let text = message("<404", &long);

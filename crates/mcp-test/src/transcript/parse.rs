@@ -1,15 +1,15 @@
-//! The text of a transcript as a list of items, each with the lines it was read from.
+//! Parses the text of a transcript into items. Each item keeps its lines.
 
 use serde_json::Value;
 
-use super::Failure;
+use super::TranscriptError;
 
 /// One part of a transcript.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     /// The number of its first line, from one.
     pub(super) line: usize,
-    /// The lines themselves, which a rewritten transcript keeps.
+    /// The original lines, which a rewritten transcript keeps.
     pub(super) text: String,
     pub(super) kind: ItemKind,
 }
@@ -19,37 +19,37 @@ pub(super) enum ItemKind {
     /// A comment or an empty line.
     Prose,
     Let(String, Value),
-    /// What the client sends.
+    /// A message of the client.
     Client(Sent),
-    /// What the server must answer.
+    /// An expected message of the server.
     Server(Expected),
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Sent {
     Message(Value),
-    /// Text as it stands, which need not be JSON.
+    /// Text that may be invalid.
     Raw(String),
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
-    /// Whether it may come before or after its neighbours that are free too.
+    /// Whether the message may arrive in any order with its free neighbours.
     pub(super) is_free: bool,
-    /// The status over HTTP.
+    /// The HTTP status.
     pub(super) status: u16,
     pub(super) message: Value,
 }
 
-/// The status that goes without saying.
+/// The status of a line without a status.
 pub(super) const OK: u16 = 200;
 
-pub(super) fn items(name: &str, text: &str) -> Result<Vec<Item>, Failure> {
+pub(super) fn items(name: &str, text: &str) -> Result<Vec<Item>, TranscriptError> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let goes_on = line.starts_with([' ', '\t']) && !line.trim().is_empty();
+        let continues = line.starts_with([' ', '\t']) && !line.trim().is_empty();
         match found.last_mut() {
-            Some((_, before)) if goes_on => {
+            Some((_, before)) if continues => {
                 before.push('\n');
                 before.push_str(line);
             }
@@ -58,7 +58,7 @@ pub(super) fn items(name: &str, text: &str) -> Result<Vec<Item>, Failure> {
     }
     let mut items = Vec::with_capacity(found.len());
     for (line, text) in found {
-        let kind = kind(&text).map_err(|problem| Failure::new(name, Some(line), None, problem))?;
+        let kind = kind(&text).map_err(|problem| TranscriptError::new(name, Some(line), None, problem))?;
         items.push(Item { line, text, kind });
     }
     Ok(items)
@@ -67,7 +67,7 @@ pub(super) fn items(name: &str, text: &str) -> Result<Vec<Item>, Failure> {
 fn kind(text: &str) -> Result<ItemKind, String> {
     if text.is_empty() || text.starts_with('#') {
         return if text.contains('\n') {
-            Err("a line that begins with a blank goes on with a message, and here is none".to_owned())
+            Err("a line that begins with a blank must follow a message".to_owned())
         } else {
             Ok(ItemKind::Prose)
         };
@@ -76,7 +76,9 @@ fn kind(text: &str) -> Result<ItemKind, String> {
         let (name, value) = definition.split_once('=').ok_or("a definition is `let name = json`")?;
         let name = name.trim();
         if !is_name(name) || name == ANY {
-            return Err(format!("`{name}` is no name: lower case letters, digits and hyphens, and not `{ANY}`"));
+            return Err(format!(
+                "`{name}` is not a valid name: use lower case letters, digits and hyphens, but not `{ANY}`"
+            ));
         }
         return Ok(ItemKind::Let(name.to_owned(), json(value)?));
     }
@@ -96,7 +98,7 @@ fn kind(text: &str) -> Result<ItemKind, String> {
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let status = match &rest[..digits] {
         "" => OK,
-        status => status.parse().map_err(|_| format!("`{status}` is no HTTP status"))?,
+        status => status.parse().map_err(|_| format!("`{status}` is not an HTTP status"))?,
     };
     Ok(ItemKind::Server(Expected { is_free, status, message: json(&rest[digits..])? }))
 }
@@ -138,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_or_refused_with_their_number() {
+    fn parses_lines_and_reports_errors_with_their_number() {
         check("# a\n\n> {\"a\":\n  1}\n< 2", "1 prose | 2 prose | 3 >{\"a\":1} | 5 <2002");
         check("let meta = {}\n~ 1\n~404 2\n<400 3", "1 meta={} | 2 ~2001 | 3 ~4042 | 4 <4003");
         check(">! {\"a\":", "1 >!{\"a\":");
         check("> {", "t:1: not JSON: EOF");
         check("\nhello", "t:2: a line begins with");
         check("# a\n  b", "t:1: a line that begins with a blank");
-        check("let any = 1", "t:1: `any` is no name");
-        check("let A = 1", "t:1: `A` is no name");
+        check("let any = 1", "t:1: `any` is not a valid name");
+        check("let A = 1", "t:1: `A` is not a valid name");
         check("let a", "t:1: a definition is");
-        check("<99999 1", "t:1: `99999` is no HTTP status");
+        check("<99999 1", "t:1: `99999` is not an HTTP status");
     }
 }

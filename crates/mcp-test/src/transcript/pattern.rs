@@ -1,4 +1,4 @@
-//! Comparison of what the server says with what a transcript expects: placeholders, names, and differences by place.
+//! Compares messages with patterns: placeholders, names, and differences with their JSON pointers.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use super::parse::{ANY, is_name};
 /// The placeholder for any value, or for any text within a string.
 const ANY_TEXT: &str = "<any>";
 
-/// The values of names.
+/// The values of the names in a transcript.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     values: HashMap<String, Value>,
-    /// The definitions of the transcript, in order: what recorded values are folded into.
+    /// The defined names, in order. Recording replaces equal values by these names.
     defined: Vec<String>,
 }
 
 impl Names {
-    /// Gives a value a name, after the names in it were replaced.
+    /// Defines a name. The value may contain other names.
     pub(super) fn define(&mut self, name: &str, value: &Value) -> Result<(), String> {
         let value = self.filled(value)?;
         self.values.insert(name.to_owned(), value);
@@ -26,11 +26,11 @@ impl Names {
         Ok(())
     }
 
-    /// A message of the client with the values in place of their names.
+    /// Returns a message of the client with values in place of names.
     pub(super) fn filled(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => match placeholder(text) {
-                Some(ANY) => return Err("`<any>` has no value that could be sent".to_owned()),
+                Some(ANY) => return Err("`<any>` has no value to send".to_owned()),
                 Some(name) => self.values.get(name).cloned().ok_or_else(|| format!("`<{name}>` has no value yet"))?,
                 None => value.clone(),
             },
@@ -45,7 +45,7 @@ impl Names {
         })
     }
 
-    /// What differs, one line for each place; nothing when the message fits. Names take their values only then.
+    /// Returns one line per difference. If the message matches, names without a value take their values from it.
     pub(super) fn compare(&mut self, expected: &Value, actual: &Value) -> Vec<String> {
         let mut trial = self.clone();
         let mut found = Vec::new();
@@ -83,7 +83,7 @@ impl Names {
         }
     }
 
-    /// Whether a string of the transcript stands for the value. A name without a value takes it.
+    /// Returns whether a string of the transcript matches the value. A name without a value takes it.
     fn fits_string(&mut self, text: &str, actual: &Value) -> bool {
         match placeholder(text) {
             Some(ANY) => true,
@@ -98,7 +98,7 @@ impl Names {
         }
     }
 
-    /// What a recorded transcript says: the actual value, with the placeholders that fit it.
+    /// Returns the actual value with the matching placeholders, for recording.
     pub(super) fn merge(&mut self, expected: Option<&Value>, actual: &Value) -> Value {
         match (expected, actual) {
             (Some(Value::String(text)), _) if self.fits_string(text, actual) => Value::String(text.clone()),
@@ -123,12 +123,12 @@ impl Names {
     }
 }
 
-/// The name in `<name>`.
+/// Returns the name in `<name>`.
 fn placeholder(text: &str) -> Option<&str> {
     text.strip_prefix('<')?.strip_suffix('>').filter(|name| is_name(name))
 }
 
-/// Whether a text fits one with `<any>` in it.
+/// Returns whether a text matches a pattern with `<any>`.
 fn fits_text(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split(ANY_TEXT);
     let Some(rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -144,7 +144,7 @@ fn fits_text(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// Runs with one more step in the place.
+/// Runs with one more segment in the JSON pointer.
 fn within<T>(place: &mut String, step: &str, run: impl FnOnce(&mut String) -> T) -> T {
     let length = place.len();
     place.push('/');
@@ -158,11 +158,11 @@ fn root(place: &str) -> &str {
     if place.is_empty() { "the message" } else { place }
 }
 
-/// A value for a line of a report.
+/// Returns a value, truncated for a report.
 pub(super) fn short(value: &Value) -> String {
-    const MOST: usize = 160;
+    const MAX: usize = 160;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_by_place() {
+    fn reports_differences_with_their_json_pointer() {
         check(&json!({"a": 1, "b": [1, 2]}), &json!({"b": [1, 2], "a": 1}), &[]);
         check(&json!({"a": 1}), &json!({"a": 1.0}), &["/a: expected 1, got 1.0"]);
         check(&json!({"a/b": {"c": 1}}), &json!({"a/b": {}}), &["/a~1b/c: missing, expected 1"]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_within_a_string() {
+    fn matches_any_text_within_a_string() {
         for (pattern, text, fits) in [
             ("<any>", "", true),
             ("a<any>", "abc", true),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_comparison_binds_nothing() {
+    fn a_failed_comparison_assigns_no_names() {
         let mut names = Names::default();
         assert!(!names.compare(&json!(["<x>", 1]), &json!([5, 2])).is_empty());
         assert!(names.filled(&json!("<x>")).is_err());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_keeps_placeholders_that_fit_and_folds_definitions() {
+    fn merge_keeps_matching_placeholders_and_inserts_names() {
         let mut names = Names::default();
         names.define("meta", &json!({"k": 1})).unwrap();
         let expected = json!({"a": "<any>", "b": "ref <any>", "c": "old <any>", "list": ["<any>"]});

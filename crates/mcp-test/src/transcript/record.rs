@@ -1,4 +1,4 @@
-//! Rewrites a transcript to what the server says now.
+//! Records a transcript from the current messages of a server.
 
 use std::time::Duration;
 
@@ -6,18 +6,22 @@ use mcp_server_core::Server;
 use tokio::time::timeout;
 
 use super::{
-    Failure, Over, Transcript, layout,
-    line::Heard,
+    Transcript, TranscriptError, TransportKind,
+    client::Received,
+    layout,
     parse::{Expected, Item, ItemKind},
     replay::Runner,
 };
 
-/// How long the server may be silent before it has said all: nobody can know, so what comes later is for the replay to
-/// find missing.
+/// The silence after which the recorder assumes that the server has sent all messages. The replay detects later messages.
 const SILENCE: Duration = Duration::from_millis(200);
 
-pub(super) async fn record(transcript: &Transcript, server: &Server, over: Over) -> Result<String, Failure> {
-    let mut runner = Runner::new(transcript, server, over);
+pub(super) async fn record(
+    transcript: &Transcript,
+    server: &Server,
+    transport: TransportKind,
+) -> Result<String, TranscriptError> {
+    let mut runner = Runner::new(transcript, server, transport);
     let mut out = String::new();
     let mut items = &transcript.items[..];
     while !items.is_empty() {
@@ -28,8 +32,8 @@ pub(super) async fn record(transcript: &Transcript, server: &Server, over: Over)
     Ok(out)
 }
 
-/// A block is what the client sends at once, and what the server answers. It ends with its paragraph, or where the client
-/// speaks again.
+/// Returns the length of the first block: adjacent messages of the client, and the server's messages. A block ends with its
+/// paragraph, or before the client's next message.
 fn block_length(items: &[Item]) -> usize {
     let mut is_answered = false;
     for (index, item) in items.iter().enumerate() {
@@ -43,7 +47,7 @@ fn block_length(items: &[Item]) -> usize {
     items.len()
 }
 
-async fn write_block(runner: &mut Runner<'_>, block: &[Item], out: &mut String) -> Result<(), Failure> {
+async fn write_block(runner: &mut Runner<'_>, block: &[Item], out: &mut String) -> Result<(), TranscriptError> {
     let mut last_sent = None;
     for (index, item) in block.iter().enumerate() {
         match &item.kind {
@@ -55,15 +59,15 @@ async fn write_block(runner: &mut Runner<'_>, block: &[Item], out: &mut String) 
             ItemKind::Prose | ItemKind::Server(_) => {}
         }
     }
-    let mut heard = hear(runner, block).await?.into_iter();
+    let mut received = receive(runner, block).await?.into_iter();
     let mut expected: Vec<&Expected> = block.iter().filter_map(expected_of).collect();
     let is_free = expected.iter().any(|expected| expected.is_free);
     if expected.is_empty() {
-        // Nothing was recorded yet: the answers go behind what was sent last.
+        // The first recording of this block: the messages follow the last message of the client.
         for (index, item) in block.iter().enumerate() {
             push(out, &item.text);
             if Some(index) == last_sent {
-                heard.by_ref().for_each(|heard| push(out, &line(runner, &mut expected, is_free, &heard)));
+                received.by_ref().for_each(|message| push(out, &line(runner, &mut expected, is_free, &message)));
             }
         }
         return Ok(());
@@ -74,12 +78,12 @@ async fn write_block(runner: &mut Runner<'_>, block: &[Item], out: &mut String) 
             push(out, &item.text);
             continue;
         }
-        if let Some(heard) = heard.next() {
-            let written = line(runner, &mut expected, is_free, &heard);
+        if let Some(message) = received.next() {
+            let written = line(runner, &mut expected, is_free, &message);
             push(out, if is_same(item, &written) { &item.text } else { &written });
         }
         if Some(index) == last {
-            heard.by_ref().for_each(|heard| push(out, &line(runner, &mut expected, is_free, &heard)));
+            received.by_ref().for_each(|message| push(out, &line(runner, &mut expected, is_free, &message)));
         }
     }
     Ok(())
@@ -97,38 +101,39 @@ fn push(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-/// What the server answers: until every request is answered that was not cancelled, and from then on until it is silent.
-async fn hear(runner: &mut Runner<'_>, block: &[Item]) -> Result<Vec<Heard>, Failure> {
+/// Receives messages until every request has its response or is cancelled, and then until the server is silent.
+async fn receive(runner: &mut Runner<'_>, block: &[Item]) -> Result<Vec<Received>, TranscriptError> {
     let line = block.first().map(|item| item.line);
     let mut all = Vec::new();
     loop {
-        let waiting_for = format!("and did not answer {}", runner.unanswered());
-        if runner.is_answered() {
-            match timeout(SILENCE, runner.hear(line, &waiting_for)).await {
-                Ok(Ok(Some(heard))) => all.push(heard),
+        let context = format!("no response to {}", runner.pending_requests());
+        if runner.has_no_pending_requests() {
+            match timeout(SILENCE, runner.receive(line, &context)).await {
+                Ok(Ok(Some(message))) => all.push(message),
                 Ok(Ok(None)) | Err(_) => return Ok(all),
                 Ok(Err(failure)) => return Err(failure),
             }
         } else {
-            match runner.hear(line, &waiting_for).await? {
-                Some(heard) => all.push(heard),
-                None => return Err(runner.failure(line, format!("the server has ended, {waiting_for}"))),
+            match runner.receive(line, &context).await? {
+                Some(message) => all.push(message),
+                None => return Err(runner.failure(line, format!("the server has closed the connection, {context}"))),
             }
         }
     }
 }
 
-/// The line for a message. Of free lines the first that fits is used up, else the next one lends its placeholders.
-fn line(runner: &mut Runner<'_>, expected: &mut Vec<&Expected>, is_free: bool, heard: &Heard) -> String {
-    let is_answer = |expected: &&Expected| expected.message.get("id") == heard.message.get("id");
+/// Returns the line of a message with the placeholders of an expected line: of the same response if the lines are free,
+/// otherwise of the next line.
+fn line(runner: &mut Runner<'_>, expected: &mut Vec<&Expected>, is_free: bool, message: &Received) -> String {
+    let is_answer = |expected: &&Expected| expected.message.get("id") == message.message.get("id");
     let at = if is_free { expected.iter().position(is_answer) } else { None };
     let pattern = (!expected.is_empty()).then(|| expected.remove(at.unwrap_or_default()));
-    let merged = runner.names.merge(pattern.map(|pattern| &pattern.message), &heard.message);
+    let merged = runner.names.merge(pattern.map(|pattern| &pattern.message), &message.message);
     let mark = if is_free { "~" } else { "<" };
-    layout::message(&format!("{mark}{}", heard.status_mark(pattern.map(|pattern| pattern.status))), &merged)
+    layout::message(&format!("{mark}{}", message.status_mark(pattern.map(|pattern| pattern.status))), &merged)
 }
 
-/// Whether a line says what is there already, only in another layout.
+/// Returns whether the item has the same content in another layout.
 fn is_same(item: &Item, written: &str) -> bool {
     let parsed = super::parse::items("", written);
     match (expected_of(item), parsed.as_deref()) {

@@ -1,4 +1,4 @@
-//! The runner: sends what the client sends, and compares what the server answers.
+//! The runner: sends the client's messages, and compares the server's messages.
 
 use std::fmt::Write as _;
 
@@ -8,38 +8,43 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    Failure, Over, Transcript, layout,
-    line::{self, Heard, LIMIT, Line},
+    Transcript, TranscriptError, TransportKind,
+    client::{self, Client, Received, TIMEOUT},
+    layout,
     parse::{Expected, Item, ItemKind, Sent},
     pattern::{Names, short},
 };
 
-/// What was said when a transcript was replayed.
+/// The result of a successful replay.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Replay {
-    /// What it was replayed over.
-    pub over: Over,
-    /// What the server said, in order.
+    /// The transport of the replay.
+    pub transport: TransportKind,
+    /// The server's messages, in order.
     pub messages: Vec<ServerMessage>,
 }
 
-/// A message of a server, and what it is about.
+/// A message of a server, with its revision and method.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerMessage {
     /// The line of the transcript.
     pub line: usize,
-    /// The revision that it speaks: that of the request, or of the session. `None` when nobody named one that is known.
+    /// The revision of the request or the session. `None` if it is unknown.
     pub version: Option<ProtocolVersion>,
-    /// The method of the request that it answers; `None` for what answers none.
+    /// The method of the request, if the message is a response.
     pub method: Option<String>,
-    /// The message itself.
+    /// The message.
     pub message: Value,
 }
 
-pub(super) async fn replay(transcript: &Transcript, server: &Server, over: Over) -> Result<Replay, Failure> {
-    let mut runner = Runner::new(transcript, server, over);
+pub(super) async fn replay(
+    transcript: &Transcript,
+    server: &Server,
+    transport: TransportKind,
+) -> Result<Replay, TranscriptError> {
+    let mut runner = Runner::new(transcript, server, transport);
     let mut items = transcript.items.iter().peekable();
     while let Some(item) = items.next() {
         match &item.kind {
@@ -70,27 +75,27 @@ fn free(item: &Item) -> Option<(&Item, &Expected)> {
 /// One replay.
 pub(super) struct Runner<'t> {
     transcript: &'t Transcript,
-    over: Over,
-    line: Box<dyn Line>,
+    transport: TransportKind,
+    line: Box<dyn Client>,
     pub(super) names: Names,
     log: Log,
 }
 
 impl<'t> Runner<'t> {
-    pub(super) fn new(transcript: &'t Transcript, server: &Server, over: Over) -> Self {
-        let line = line::connect(server, over);
-        Self { transcript, over, line, names: Names::default(), log: Log::default() }
+    pub(super) fn new(transcript: &'t Transcript, server: &Server, transport: TransportKind) -> Self {
+        let line = client::connect(server, transport);
+        Self { transcript, transport, line, names: Names::default(), log: Log::default() }
     }
 
-    pub(super) fn failure(&self, line: Option<usize>, text: impl Into<String>) -> Failure {
-        Failure::new(&self.transcript.name, line, Some(self.over), text)
+    pub(super) fn failure(&self, line: Option<usize>, text: impl Into<String>) -> TranscriptError {
+        TranscriptError::new(&self.transcript.name, line, Some(self.transport), text)
     }
 
-    pub(super) fn define(&mut self, item: &Item, name: &str, value: &Value) -> Result<(), Failure> {
+    pub(super) fn define(&mut self, item: &Item, name: &str, value: &Value) -> Result<(), TranscriptError> {
         self.names.define(name, value).map_err(|problem| self.failure(Some(item.line), problem))
     }
 
-    pub(super) async fn send(&mut self, item: &Item, sent: &Sent) -> Result<(), Failure> {
+    pub(super) async fn send(&mut self, item: &Item, sent: &Sent) -> Result<(), TranscriptError> {
         let (text, value) = match sent {
             Sent::Raw(text) => (text.clone(), serde_json::from_str(text).ok()),
             Sent::Message(message) => {
@@ -98,45 +103,49 @@ impl<'t> Runner<'t> {
                 (value.to_string(), Some(value))
             }
         };
-        // Raw text is sent to be refused, maybe without its id.
+        // The server may reject raw text without its id.
         if let (Sent::Message(_), Some(value)) = (sent, &value) {
             self.log.sent(value);
         }
-        match timeout(LIMIT, self.line.send(text, value.as_ref())).await {
+        match timeout(TIMEOUT, self.line.send(text, value.as_ref())).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(problem)) => Err(self.failure(Some(item.line), problem)),
-            Err(_) => Err(self.failure(Some(item.line), "the server does not take the message")),
+            Err(_) => Err(self.failure(Some(item.line), "the server does not read the message")),
         }
     }
 
-    /// The next message of the server; nothing after its end.
-    pub(super) async fn hear(&mut self, line: Option<usize>, waiting_for: &str) -> Result<Option<Heard>, Failure> {
-        match timeout(LIMIT, self.line.recv()).await {
+    /// Receives the next message of the server. Returns `None` at the end.
+    pub(super) async fn receive(
+        &mut self,
+        line: Option<usize>,
+        context: &str,
+    ) -> Result<Option<Received>, TranscriptError> {
+        match timeout(TIMEOUT, self.line.recv()).await {
             Ok(None) => Ok(None),
-            Ok(Some(Ok(heard))) => {
-                self.log.heard(line, &heard.message);
-                Ok(Some(heard))
+            Ok(Some(Ok(received))) => {
+                self.log.received(line, &received.message);
+                Ok(Some(received))
             }
             Ok(Some(Err(problem))) => Err(self.failure(line, problem)),
             Err(_) => {
-                let seconds = LIMIT.as_secs();
-                Err(self.failure(line, format!("the server said nothing for {seconds} s, {waiting_for}")))
+                let seconds = TIMEOUT.as_secs();
+                Err(self.failure(line, format!("the server sent nothing for {seconds} s, {context}")))
             }
         }
     }
 
-    /// Waits for the messages, in whatever order.
-    async fn expect(&mut self, group: &[(&Item, &Expected)]) -> Result<(), Failure> {
+    /// Waits for the messages in any order.
+    async fn expect(&mut self, group: &[(&Item, &Expected)]) -> Result<(), TranscriptError> {
         let mut missing = group.to_vec();
         while let [(first, expected), ..] = missing[..] {
-            let waiting_for = format!("expected:\n{}", layout::message("<", &expected.message));
-            let Some(heard) = self.hear(Some(first.line), &waiting_for).await? else {
-                return Err(self.failure(Some(first.line), format!("the server has ended, {waiting_for}")));
+            let context = format!("expected:\n{}", layout::message("<", &expected.message));
+            let Some(received) = self.receive(Some(first.line), &context).await? else {
+                return Err(self.failure(Some(first.line), format!("the server has closed the connection, {context}")));
             };
             let mut closest: Option<(usize, Vec<String>)> = None;
             for (index, (_, expected)) in missing.iter().enumerate() {
-                let mut differences = self.names.compare(&expected.message, &heard.message);
-                if let Some(status) = heard.status.filter(|_| !heard.has_status(expected.status)) {
+                let mut differences = self.names.compare(&expected.message, &received.message);
+                if let Some(status) = received.status.filter(|_| !received.has_status(expected.status)) {
                     differences.push(format!("the HTTP status: expected {}, got {status}", expected.status));
                 }
                 if closest.as_ref().is_none_or(|(_, fewest)| differences.len() < fewest.len()) {
@@ -146,139 +155,145 @@ impl<'t> Runner<'t> {
             let Some((index, differences)) = closest else { continue };
             let (item, _) = missing.remove(index);
             if !differences.is_empty() {
-                return Err(self.failure(Some(item.line), report(&differences, &heard)));
+                return Err(self.failure(Some(item.line), report(&differences, &received)));
             }
-            self.log.placed(item.line);
+            self.log.set_line(item.line);
         }
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<Replay, Failure> {
+    async fn finish(mut self) -> Result<Replay, TranscriptError> {
         if let Err(problem) =
-            timeout(LIMIT, self.line.close()).await.unwrap_or_else(|_| Err("it takes too long".into()))
+            timeout(TIMEOUT, self.line.close()).await.unwrap_or_else(|_| Err("closing timed out".into()))
         {
-            return Err(self.failure(None, format!("the client cannot leave: {problem}")));
+            return Err(self.failure(None, format!("the client cannot close the connection: {problem}")));
         }
-        if let Some(heard) = self.hear(None, "and did not end when the client left").await? {
-            let text = layout::message("<", &heard.message);
-            return Err(self.failure(None, format!("the server said more than the transcript:\n{text}")));
+        if let Some(received) = self.receive(None, "and the connection is still open").await? {
+            let text = layout::message("<", &received.message);
+            return Err(self.failure(None, format!("the server sent a message that is not in the transcript:\n{text}")));
         }
-        Ok(Replay { over: self.over, messages: self.log.messages })
+        Ok(Replay { transport: self.transport, messages: self.log.messages })
     }
 }
 
-fn report(differences: &[String], heard: &Heard) -> String {
-    const MOST: usize = 20;
-    let mut text = "the server said something else:\n".to_owned();
-    // Writing into a string has no way to fail.
-    for difference in differences.iter().take(MOST) {
+fn report(differences: &[String], received: &Received) -> String {
+    const MAX: usize = 20;
+    let mut text = "the server sent another message:\n".to_owned();
+    // Writing into a string does not fail.
+    for difference in differences.iter().take(MAX) {
         let _ = writeln!(text, "    {difference}");
     }
-    if differences.len() > MOST {
-        let _ = writeln!(text, "    and {} more", differences.len() - MOST);
+    if differences.len() > MAX {
+        let _ = writeln!(text, "    and {} more", differences.len() - MAX);
     }
-    let _ = write!(text, "got:\n{}\nUPDATE=1 rewrites the file", layout::message("<", &heard.message));
+    let _ = write!(text, "got:\n{}\nUPDATE=1 rewrites the file", layout::message("<", &received.message));
     text
 }
 
-/// Who asked for what, so that each message of the server is known by its method and revision.
+/// The pending requests, which give each message of the server its method and revision.
 #[derive(Debug, Default)]
 struct Log {
     session: Option<ProtocolVersion>,
-    /// What the last request spoke.
+    /// The revision of the last request.
     last: Option<ProtocolVersion>,
-    /// What was asked and neither answered nor cancelled yet, oldest first.
-    asked: Vec<Asked>,
+    /// Requests without a response or cancellation, oldest first.
+    pending: Vec<PendingRequest>,
     messages: Vec<ServerMessage>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     id: Value,
     method: String,
     version: Option<ProtocolVersion>,
     progress_token: Value,
-    /// It was acknowledged, and stays open.
+    /// Whether the request is an acknowledged subscription, which stays open.
     is_stream: bool,
 }
 
 impl Log {
     fn sent(&mut self, message: &Value) {
         if message["method"] == "notifications/cancelled" {
-            self.asked.retain(|asked| asked.id != message["params"]["requestId"]);
+            self.pending.retain(|request| request.id != message["params"]["requestId"]);
         }
         let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) else { return };
         let meta = &message["params"]["_meta"];
         let named = meta[mcp_protocol::meta::keys::PROTOCOL_VERSION].as_str();
         let version = match named {
-            // Whoever names a revision that is not known is answered in the newest one.
+            // The server answers an unknown revision in the newest revision.
             Some(named) => Some(ProtocolVersion::parse(named).unwrap_or(ProtocolVersion::LATEST)),
             None => self.session,
         };
         self.last = version;
         let progress_token = meta[mcp_protocol::meta::keys::PROGRESS_TOKEN].clone();
-        self.asked.push(Asked { id: id.clone(), method: method.to_owned(), version, progress_token, is_stream: false });
+        self.pending.push(PendingRequest {
+            id: id.clone(),
+            method: method.to_owned(),
+            version,
+            progress_token,
+            is_stream: false,
+        });
     }
 
-    fn heard(&mut self, line: Option<usize>, message: &Value) {
+    fn received(&mut self, line: Option<usize>, message: &Value) {
         let (mut version, mut answered) = (self.session.or(self.last), None);
         if message["method"] == "notifications/subscriptions/acknowledged" {
             let id = subscription(message);
-            self.asked.iter_mut().filter(|asked| asked.id == *id).for_each(|asked| asked.is_stream = true);
+            self.pending.iter_mut().filter(|request| request.id == *id).for_each(|request| request.is_stream = true);
         }
         if message.get("method").is_some() {
-            version = self.asker(message).map_or(self.session, |asked| asked.version);
-        } else if let Some(at) = self.asked.iter().position(|asked| Some(&asked.id) == message.get("id")) {
-            let asked = self.asked.remove(at);
-            version = asked.version.or(version);
+            version = self.request_of(message).map_or(self.session, |request| request.version);
+        } else if let Some(at) = self.pending.iter().position(|request| Some(&request.id) == message.get("id")) {
+            let request = self.pending.remove(at);
+            version = request.version.or(version);
             if let Some(agreed) = message["result"]["protocolVersion"].as_str() {
                 self.session = ProtocolVersion::parse(agreed);
                 version = self.session;
             }
-            answered = Some(asked.method);
+            answered = Some(request.method);
         }
         let line = line.unwrap_or_default();
         self.messages.push(ServerMessage { line, version, method: answered, message: message.clone() });
     }
 
-    /// The request that a notification is about: by its token or subscription, else the only one that is open.
-    fn asker(&self, notification: &Value) -> Option<&Asked> {
+    /// Returns the request of a notification: by its token or subscription, otherwise the only pending request.
+    fn request_of(&self, notification: &Value) -> Option<&PendingRequest> {
         let subscription = subscription(notification);
         if !subscription.is_null() {
-            return self.asked.iter().find(|asked| asked.id == *subscription);
+            return self.pending.iter().find(|request| request.id == *subscription);
         }
         let token = &notification["params"]["progressToken"];
         if !token.is_null() {
-            return self.asked.iter().find(|asked| asked.progress_token == *token);
+            return self.pending.iter().find(|request| request.progress_token == *token);
         }
         let is_log = notification["method"] == "notifications/message";
-        self.asked.last().filter(|_| is_log && self.asked.len() == 1)
+        self.pending.last().filter(|_| is_log && self.pending.len() == 1)
     }
 
-    /// The line that the last message turned out to belong to.
-    fn placed(&mut self, line: usize) {
+    /// Sets the line of the last message.
+    fn set_line(&mut self, line: usize) {
         if let Some(last) = self.messages.last_mut() {
             last.line = line;
         }
     }
 }
 
-/// The subscription that a notification names.
+/// Returns the subscription id of a notification.
 fn subscription(notification: &Value) -> &Value {
     &notification["params"]["_meta"][mcp_protocol::meta::keys::SUBSCRIPTION_ID]
 }
 
-/// For whoever records: what is still unanswered.
+/// The pending requests, for the recorder.
 impl Runner<'_> {
-    pub(super) fn is_answered(&self) -> bool {
-        self.log.asked.iter().all(|asked| asked.is_stream)
+    pub(super) fn has_no_pending_requests(&self) -> bool {
+        self.log.pending.iter().all(|request| request.is_stream)
     }
 
-    pub(super) fn unanswered(&self) -> String {
+    pub(super) fn pending_requests(&self) -> String {
         self.log
-            .asked
+            .pending
             .iter()
-            .map(|asked| format!("{} {}", asked.method, short(&asked.id)))
+            .map(|request| format!("{} {}", request.method, short(&request.id)))
             .collect::<Vec<_>>()
             .join(", ")
     }

@@ -1,42 +1,42 @@
-//! One HTTP request, read by hand.
+//! An HTTP request, parsed from a connection.
 
 use std::io;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// The most that a head and a body may be, in bytes.
+/// The largest head and the largest body, in bytes.
 const MAX_HEAD: u64 = 64 << 10;
 const MAX_BODY: usize = 64 << 20;
 
-/// A request that came.
+/// A received HTTP request.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// `POST`, `GET` or `DELETE`, or whatever came.
+    /// The method, for example `POST`.
     pub method: String,
-    /// Path and query.
+    /// The path and the query.
     pub target: String,
-    /// Names in lower case, and values, as they came.
+    /// The headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The message; what is no JSON is a string, and no body is null.
+    /// The message. Text that is not JSON is a string, and an empty body is null.
     pub body: Value,
 }
 
 impl HttpRequest {
-    /// The first header of this name, in lower case.
+    /// Returns the first header with this name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the body is a message of this method.
+    /// Returns whether the body is a message of this method.
     #[must_use]
     pub fn calls(&self, method: &str) -> bool {
         self.body["method"] == method
     }
 
-    /// The next request of a connection; `None` at its end.
+    /// Reads the next request of a connection. Returns `None` at its end.
     pub(super) async fn read(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let mut lines = Vec::new();
         let mut head = reader.take(MAX_HEAD);
@@ -51,11 +51,11 @@ impl HttpRequest {
             }
             lines.push(line.to_owned());
         }
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "no HTTP request");
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not an HTTP request");
         let mut lines = lines.into_iter();
-        let first = lines.next().ok_or_else(wrong)?;
+        let first = lines.next().ok_or_else(invalid)?;
         let mut words = first.split(' ');
-        let (Some(method), Some(target)) = (words.next(), words.next()) else { return Err(wrong()) };
+        let (Some(method), Some(target)) = (words.next(), words.next()) else { return Err(invalid()) };
         let headers: Vec<(String, String)> = lines
             .filter_map(|line| line.split_once(':').map(|(name, value)| (name.to_lowercase(), value.trim().to_owned())))
             .collect();
@@ -86,7 +86,7 @@ impl HttpRequest {
             let mut line = String::new();
             reader.take(MAX_HEAD).read_line(&mut line).await?;
             let size = line.trim().split(';').next().and_then(|size| usize::from_str_radix(size, 16).ok());
-            let size = size.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no chunk"))?;
+            let size = size.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid chunk size"))?;
             if size > MAX_BODY - body.len() {
                 return Err(too_large());
             }

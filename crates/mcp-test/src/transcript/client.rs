@@ -1,4 +1,4 @@
-//! The client's end of a connection, as the runner sees it: text out, messages in.
+//! The clients of the runner: they send text and receive messages over one transport.
 
 use std::time::Duration;
 
@@ -11,46 +11,47 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Over, parse::OK};
+use super::{TransportKind, parse::OK};
 
-/// How long anything may take.
-pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// Frames, or bytes of a pipe, that may wait for the other side.
+/// The timeout of every wait.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of frames that wait for the receiver.
 const FRAMES: usize = 64;
+/// The capacity of a pipe in bytes.
 const PIPE: usize = 64 << 10;
 
 /// A message of the server.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Received {
     pub(super) message: Value,
-    /// What HTTP said; where there are no statuses, nothing.
+    /// The HTTP status; `None` on other transports.
     pub(super) status: Option<u16>,
 }
 
-/// The client's end.
-pub(super) trait Line: Send {
-    /// Sends a message. `value` is what the text says, where it is JSON.
+/// A client of one transport.
+pub(super) trait Client: Send {
+    /// Sends a message. `value` is the parsed text, if it is JSON.
     fn send<'a>(&'a mut self, text: String, value: Option<&'a Value>) -> BoxFuture<'a, Result<(), String>>;
 
-    /// The next message; nothing after the end. Nothing is lost when the future is dropped.
-    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Heard, String>>>;
+    /// Receives the next message. Returns `None` at the end. Dropping the future loses no message.
+    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Received, String>>>;
 
-    /// Sends nothing more, so that the server ends.
+    /// Closes the sending half. The server then ends.
     fn close(&mut self) -> BoxFuture<'_, Result<(), String>>;
 }
 
-pub(super) fn connect(server: &Server, over: Over) -> Box<dyn Line> {
-    match over {
-        Over::Memory => Box::new(Memory::new(server.clone())),
-        Over::Stdio => Box::new(Pipes::new(server.clone())),
+pub(super) fn connect(server: &Server, transport: TransportKind) -> Box<dyn Client> {
+    match transport {
+        TransportKind::Memory => Box::new(Memory::new(server.clone())),
+        TransportKind::Stdio => Box::new(Pipes::new(server.clone())),
         #[cfg(feature = "http")]
-        Over::Sse => Box::new(super::sse::Sse::new(server.clone())),
+        TransportKind::Sse => Box::new(super::sse::Sse::new(server.clone())),
         #[cfg(feature = "http")]
-        Over::Http => Box::new(super::http::Http::new(server.clone())),
+        TransportKind::Http => Box::new(super::http::Http::new(server.clone())),
     }
 }
 
-/// A task that ends with this value.
+/// A task that is aborted when this value is dropped.
 struct Serving(JoinHandle<()>);
 
 impl Drop for Serving {
@@ -59,10 +60,10 @@ impl Drop for Serving {
     }
 }
 
-pub(super) fn heard(bytes: &[u8], status: Option<u16>) -> Result<Heard, String> {
+pub(super) fn parse(bytes: &[u8], status: Option<u16>) -> Result<Received, String> {
     let message = serde_json::from_slice(bytes)
-        .map_err(|error| format!("the server sent what is not JSON ({error}): {}", String::from_utf8_lossy(bytes)))?;
-    Ok(Heard { message, status })
+        .map_err(|error| format!("the server sent invalid JSON ({error}): {}", String::from_utf8_lossy(bytes)))?;
+    Ok(Received { message, status })
 }
 
 struct Memory {
@@ -74,14 +75,14 @@ impl Memory {
     fn new(server: Server) -> Self {
         let (end, other) = memory::duplex(FRAMES);
         let serving = tokio::spawn(async move {
-            // A failure shows as an end that comes too early.
+            // The replay reports an error of the server as an early end.
             let _ = server.serve(other).await;
         });
         Self { end, _serving: Serving(serving) }
     }
 }
 
-impl Line for Memory {
+impl Client for Memory {
     fn send<'a>(&'a mut self, text: String, _: Option<&'a Value>) -> BoxFuture<'a, Result<(), String>> {
         let sender = self.end.sender();
         Box::pin(async move {
@@ -89,10 +90,10 @@ impl Line for Memory {
         })
     }
 
-    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Heard, String>>> {
+    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Received, String>>> {
         Box::pin(async move {
             Some(match recv(&mut self.end).await? {
-                Ok(frame) => heard(&frame.message, None),
+                Ok(frame) => parse(&frame.message, None),
                 Err(error) => Err(error.to_string()),
             })
         })
@@ -114,15 +115,15 @@ impl Pipes {
     fn new(server: Server) -> Self {
         let (end, other) = tokio::io::duplex(PIPE);
         let (reader, writer) = tokio::io::split(end);
-        let (theirs, ours) = tokio::io::split(other);
+        let (server_reader, server_writer) = tokio::io::split(other);
         let serving = tokio::spawn(async move {
-            let _ = server.serve_io(theirs, ours).await;
+            let _ = server.serve_io(server_reader, server_writer).await;
         });
         Self { reader: BufReader::new(reader).lines(), writer, _serving: Serving(serving) }
     }
 }
 
-impl Line for Pipes {
+impl Client for Pipes {
     fn send<'a>(&'a mut self, text: String, _: Option<&'a Value>) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let line = text + "\n";
@@ -130,10 +131,10 @@ impl Line for Pipes {
         })
     }
 
-    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Heard, String>>> {
+    fn recv(&mut self) -> BoxFuture<'_, Option<Result<Received, String>>> {
         Box::pin(async move {
             match self.reader.next_line().await {
-                Ok(Some(line)) => Some(heard(line.as_bytes(), None)),
+                Ok(Some(line)) => Some(parse(line.as_bytes(), None)),
                 Ok(None) => None,
                 Err(error) => Some(Err(error.to_string())),
             }
@@ -145,13 +146,13 @@ impl Line for Pipes {
     }
 }
 
-impl Heard {
-    /// Whether the status is the expected one, where there is one.
+impl Received {
+    /// Returns whether the status is the expected one, or the transport has no statuses.
     pub(super) fn has_status(&self, expected: u16) -> bool {
         self.status.is_none_or(|status| status == expected)
     }
 
-    /// The status to write down, where it is worth a word.
+    /// Returns the status for the mark of a line. It is empty for 200.
     pub(super) fn status_mark(&self, known: Option<u16>) -> String {
         match self.status.or(known) {
             Some(status) if status != OK => status.to_string(),

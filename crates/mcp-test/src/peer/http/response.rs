@@ -1,4 +1,4 @@
-//! One connection: requests are read, replies are played, one after the other.
+//! One connection: reads requests, and writes the response of each request before the next.
 
 use std::io;
 
@@ -17,19 +17,19 @@ use crate::peer::{
     reply::{Step, answer, around_large},
 };
 
-/// Serves the requests of one connection until one side ends it.
+/// Serves the requests of one connection until a peer closes it.
 pub(super) async fn serve(shared: &Shared, mut socket: TcpStream) -> io::Result<()> {
     let (reader, mut writer) = socket.split();
     let mut reader = BufReader::new(reader);
     while let Some(request) = HttpRequest::read(&mut reader).await? {
-        shared.keep(&request);
+        shared.store(&request);
         let reply = reply(shared, &request);
-        let mut exchange = Exchange { shared, writer: &mut writer, request: &request, stream: None };
-        // A client that closes the connection does not wait for the rest.
+        let mut response = ResponseWriter { shared, writer: &mut writer, request: &request, stream: None };
+        // If the client closes the connection, it cancels the request.
         tokio::select! {
-            played = exchange.play(reply) => if !played? { return Ok(()) },
-            () = left(&mut reader) => {
-                shared.abandon(&request);
+            keeps_open = response.write(reply) => if !keeps_open? { return Ok(()) },
+            () = closed(&mut reader) => {
+                shared.cancel(&request);
                 return Ok(());
             }
         }
@@ -37,8 +37,8 @@ pub(super) async fn serve(shared: &Shared, mut socket: TcpStream) -> io::Result<
     Ok(())
 }
 
-/// Resolves when the client closes its side. One that sends its next request early has to wait for its turn.
-async fn left(reader: &mut BufReader<ReadHalf<'_>>) {
+/// Waits until the client closes the connection. A pipelined request waits for its turn.
+async fn closed(reader: &mut BufReader<ReadHalf<'_>>) {
     if !reader.buffer().is_empty() {
         std::future::pending::<()>().await;
     }
@@ -50,42 +50,42 @@ async fn left(reader: &mut BufReader<ReadHalf<'_>>) {
 }
 
 fn reply(shared: &Shared, request: &HttpRequest) -> Reply {
-    if !shared.knows(request) {
+    if !shared.has_known_session(request) {
         return Reply::status(404, "");
     }
-    let played = match request.method.as_str() {
+    let reply = match request.method.as_str() {
         "POST" => shared.script.take(&request.body),
         method => shared.script.take(&serde_json::json!({ "method": method })),
     };
     let is_request = request.body["method"].is_string() && !request.body["id"].is_null();
     match request.method.as_str() {
-        "POST" if is_request => played,
-        "POST" if played.steps.is_empty() => Reply::status(202, ""),
-        "GET" if played.steps.is_empty() => Reply::status(405, "").header("Allow", "POST, DELETE"),
-        "DELETE" if played.steps.is_empty() => Reply::status(200, ""),
-        _ => played,
+        "POST" if is_request => reply,
+        "POST" if reply.steps.is_empty() => Reply::status(202, ""),
+        "GET" if reply.steps.is_empty() => Reply::status(405, "").header("Allow", "POST, DELETE"),
+        "DELETE" if reply.steps.is_empty() => Reply::status(200, ""),
+        _ => reply,
     }
 }
 
-struct Exchange<'a, W> {
+struct ResponseWriter<'a, W> {
     shared: &'a Shared,
     writer: &'a mut W,
     request: &'a HttpRequest,
-    /// Whether the answer is a stream of events by now, and whether those have ids.
+    /// Set if the response is an event stream: whether its events have ids.
     stream: Option<bool>,
 }
 
-impl<W: AsyncWrite + Unpin> Exchange<'_, W> {
-    /// False when the connection ends with the reply.
-    async fn play(&mut self, reply: Reply) -> io::Result<bool> {
-        let said = |step: &&Step| !matches!(step, Step::Wait(_) | Step::Events { .. });
-        let streams = reply.steps.iter().filter(said).count() != 1
+impl<W: AsyncWrite + Unpin> ResponseWriter<'_, W> {
+    /// Writes the reply. Returns whether the connection stays open.
+    async fn write(&mut self, reply: Reply) -> io::Result<bool> {
+        let is_output = |step: &&Step| !matches!(step, Step::Wait(_) | Step::Events { .. });
+        let streams = reply.steps.iter().filter(is_output).count() != 1
             || reply
                 .steps
                 .iter()
                 .any(|step| matches!(step, Step::Events { .. } | Step::Message(_) | Step::CutEvent(_)));
-        if reply.steps.iter().find(said).is_none() {
-            // Silence: the headers do not come either.
+        if reply.steps.iter().find(is_output).is_none() {
+            // A silent server does not send headers either.
             std::future::pending::<()>().await;
         }
         for step in reply.steps {
@@ -122,7 +122,7 @@ impl<W: AsyncWrite + Unpin> Exchange<'_, W> {
         Ok(true)
     }
 
-    /// The headers of a stream of events, once.
+    /// Writes the headers of an event stream once.
     async fn begin(&mut self, ids: bool) -> io::Result<()> {
         if self.stream.is_none() {
             let session = self.session_header(&Value::Null);
@@ -179,7 +179,7 @@ impl<W: AsyncWrite + Unpin> Exchange<'_, W> {
         self.writer.write_all(head.as_bytes()).await
     }
 
-    /// The answer to `initialize` opens a session.
+    /// Opens a session if the body is the result of `initialize`, and returns its header.
     fn session_header(&self, body: &Value) -> String {
         let version = body["result"]["protocolVersion"].as_str().and_then(ProtocolVersion::parse);
         match version.filter(|version| version.has_handshake() && self.request.calls("initialize")) {

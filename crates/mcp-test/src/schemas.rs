@@ -1,13 +1,24 @@
-//! The check of messages against the JSON schemas of the specification, revision by revision.
+//! Checks messages against the JSON schemas of the specification, for each revision.
 //!
-//! The schemas are not part of this crate: [`WireSchemas::load`] reads them from a folder that has one
-//! `<revision>/schema.json` for each revision, as the folder `schema` of the specification's repository does.
+//! The schemas are not part of this crate. [`ProtocolSchemas::load`] reads `<revision>/schema.json` from a folder, for
+//! example the folder `schema` in the repository of the specification.
 //!
-//! Objects of the protocol are open, so that a schema alone does not notice a member that its revision does not know. This
-//! check closes the objects that the schema describes in full, apart from `_meta`, capabilities and the JSON schemas of
-//! tools: what a newer revision brought must not reach an older client.
+//! A schema of the specification accepts unknown members. This check rejects them in objects that the schema describes in
+//! full: a server must not send members of a newer revision to an older client. `_meta`, capabilities and the JSON schemas
+//! of tools stay open.
+//!
+//! ```no_run
+//! use mcp_protocol::ProtocolVersion;
+//! use mcp_test::schemas::ProtocolSchemas;
+//! use serde_json::json;
+//!
+//! let schemas = ProtocolSchemas::load("specification/schema").unwrap();
+//! let message = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}});
+//! let definitions = schemas.check_message(ProtocolVersion::V2025_11_25, Some("tools/list"), &message).unwrap();
+//! assert_eq!(definitions, ["JSONRPCResultResponse", "ListToolsResult"]);
+//! ```
 
-mod close;
+mod closed;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,32 +34,33 @@ use serde_json::{Map, Value, json};
 
 use crate::transcript::ServerMessage;
 
-/// The variable of the environment that names the folder of the schemas.
+/// The environment variable that names the folder of the schemas.
 pub const SCHEMAS_VARIABLE: &str = "MCP_SCHEMAS";
 
 /// The schemas of every revision.
-pub struct WireSchemas {
+pub struct ProtocolSchemas {
     revisions: BTreeMap<ProtocolVersion, Revision>,
 }
 
-/// A message that does not fit its revision, or a schema that cannot be used.
+/// An invalid message, or a schema that cannot be read.
 #[derive(Debug, Clone)]
-pub struct WireError(String);
+pub struct SchemaError(String);
 
-impl fmt::Display for WireError {
+impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for WireError {}
+impl std::error::Error for SchemaError {}
 
-impl WireSchemas {
+impl ProtocolSchemas {
     /// Reads `<revision>/schema.json` of every revision.
     ///
     /// # Errors
-    /// When one cannot be read.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, WireError> {
+    ///
+    /// Fails if a schema cannot be read.
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, SchemaError> {
         let mut revisions = BTreeMap::new();
         for &version in ProtocolVersion::ALL {
             let path = folder.as_ref().join(version.as_str()).join("schema.json");
@@ -57,50 +69,55 @@ impl WireSchemas {
         Ok(Self { revisions })
     }
 
-    /// The schemas of the folder that the environment names (`MCP_SCHEMAS`); `None` when it names none.
+    /// Reads the schemas of the folder in the variable `MCP_SCHEMAS`. Returns `None` if the variable is not set.
     ///
     /// # Errors
-    /// When it names one that cannot be used.
-    pub fn from_env() -> Result<Option<Self>, WireError> {
+    ///
+    /// Fails if a schema cannot be read.
+    pub fn from_env() -> Result<Option<Self>, SchemaError> {
         env::var_os(SCHEMAS_VARIABLE).filter(|folder| !folder.is_empty()).map(Self::load).transpose()
     }
 
-    /// Checks a message: its envelope, then what it carries by the method that it is about. Returns the definitions that it
-    /// fits.
+    /// Checks a message of a server: its envelope, then its content. Returns the names of the matching definitions.
     ///
     /// # Errors
-    /// What does not fit, by place.
-    pub fn check(&self, said: &ServerMessage) -> Result<Vec<String>, WireError> {
-        match said.version {
-            Some(version) => self.check_message(version, said.method.as_deref(), &said.message),
-            None => Err(WireError(format!("nobody knows the revision of {}", said.message))),
+    ///
+    /// Fails if the message is invalid, or if its revision is unknown.
+    pub fn check(&self, message: &ServerMessage) -> Result<Vec<String>, SchemaError> {
+        match message.version {
+            Some(version) => self.check_message(version, message.method.as_deref(), &message.message),
+            None => Err(SchemaError(format!("the revision of the message is unknown: {}", message.message))),
         }
     }
 
-    /// Checks a message of either side: its envelope, then what it carries by its method, or by that of the request that it
-    /// answers. Returns the definitions that it fits.
+    /// Checks a message of a client or a server: its envelope, then its content. Returns the names of the matching
+    /// definitions.
+    ///
+    /// For a response, `answered` is the method of the request.
     ///
     /// # Errors
-    /// What does not fit, by place.
+    ///
+    /// Fails if the message is invalid.
     pub fn check_message(
         &self,
         version: ProtocolVersion,
         answered: Option<&str>,
         message: &Value,
-    ) -> Result<Vec<String>, WireError> {
+    ) -> Result<Vec<String>, SchemaError> {
         let Some(revision) = self.revisions.get(&version) else {
-            return Err(WireError(format!("there is no schema of {version}")));
+            return Err(SchemaError(format!("no schema for {version}")));
         };
-        revision.check(answered, message).map_err(|error| WireError(format!("{version}: {error}")))
+        revision.check(answered, message).map_err(|error| SchemaError(format!("{version}: {error}")))
     }
 
-    /// What the servers of a revision may send, by definition: results and notifications.
+    /// Returns the definitions of the messages that a server of this revision may send: results and notifications.
     #[must_use]
     pub fn definitions(&self, version: ProtocolVersion) -> BTreeSet<String> {
         self.definitions_of(version, &["ServerResult", "ServerNotification"])
     }
 
-    /// What the clients of a revision may send, by definition: requests, results and notifications.
+    /// Returns the definitions of the messages that a client of this revision may send: requests, results and
+    /// notifications.
     #[must_use]
     pub fn client_definitions(&self, version: ProtocolVersion) -> BTreeSet<String> {
         self.definitions_of(version, &["ClientRequest", "ClientResult", "ClientNotification"])
@@ -111,7 +128,7 @@ impl WireSchemas {
     }
 }
 
-impl fmt::Debug for WireSchemas {
+impl fmt::Debug for ProtocolSchemas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.revisions.keys()).finish()
     }
@@ -123,23 +140,23 @@ struct Revision {
     /// `definitions` or `$defs`.
     keyword: &'static str,
     definitions: Map<String, Value>,
-    /// Definitions that were used already.
+    /// The cache of compiled definitions.
     compiled: Mutex<HashMap<String, Arc<Schema>>>,
 }
 
 impl Revision {
-    fn load(path: &Path) -> Result<Self, WireError> {
-        let refuse = |what: &dyn fmt::Display| WireError(format!("{}: {what}", path.display()));
-        let text = fs::read(path).map_err(|error| refuse(&error))?;
-        let document: Value = serde_json::from_slice(&text).map_err(|error| refuse(&error))?;
-        Self::of(document).ok_or_else(|| refuse(&"has no definitions"))
+    fn load(path: &Path) -> Result<Self, SchemaError> {
+        let invalid = |what: &dyn fmt::Display| SchemaError(format!("{}: {what}", path.display()));
+        let text = fs::read(path).map_err(|error| invalid(&error))?;
+        let document: Value = serde_json::from_slice(&text).map_err(|error| invalid(&error))?;
+        Self::of(document).ok_or_else(|| invalid(&"has no definitions"))
     }
 
     fn of(mut document: Value) -> Option<Self> {
         let keyword = if document.get("$defs").is_some() { "$defs" } else { "definitions" };
         let dialect = document.get_mut("$schema")?.take();
         let Value::Object(mut definitions) = document.get_mut(keyword)?.take() else { return None };
-        close::close(&mut definitions);
+        closed::close(&mut definitions);
         Some(Self { dialect, keyword, definitions, compiled: Mutex::default() })
     }
 
@@ -147,7 +164,7 @@ impl Revision {
         let envelope = self.envelope(message)?;
         let mut envelope_of = message.clone();
         if envelope == "JSONRPCError" && message["id"].is_null() {
-            // Up to 2025-06-18 the schema wants an id that an unreadable request does not have; the transports do without.
+            // Up to 2025-06-18 the schema requires an id. The response to an unreadable request has none.
             envelope_of["id"] = json!(0);
         }
         self.validate(envelope, &envelope_of)?;
@@ -166,12 +183,12 @@ impl Revision {
             self.validate(&definition, &message["result"])?;
             fits.push(definition);
         } else {
-            return Err(format!("nobody asked for this result: {message}"));
+            return Err(format!("the result belongs to no request: {message}"));
         }
         Ok(fits)
     }
 
-    /// The definition of the envelope, which has another name in each generation of the schema.
+    /// Returns the definition of the envelope. Its name depends on the revision.
     fn envelope(&self, message: &Value) -> Result<&'static str, String> {
         let candidates: &[&'static str] = if message.get("method").is_some() {
             if message.get("id").is_some() { &["JSONRPCRequest"] } else { &["JSONRPCNotification"] }
@@ -184,7 +201,7 @@ impl Revision {
         found.copied().ok_or_else(|| format!("the schema has none of {candidates:?}"))
     }
 
-    /// The definition of the request or notification with a method.
+    /// Returns the definition of the request or notification with this method.
     fn with_method(&self, method: &str) -> Option<String> {
         let is_it = |(name, definition): &(&String, &Value)| {
             definition["properties"]["method"]["const"] == method
@@ -204,7 +221,7 @@ impl Revision {
         Ok(if self.definitions.contains_key(&named) { named } else { "EmptyResult".to_owned() })
     }
 
-    /// The definition of an error that has a code of its own.
+    /// Returns the definition of an error with this code.
     fn error_of(&self, code: i64) -> Option<String> {
         let has_code = |definition: &Value| {
             let parts = definition["properties"]["error"]["allOf"].as_array();
@@ -221,7 +238,7 @@ impl Revision {
                 names.extend(reference.rsplit('/').next().map(str::to_owned));
             }
         }
-        // The empty result, under its other name.
+        // The definition `Result` is the empty result.
         names.remove("Result");
         names
     }
@@ -241,12 +258,12 @@ impl Revision {
             "$ref": format!("#/{}/{definition}", self.keyword),
             self.keyword: self.definitions,
         });
-        // The schema of the specification is larger than what a stranger's tool may bring.
+        // The schema of the specification exceeds the default limits for schemas of tools.
         let mut limits = Limits::new();
         limits.references = 10_000;
         limits.expansion = 100_000;
         let schema = Schema::compile_with(&document, &limits)
-            .map_err(|error| format!("the schema of {definition} cannot be used: {error}"))?;
+            .map_err(|error| format!("the schema of {definition} is invalid: {error}"))?;
         let schema = Arc::new(schema);
         compiled.insert(definition.to_owned(), schema.clone());
         Ok(schema)
@@ -257,7 +274,7 @@ impl Revision {
 mod tests {
     use super::*;
 
-    /// A schema in small, of either generation.
+    /// Returns a small schema in the form of a revision.
     fn revision(keyword: &str, envelopes: [&str; 2]) -> Revision {
         let reference = |name: &str| json!({ "$ref": format!("#/{keyword}/{name}") });
         let tool = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
@@ -296,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_checked_by_what_they_are_about() {
+    fn checks_messages_by_their_method() {
         let new = revision("$defs", ["JSONRPCResultResponse", "JSONRPCErrorResponse"]);
         let tools = |tool: Value| json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool]}});
         let list = Some("tools/list");
@@ -305,7 +322,7 @@ mod tests {
         check(&new, list, &tools(json!({"name": 1})), Err("not a valid ListToolsResult"));
         check(&new, list, &tools(json!({"name": "a", "title": "A"})), Err("title"));
         check(&new, list, &json!({"result": {"tools": []}}), Err("not a valid JSONRPCResultResponse"));
-        check(&new, None, &tools(json!({"name": "a"})), Err("nobody asked"));
+        check(&new, None, &tools(json!({"name": "a"})), Err("belongs to no request"));
         check(&new, Some("tools/none"), &tools(json!({})), Err("has no tools/none"));
         check(&new, Some("ping"), &json!({"id": 1, "result": {}}), Ok(&["JSONRPCResultResponse", "EmptyResult"]));
         let progress = |params: Value| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
@@ -320,7 +337,7 @@ mod tests {
         let old = revision("definitions", ["JSONRPCResponse", "JSONRPCError"]);
         check(&old, list, &tools(json!({"name": "a"})), Ok(&["JSONRPCResponse", "ListToolsResult"]));
         check(&old, None, &error(json!({"code": -32700})), Ok(&["JSONRPCError"]));
-        let owed = ["EmptyResult", "ListToolsResult", "ProgressNotification"];
-        assert_eq!(old.definitions_in(&["ServerResult", "ServerNotification"]), owed.map(str::to_owned).into());
+        let definitions = ["EmptyResult", "ListToolsResult", "ProgressNotification"];
+        assert_eq!(old.definitions_in(&["ServerResult", "ServerNotification"]), definitions.map(str::to_owned).into());
     }
 }

@@ -1,14 +1,14 @@
-//! Closes the objects of a schema, so that a member which the revision does not know is an error.
+//! Closes the objects of a schema: an unknown member becomes an error.
 
 use serde_json::{Map, Value, json};
 
-/// Definitions that stay open: parts of others, and sets that anybody may extend.
+/// Definitions that stay open: parts of other definitions, and objects that peers may extend.
 const OPEN: &[&str] = &["Error", "Notification", "NotificationParams", "Request", "RequestParams", "Result", "Task"];
-/// Members that hold what anybody may extend.
+/// Members whose objects peers may extend.
 const OPEN_MEMBERS: &[&str] =
     &["_meta", "inputSchema", "outputSchema", "metadata", "params", "result", "error", "data"];
 
-/// Closes the definitions whose members are all listed.
+/// Closes the definitions that list all their members.
 pub(super) fn close(definitions: &mut Map<String, Value>) {
     for (name, definition) in definitions {
         let is_open = OPEN.contains(&name.as_str())
@@ -30,7 +30,7 @@ fn close_object(schema: &mut Value) {
                 close_params(property);
             }
         }
-        // Every revision allows metadata, and the older schemas leave out what belongs to JSON-RPC.
+        // Every revision allows `_meta`. The older schemas omit the members of JSON-RPC.
         properties.entry("_meta").or_insert_with(|| json!({}));
         if properties.contains_key("method") {
             properties.entry("jsonrpc").or_insert_with(|| json!({ "const": "2.0" }));
@@ -46,7 +46,7 @@ fn close_object(schema: &mut Value) {
     }
 }
 
-/// Parameters of the older schemas are objects on the spot; those without members of their own take anything.
+/// Closes inline parameters of the older schemas. Parameters without own members accept any member.
 fn close_params(params: &mut Value) {
     let own = params["properties"].as_object().is_some_and(|members| members.keys().any(|name| name != "_meta"));
     if own {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closed_are_objects_with_members() {
+    fn closes_objects_that_list_their_members() {
         let mut definitions = json!({
             "Tool": {"type": "object", "properties": {
                 "name": {"type": "string"}, "inputSchema": {"type": "object", "properties": {"type": {}}}
