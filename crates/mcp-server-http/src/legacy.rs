@@ -1,5 +1,13 @@
 //! Requests of the revisions with sessions (2025-03-26 … 2025-11-25 Streamable HTTP).
 
+mod call;
+mod event_log;
+mod listen;
+mod message_queue;
+pub(crate) mod sessionless;
+pub(crate) mod sessions;
+pub(crate) mod sse;
+
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, request::Parts};
@@ -12,25 +20,61 @@ use mcp_server_core::{
     engine::{Refusal, Scope},
 };
 
-use crate::{
-    accept::Accepted,
-    body::Body,
-    call::{self, Answer, Bounds, CallStream},
-    headers,
+use self::{
+    call::{Answer, Bounds, CallStream},
+    event_log::{EventLog, Place, STANDALONE},
     listen::Listening,
-    log::{EventLog, Place, STANDALONE},
-    respond,
-    service::{self, Inner, RequestParts},
-    sessions::{self, HttpSession},
-    stream::Answering,
+    sessions::{HttpSession, SessionLimits, Sessions},
+    sse::Streams,
+};
+use crate::{
+    answer::{body::Body, respond, stream::Answering},
+    endpoint::{self, Endpoint, RequestParts},
+    request::{accept::Accepted, headers},
 };
 
+/// The open sessions of an endpoint, and its streams of HTTP+SSE.
+pub(crate) struct Legacy {
+    endpoint: Arc<Endpoint>,
+    pub(crate) sessions: Sessions,
+    streams: Arc<Streams>,
+}
+
+impl Legacy {
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
+        let config = &endpoint.config;
+        let limits = SessionLimits {
+            count: config.sessions,
+            idle: config.session_idle,
+            opening: config.session_opening,
+            event_bytes: config.event_bytes,
+        };
+        Self { sessions: Sessions::new(limits), streams: Arc::default(), endpoint }
+    }
+
+    pub(crate) fn open_sessions(&self) -> usize {
+        self.sessions.len() + self.streams.len()
+    }
+
+    /// Ends all sessions and streams. Their calls may outlive their connections, but not the endpoint.
+    pub(crate) fn end(&self) {
+        self.sessions.clear();
+        self.streams.clear();
+    }
+}
+
+impl Drop for Legacy {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// Opens a session.
-pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, parts: &Parts) -> Response<Body> {
+pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, parts: &Parts) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
     if parts.headers.contains_key(headers::SESSION_ID) {
         // Also for a dead id: the client finds out that it must start without one.
-        return match find(inner, parts, Some(&request.id)) {
+        return match find(legacy, parts, Some(&request.id)) {
             Ok(_) => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
@@ -40,19 +84,19 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, parts: &Parts) ->
             Err(response) => response,
         };
     }
-    if !inner.sessions.has_room(inner.streams.len()) {
+    if !legacy.sessions.has_room(legacy.streams.len()) {
         return respond::too_many_sessions(Some(&request.id));
     }
     let Ok(id) = sessions::new_id() else {
         tracing::error!("the system has no random numbers for a session id");
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
-    let log = Arc::new(EventLog::new(&id, inner.sessions.budget().clone()));
-    let peer = Peer::new(log.clone(), inner.server.limits().handlers_per_session);
-    let principal = service::principal(&parts.extensions);
+    let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
+    let peer = Peer::new(log.clone(), legacy.endpoint.server.limits().handlers_per_session);
+    let principal = endpoint::principal(&parts.extensions);
     let owner = principal.as_deref().map(Principal::key);
     let caller = Caller::remote().session_id(id.clone()).principal(principal);
-    let (session, reply) = match inner.server.initialize(request, &caller, &peer) {
+    let (session, reply) = match legacy.endpoint.server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
         Err(error) => return not_opened(request, &error),
     };
@@ -60,7 +104,7 @@ pub(crate) fn initialize(inner: &Inner, request: &Request<'_>, parts: &Parts) ->
     let Ok(value) = HeaderValue::try_from(&*id) else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
-    if !inner.sessions.insert(id, session, peer, log, owner) {
+    if !legacy.sessions.insert(id, session, peer, log, owner) {
         return respond::too_many_sessions(Some(&request.id));
     }
     let response = respond::with_version(respond::legacy(reply), version);
@@ -77,13 +121,13 @@ pub(crate) fn not_opened(request: &Request<'_>, error: &RpcError) -> Response<Bo
 /// Serves a request of an open session. It goes on when the connection is lost: only `notifications/cancelled`, or the end
 /// of the session, stops it.
 pub(crate) async fn request(
-    inner: &Inner,
+    legacy: &Legacy,
     request: &Request<'_>,
     meta: Option<&RequestMeta<'_>>,
     accepted: Accepted,
     parts: Parts,
 ) -> Response<Body> {
-    let http = match open(inner, &parts, Some(&request.id)) {
+    let http = match open(legacy, &parts, Some(&request.id)) {
         Ok(http) => http,
         Err(response) => return response,
     };
@@ -92,13 +136,13 @@ pub(crate) async fn request(
     let mut scope = Scope::session(http.session.clone())
         .saying(meta)
         .peer(http.peer.clone())
-        .principal(service::principal(&parts.extensions))
+        .principal(endpoint::principal(&parts.extensions))
         .extensions(RequestParts::of(parts).into_extensions());
     if accepted.sse {
         scope = scope.sink(stream.clone());
     }
     let version = scope.version();
-    let prepared = match inner.server.prepare(request, scope) {
+    let prepared = match legacy.endpoint.server.prepare(request, scope) {
         Ok(prepared) => prepared,
         Err(refusal) => return refused(request, refusal, version),
     };
@@ -113,10 +157,12 @@ pub(crate) async fn request(
         drop(session_open);
         reply
     });
-    let response = match call::answer(running, &stream, bounds(inner, &http)).await {
+    let response = match call::answer(running, &stream, bounds(legacy, &http)).await {
         Answer::Quiet(Some(reply)) => respond::legacy(reply),
-        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
-        Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http, number, &inner.config))),
+        Answer::Quiet(None) => respond::stream(Answering::ended(legacy.endpoint.config.keep_alive)),
+        Answer::Streaming(number) => {
+            respond::events(Body::stream(Listening::new(http, number, &legacy.endpoint.config)))
+        }
     };
     respond::with_version(response, version)
 }
@@ -129,16 +175,16 @@ pub(crate) fn refused(request: &Request<'_>, refusal: Refusal, version: Protocol
 }
 
 /// The session of a batch, if it may send one; or why the session that it names is none.
-pub(crate) fn batch_session(inner: &Inner, parts: &Parts) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
+pub(crate) fn batch_session(legacy: &Legacy, parts: &Parts) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
     if !parts.headers.contains_key(headers::SESSION_ID) {
         return Ok(None);
     }
-    open(inner, parts, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
+    open(legacy, parts, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
 /// Serves a batch as one call: what its requests say goes on one stream, and they are answered together.
 pub(crate) async fn batch(
-    inner: &Inner,
+    legacy: &Legacy,
     http: &Arc<HttpSession>,
     bytes: &[u8],
     accepted: Accepted,
@@ -147,7 +193,7 @@ pub(crate) async fn batch(
     let session_open = http.open();
     let version = http.session.version();
     let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
-    let principal = service::principal(&parts.extensions);
+    let principal = endpoint::principal(&parts.extensions);
     let extensions = RequestParts::of(parts).into_extensions();
     let scope = || {
         let scope = Scope::session(http.session.clone())
@@ -156,7 +202,7 @@ pub(crate) async fn batch(
             .extensions(extensions.clone());
         if accepted.sse { scope.sink(stream.clone()) } else { scope }
     };
-    let batch = match inner.server.batch(bytes, &http.session, &http.peer, scope) {
+    let batch = match legacy.endpoint.server.batch(bytes, &http.session, &http.peer, scope) {
         Ok(batch) => batch,
         Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, None, &error),
     };
@@ -170,23 +216,29 @@ pub(crate) async fn batch(
         drop(session_open);
         answers
     });
-    let response = match call::answer(running, &stream, bounds(inner, http)).await {
+    let response = match call::answer(running, &stream, bounds(legacy, http)).await {
         Answer::Quiet(Some(answers)) => respond::json(Body::whole(answers)),
-        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
-        Answer::Streaming(number) => respond::events(Body::listen(Listening::new(http.clone(), number, &inner.config))),
+        Answer::Quiet(None) => respond::stream(Answering::ended(legacy.endpoint.config.keep_alive)),
+        Answer::Streaming(number) => {
+            respond::events(Body::stream(Listening::new(http.clone(), number, &legacy.endpoint.config)))
+        }
     };
     respond::with_version(response, version)
 }
 
-fn bounds(inner: &Inner, http: &Arc<HttpSession>) -> Bounds {
-    Bounds { server: inner.server.clone(), session: http.clone(), deadline: inner.config.shutdown_deadline }
+fn bounds(legacy: &Legacy, http: &Arc<HttpSession>) -> Bounds {
+    Bounds {
+        server: legacy.endpoint.server.clone(),
+        session: http.clone(),
+        deadline: legacy.endpoint.config.shutdown_deadline,
+    }
 }
 
-pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, parts: &Parts) -> Response<Body> {
-    match open(inner, parts, None) {
+pub(crate) fn notification(legacy: &Legacy, notification: &Notification<'_>, parts: &Parts) -> Response<Body> {
+    match open(legacy, parts, None) {
         Ok(http) => {
             let _open = http.open();
-            inner.server.notified(Some(&http.session), &http.peer, notification);
+            legacy.endpoint.server.notified(Some(&http.session), &http.peer, notification);
             respond::empty(StatusCode::ACCEPTED)
         }
         Err(response) => response,
@@ -194,8 +246,8 @@ pub(crate) fn notification(inner: &Inner, notification: &Notification<'_>, parts
 }
 
 /// Takes a response of the client. One that nobody waits for is accepted all the same: it lost a race.
-pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, parts: &Parts) -> Response<Body> {
-    match open(inner, parts, None) {
+pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, parts: &Parts) -> Response<Body> {
+    match open(legacy, parts, None) {
         Ok(http) => {
             let _open = http.open();
             http.session.answered(response);
@@ -207,21 +259,21 @@ pub(crate) fn response(inner: &Inner, response: &jsonrpc::Response<'_>, parts: &
 
 /// Opens the stream of a session for what nobody asked for, or resumes the stream that `Last-Event-ID` names. A newer
 /// connection takes the place of an older one.
-pub(crate) fn get(inner: &Inner, parts: &Parts) -> Response<Body> {
+pub(crate) fn get(legacy: &Legacy, parts: &Parts) -> Response<Body> {
     if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
     }
-    match open(inner, parts, None) {
+    match open(legacy, parts, None) {
         Ok(http) => {
             let version = http.session.version();
             let listening = match last_seen(&http, &parts.headers) {
-                Ok(None) => Listening::new(http, STANDALONE, &inner.config),
-                Ok(Some(place)) => Listening::after(http, place, &inner.config),
+                Ok(None) => Listening::new(http, STANDALONE, &legacy.endpoint.config),
+                Ok(Some(place)) => Listening::after(http, place, &legacy.endpoint.config),
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
             };
-            let listening = listening.until(inner.server.shutting_down());
-            respond::with_version(respond::events(Body::listen(listening)), version)
+            let listening = listening.until(legacy.endpoint.server.shutting_down());
+            respond::with_version(respond::events(Body::stream(listening)), version)
         }
         Err(response) => response,
     }
@@ -235,11 +287,11 @@ fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcE
 }
 
 /// Ends a session.
-pub(crate) fn delete(inner: &Inner, parts: &Parts) -> Response<Body> {
-    match open(inner, parts, None) {
+pub(crate) fn delete(legacy: &Legacy, parts: &Parts) -> Response<Body> {
+    match open(legacy, parts, None) {
         Ok(http) => {
             if let Some(id) = http.session.id() {
-                inner.sessions.remove(id);
+                legacy.sessions.remove(id);
             }
             respond::empty(StatusCode::NO_CONTENT)
         }
@@ -249,23 +301,23 @@ pub(crate) fn delete(inner: &Inner, parts: &Parts) -> Response<Body> {
 
 /// The session that a request belongs to, once its version header is known to make sense.
 /// What is wrong is told with the id of the request, where there is one.
-fn open(inner: &Inner, parts: &Parts, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    check_version(inner, &parts.headers, id)?;
-    find(inner, parts, id)
+fn open(legacy: &Legacy, parts: &Parts, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    check_version(&legacy.endpoint, &parts.headers, id)?;
+    find(legacy, parts, id)
 }
 
 /// The revision that the header names, if there is one and it is spoken here.
 pub(crate) fn check_version(
-    inner: &Inner,
+    endpoint: &Endpoint,
     head: &HeaderMap,
     id: Option<&RequestId>,
 ) -> Result<Option<ProtocolVersion>, Response<Body>> {
     let bad = |error: &RpcError| respond::error_with_id(StatusCode::BAD_REQUEST, id, error);
     let header = headers::single(head, &headers::PROTOCOL_VERSION).map_err(|error| bad(&as_invalid(error)))?;
     let Some(text) = header else { return Ok(None) };
-    let known = ProtocolVersion::parse(text).filter(|version| inner.server.versions().contains(version));
+    let known = ProtocolVersion::parse(text).filter(|version| endpoint.server.versions().contains(version));
     if known.is_none() {
-        let names: Vec<_> = inner.server.versions().iter().map(|version| version.as_str()).collect();
+        let names: Vec<_> = endpoint.server.versions().iter().map(|version| version.as_str()).collect();
         let shown: String = text.chars().take(64).collect();
         let text = format!("Bad MCP-Protocol-Version: {shown}. Supported: {}", names.join(", "));
         return Err(bad(&RpcError::invalid_request(text)));
@@ -273,15 +325,15 @@ pub(crate) fn check_version(
     Ok(known)
 }
 
-fn find(inner: &Inner, parts: &Parts, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+fn find(legacy: &Legacy, parts: &Parts, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
     let id = headers::single(&parts.headers, &headers::SESSION_ID)
         .map_err(|error| respond::error_with_id(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
         let error = RpcError::invalid_request("the header Mcp-Session-Id is missing: open a session by `initialize`");
         return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &error));
     };
-    let caller = service::principal(&parts.extensions).map(|principal| principal.key());
-    inner.sessions.find(id, caller.as_deref()).ok_or_else(|| {
+    let caller = endpoint::principal(&parts.extensions).map(|principal| principal.key());
+    legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| {
         let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
         respond::error_with_id(StatusCode::NOT_FOUND, request, &error)
     })

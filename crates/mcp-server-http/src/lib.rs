@@ -6,34 +6,21 @@
 //!
 //! Its own listener speaks HTTP/1.1 and HTTP/2, and with feature `tls` also over TLS.
 
-mod accept;
-mod body;
-mod call;
+mod answer;
 mod config;
-mod cors;
-mod guard;
-mod headers;
-mod health;
-mod lane;
+mod endpoint;
 mod legacy;
-mod listen;
-mod log;
-mod plain;
-mod respond;
+mod request;
 mod serve;
 mod service;
-mod sessions;
-mod sse;
 mod stateless;
-mod stream;
-mod until;
-mod vectored;
 
 pub use self::{
-    body::Body,
+    answer::body::Body,
     config::HttpConfig,
+    endpoint::RequestParts,
     serve::{HttpError, HttpServer},
-    service::{McpService, RequestParts},
+    service::McpService,
 };
 #[cfg(feature = "tls")]
 pub use mcp_http_listener::{TlsConfig, TlsError};

@@ -22,7 +22,12 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use crate::{Body, HttpConfig, McpService, guard, respond, sessions::SWEEP, vectored::VectoredBody};
+use crate::{
+    Body, HttpConfig, McpService,
+    answer::{respond, vectored::VectoredBody},
+    legacy::sessions::SWEEP,
+    request::guard,
+};
 
 /// Why a server could not be put on the network.
 #[derive(Debug)]
@@ -216,7 +221,7 @@ impl HttpServer for Server {
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router {
         let service = McpService::new(self, config);
-        let config = &service.inner.config;
+        let config = &service.inner.endpoint.config;
         let router = axum::Router::new().route_service(&config.path, service.clone());
         config.other_paths().fold(router, |router, path| router.route_service(path, service.clone()))
     }
@@ -282,7 +287,7 @@ async fn serve(
 type Serving = mcp_http_listener::Serve<AtConfiguredPaths>;
 
 fn listening(service: &McpService, listener: TcpListener) -> Serving {
-    let (server, config) = (&service.inner.server, &service.inner.config);
+    let (server, config) = (&service.inner.endpoint.server, &service.inner.endpoint.config);
     mcp_http_listener::serve(listener, AtConfiguredPaths(service.clone()))
         .max_connections(config.connections)
         .write_timeout(config.write_timeout)
@@ -296,7 +301,7 @@ async fn sweep_sessions(service: &McpService) -> Infallible {
     sweeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         sweeping.tick().await;
-        service.inner.sessions.tick();
+        service.inner.legacy.sessions.tick();
     }
 }
 
@@ -305,7 +310,7 @@ struct EndSessions(McpService);
 
 impl Drop for EndSessions {
     fn drop(&mut self) {
-        self.0.inner.end();
+        self.0.inner.legacy.end();
     }
 }
 
@@ -319,12 +324,12 @@ impl AtConfiguredPaths {
     }
 
     async fn answer(&self, request: Request<RequestBody>) -> Response<Body> {
-        let inner = &self.0.inner;
-        let (requested, path) = (request.uri().path(), &*inner.config.path);
-        if requested == path || inner.config.other_paths().any(|other| other == requested) {
+        let endpoint = &self.0.inner.endpoint;
+        let (requested, path) = (request.uri().path(), &*endpoint.config.path);
+        if requested == path || endpoint.config.other_paths().any(|other| other == requested) {
             return self.0.handle(request).await;
         }
-        if let Err(refused) = inner.admit(&request) {
+        if let Err(refused) = endpoint.admit(&request) {
             return refused;
         }
         respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
@@ -362,9 +367,9 @@ mod tests {
             "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
         let request = Request::post("/mcp").header("host", "localhost").header("content-type", "application/json");
         service.handle(request.body(Full::<bytes::Bytes>::from(initialize)).unwrap()).await;
-        assert_eq!(service.inner.sessions.listed(), 1);
+        assert_eq!(service.inner.legacy.sessions.listed(), 1);
         let swept = tokio::time::timeout(Duration::from_secs(60), sweep_sessions(&service)).await;
         assert!(swept.is_err());
-        assert_eq!(service.inner.sessions.listed(), 0);
+        assert_eq!(service.inner.legacy.sessions.listed(), 0);
     }
 }

@@ -7,37 +7,39 @@ use mcp_protocol::{RequestMeta, RpcError, jsonrpc::Request};
 use mcp_server_core::engine::{Prepared, Refusal, Scope, StatelessCall};
 
 use crate::{
-    accept::Accepted,
-    body::Body,
-    headers, respond,
-    service::{self, Inner, RequestParts},
-    stream::{self, Answer, Answering, Queue},
+    answer::{
+        body::Body,
+        respond,
+        stream::{self, Answer, Answering, Queue},
+    },
+    endpoint::{self, Endpoint, RequestParts},
+    request::{accept::Accepted, headers},
 };
 
 pub(crate) async fn request(
-    inner: &Inner,
+    endpoint: &Endpoint,
     request: &Request<'_>,
     meta: &RequestMeta<'_>,
     accepted: Accepted,
     parts: Parts,
 ) -> Response<Body> {
     let queue: Arc<Queue> = Arc::default();
-    let prepared = match prepare(inner, request, meta, accepted, parts, &queue) {
+    let prepared = match prepare(endpoint, request, meta, accepted, parts, &queue) {
         Ok(prepared) => prepared,
         Err((status, error)) => return respond::error_with_id(status, Some(&request.id), &error),
     };
     let version = prepared.version();
     // The work lives in this future, then in the body: whichever the client gives up takes the work along.
-    let response = match stream::answer(Box::pin(prepared.run()), queue, inner.config.keep_alive).await {
+    let response = match stream::answer(Box::pin(prepared.run()), queue, endpoint.config.keep_alive).await {
         Answer::Quiet(Some(reply)) => respond::stateless(reply),
-        Answer::Quiet(None) => respond::stream(Answering::ended(inner.config.keep_alive)),
+        Answer::Quiet(None) => respond::stream(Answering::ended(endpoint.config.keep_alive)),
         Answer::Streaming(answering) => respond::stream(answering),
     };
     respond::with_version(response, version)
 }
 
 fn prepare(
-    inner: &Inner,
+    endpoint: &Endpoint,
     request: &Request<'_>,
     meta: &RequestMeta<'_>,
     accepted: Accepted,
@@ -47,14 +49,14 @@ fn prepare(
     let bad = |error| (StatusCode::BAD_REQUEST, error);
     let call = StatelessCall::read(meta).map_err(bad)?;
     headers::check_mirrored(&parts.headers, &request.method, meta, call.requested()).map_err(bad)?;
-    let call = call.supported(&inner.server).map_err(bad)?;
-    let principal = service::principal(&parts.extensions);
+    let call = call.supported(&endpoint.server).map_err(bad)?;
+    let principal = endpoint::principal(&parts.extensions);
     let head = RequestParts::of(parts);
     let mut scope = Scope::stateless(call).principal(principal).extensions(head.clone().into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }
-    let prepared = inner.server.prepare(request, scope).map_err(|refusal| match refusal {
+    let prepared = endpoint.server.prepare(request, scope).map_err(|refusal| match refusal {
         Refusal::Error(error) => (respond::status_of(error.code), error),
         scopes => (StatusCode::FORBIDDEN, scopes.into_error()),
     })?;

@@ -2,7 +2,8 @@
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-use crate::{body::Body, guard, respond};
+use super::{body::Body, respond};
+use crate::request::guard;
 
 /// Headers that clients send, beside `Mcp-Param-*`.
 const REQUEST_HEADERS: [&str; 9] = [

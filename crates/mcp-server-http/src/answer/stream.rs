@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use crate::until::until;
+use super::{body::EventStream, wait_until::wait_until};
 
 /// Messages that wait for one stream; who sends more waits for room.
 const QUEUE: usize = 256;
@@ -125,7 +125,7 @@ impl FrameSender for Queue {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let mut frame = Some(frame);
-            until(&self.room, || match self.push(frame.take()?) {
+            wait_until(&self.room, || match self.push(frame.take()?) {
                 Ok(()) => Some(Ok(())),
                 Err(TrySendError::Full(back)) => {
                     frame = Some(back);
@@ -142,7 +142,7 @@ impl FrameSender for Queue {
     }
 
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
-        Box::pin(until(&self.room, move || {
+        Box::pin(wait_until(&self.room, move || {
             let state = self.lock();
             if state.closed { Some(Err(TransportError::closed())) } else { state.fits(len).then_some(Ok(())) }
         }))
@@ -225,8 +225,10 @@ impl Answering {
     pub(crate) fn ended(keep_alive: Duration) -> Self {
         Self::new(Run::Sent, Reading(Arc::default()), keep_alive)
     }
+}
 
-    pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl EventStream for Answering {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
         if let Run::Going(going) = &mut this.run
             && let Poll::Ready(reply) = Pin::new(&mut going.0).poll(cx)

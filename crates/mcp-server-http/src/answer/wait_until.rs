@@ -5,7 +5,7 @@ use std::pin::pin;
 use tokio::sync::Notify;
 
 /// Looks whenever something has changed until there is something to be found.
-pub(crate) async fn until<T>(changed: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_until<T>(changed: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         let mut changed = pin!(changed.notified());
         // Registered before looking, so that a change in between is noticed.

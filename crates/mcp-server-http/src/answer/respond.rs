@@ -7,7 +7,8 @@ use http::{
 use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, RpcError};
 use mcp_server_core::engine::{Reply, Verdict};
 
-use crate::{body::Body, headers, stream::Answering};
+use super::{body::Body, stream::Answering};
+use crate::request::headers;
 
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     with_status(Response::new(Body::empty()), status)
@@ -98,7 +99,7 @@ fn busy(reply: Reply) -> Response<Body> {
 
 /// A stream of events.
 pub(crate) fn stream(answering: Answering) -> Response<Body> {
-    events(Body::answer(answering))
+    events(Body::stream(answering))
 }
 
 pub(crate) fn events(body: Body) -> Response<Body> {

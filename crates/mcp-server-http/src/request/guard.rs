@@ -5,8 +5,6 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Request, header, uri::Authority};
 
-use crate::config::HttpConfig;
-
 /// What was wrong with `Host` or `Origin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
@@ -50,13 +48,24 @@ enum Origin {
 }
 
 impl Guard {
-    pub(crate) fn new(config: &HttpConfig) -> Self {
+    /// Allows these hosts and origins beside the loopback ones. The guard ignores a text that is invalid.
+    pub(crate) fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
-            hosts: config.allowed_hosts.iter().filter_map(|host| parse_host(host)).collect(),
-            origins: config.allowed_origins.iter().filter_map(|origin| parse_allowed_origin(origin)).collect(),
-            any_host: config.any_host,
-            any_origin: config.any_origin,
+            hosts: hosts.iter().filter_map(|host| parse_host(host)).collect(),
+            origins: origins.iter().filter_map(|origin| parse_allowed_origin(origin)).collect(),
+            any_host: false,
+            any_origin: false,
         }
+    }
+
+    /// Allows every host.
+    pub(crate) fn any_host(self) -> Self {
+        Self { any_host: true, ..self }
+    }
+
+    /// Allows every origin.
+    pub(crate) fn any_origin(self) -> Self {
+        Self { any_origin: true, ..self }
     }
 
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Blocked> {
@@ -232,8 +241,9 @@ mod tests {
     /// Host headers, Origin headers, and what becomes of the request.
     type Case = (&'static [&'static str], &'static [&'static str], Result<(), Blocked>);
 
-    fn check(config: &HttpConfig, cases: &[Case]) {
-        let guard = Guard::new(config);
+    fn check(hosts: &[&str], origins: &[&str], cases: &[Case]) {
+        let [hosts, origins] = [hosts, origins].map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let guard = Guard::new(&hosts, &origins);
         for (hosts, origins, expected) in cases {
             let mut request = Request::builder().uri("/mcp");
             for host in *hosts {
@@ -250,7 +260,8 @@ mod tests {
     fn by_default_only_loopback_names_pass() {
         let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
         check(
-            &HttpConfig::new(),
+            &[],
+            &[],
             &[
                 (&["localhost:8080"], &[], ok),
                 (&["LOCALHOST"], &[], ok),
@@ -286,14 +297,9 @@ mod tests {
     #[test]
     fn lists_add_to_the_loopback_names() {
         let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
-        let config = HttpConfig::new().allowed_hosts(["mcp.example.com", "other.example:8443"]).allowed_origins([
-            "https://app.example.com",
-            "https://port.example:444",
-            "http://any.example:*",
-            "null",
-        ]);
         check(
-            &config,
+            &["mcp.example.com", "other.example:8443"],
+            &["https://app.example.com", "https://port.example:444", "http://any.example:*", "null"],
             &[
                 (&["mcp.example.com"], &[], ok),
                 (&["mcp.example.com:444"], &[], ok),
@@ -339,7 +345,7 @@ mod tests {
 
     #[test]
     fn cross_site_requests_without_an_origin_are_refused() {
-        let guard = Guard::new(&HttpConfig::new());
+        let guard = Guard::new(&[], &[]);
         let request = |site: &str| {
             Request::builder().header(header::HOST, "localhost").header("sec-fetch-site", site).body(()).unwrap()
         };

@@ -21,40 +21,24 @@ use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
-use crate::{
-    accept::{self, Accepted},
-    body::Body,
-    cors,
-    lane::{Lane, LaneEnd, lane},
-    respond,
-    service::{self, Inner, RequestParts},
+use super::{
+    Legacy,
+    message_queue::{Lane, LaneEnd, lane},
     sessions,
-    stream::Silence,
+};
+use crate::{
+    answer::{
+        body::{Body, EventStream},
+        cors, respond,
+        stream::Silence,
+    },
+    config::SsePaths,
+    endpoint::{self, RequestParts},
+    request::accept::{self, Accepted},
 };
 
 /// So much of an event is given to the connection at once.
 const PIECE: usize = 64 << 10;
-
-/// Where the two ends of the transport are.
-#[derive(Debug, Clone)]
-pub(crate) struct Paths {
-    pub(crate) stream: String,
-    pub(crate) messages: String,
-}
-
-impl Paths {
-    pub(crate) fn has(&self, path: &str) -> bool {
-        path == self.stream || path == self.messages
-    }
-
-    fn methods(&self, path: &str) -> &'static str {
-        match (path == self.stream, path == self.messages) {
-            (true, true) => "GET, POST, OPTIONS",
-            (true, false) => "GET, OPTIONS",
-            _ => "POST, OPTIONS",
-        }
-    }
-}
 
 /// The open streams, by the ids that their clients were given.
 #[derive(Debug, Default)]
@@ -92,7 +76,7 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     /// Takes a message of the client. What is answered to it comes on the stream.
-    pub(crate) async fn take(&self, message: Bytes) -> Response<Body> {
+    pub(crate) async fn deliver(&self, message: Bytes) -> Response<Body> {
         self.is_used.store(true, Ordering::Release);
         match self.lane.send(Frame::new(message)).await {
             Ok(()) => respond::empty(StatusCode::ACCEPTED),
@@ -114,25 +98,25 @@ impl Drop for Listed {
 }
 
 /// Whether a request is for this transport, and how it is answered by its method.
-pub(crate) enum Asked {
+pub(crate) enum SseRoute {
     Open,
     Message,
     Answered(Response<Body>),
 }
 
-pub(crate) fn asked(paths: &Paths, parts: &Parts) -> Asked {
+pub(crate) fn route(paths: &SsePaths, parts: &Parts) -> SseRoute {
     let path = parts.uri.path();
     let methods = paths.methods(path);
     match parts.method {
-        Method::GET if path == paths.stream => Asked::Open,
-        Method::POST if path == paths.messages => Asked::Message,
-        Method::OPTIONS => Asked::Answered(cors::preflight(&parts.headers, methods)),
-        _ => Asked::Answered(respond::wrong_method(methods)),
+        Method::GET if path == paths.stream => SseRoute::Open,
+        Method::POST if path == paths.messages => SseRoute::Message,
+        Method::OPTIONS => SseRoute::Answered(cors::preflight(&parts.headers, methods)),
+        _ => SseRoute::Answered(respond::wrong_method(methods)),
     }
 }
 
 /// Opens a stream. Its first event says where messages are sent to.
-pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body> {
+pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<Body> {
     if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
@@ -143,30 +127,30 @@ pub(crate) fn open(inner: &Inner, paths: &Paths, parts: Parts) -> Response<Body>
         return respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error);
     };
     let endpoint = format!("{}{}?sessionId={id}", prefix(paths, &parts), paths.messages);
-    let config = &inner.config;
+    let config = &legacy.endpoint.config;
     let (outbox, outgoing) = lane(config.write_timeout);
     let (inbox, incoming) = lane(config.body_timeout);
-    let principal = service::principal(&parts.extensions);
+    let principal = endpoint::principal(&parts.extensions);
     let owner = principal.as_deref().map(Principal::key);
     let inbox = Arc::new(Inbox { lane: inbox, owner, is_used: AtomicBool::new(false) });
-    let sessions = inner.sessions.len();
+    let sessions = legacy.sessions.len();
     {
-        let mut table = inner.streams.table();
+        let mut table = legacy.streams.table();
         if table.len() + sessions >= config.sessions {
             return respond::too_many_sessions(None);
         }
         table.insert(id.clone(), inbox.clone());
     }
-    let listed = Listed { streams: inner.streams.clone(), id: id.clone() };
+    let listed = Listed { streams: legacy.streams.clone(), id: id.clone() };
     let extensions = RequestParts::of(parts).into_extensions();
     let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
-    let (server, opening) = (inner.server.clone(), config.session_opening);
+    let (server, opening) = (legacy.endpoint.server.clone(), config.session_opening);
     let serving = tokio::spawn(async move {
         // Made in here: a future that is moved in has its room twice.
         serve(server, Channel { outbox, incoming }, caller, inbox, opening).await;
         drop(listed);
     });
-    respond::events(Body::channel(Reading {
+    respond::events(Body::stream(Reading {
         rest: sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode(),
         outgoing,
         silence: Silence::new(config.keep_alive),
@@ -197,7 +181,7 @@ async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbo
 
 /// The stream that a message is for, which is found before any of its body is read.
 /// To whoever did not open it, it does not exist.
-pub(crate) fn addressed(inner: &Inner, parts: &Parts) -> Result<Arc<Inbox>, Response<Body>> {
+pub(crate) fn addressed(legacy: &Legacy, parts: &Parts) -> Result<Arc<Inbox>, Response<Body>> {
     let refuse = |status, text: &str| Err(respond::refusal(status, &RpcError::invalid_request(text)));
     let Some(id) = parts.uri.query().and_then(session_id) else {
         return refuse(StatusCode::BAD_REQUEST, "the parameter sessionId is missing: the stream says where to send to");
@@ -205,8 +189,8 @@ pub(crate) fn addressed(inner: &Inner, parts: &Parts) -> Result<Arc<Inbox>, Resp
     if !accept::is_json(&parts.headers) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let caller = service::principal(&parts.extensions).map(|principal| principal.key());
-    let inbox = inner.streams.table().get(id).filter(|inbox| inbox.owner == caller).cloned();
+    let caller = endpoint::principal(&parts.extensions).map(|principal| principal.key());
+    let inbox = legacy.streams.table().get(id).filter(|inbox| inbox.owner == caller).cloned();
     inbox.map_or_else(|| refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed"), Ok)
 }
 
@@ -215,7 +199,7 @@ fn session_id(query: &str) -> Option<&str> {
 }
 
 /// What stands before our paths where the endpoint is nested in an application.
-fn prefix(paths: &Paths, parts: &Parts) -> String {
+fn prefix(paths: &SsePaths, parts: &Parts) -> String {
     let original = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path());
     original.and_then(|path| path.strip_suffix(&*paths.stream)).unwrap_or_default().to_owned()
 }
@@ -245,8 +229,8 @@ pub(crate) struct Reading {
     serving: AbortHandle,
 }
 
-impl Reading {
-    pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl EventStream for Reading {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
         if this.rest.is_empty() {
             match this.outgoing.poll_take(cx) {

@@ -16,8 +16,8 @@ use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError}
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{
-    log::{EXPECTED, EventLog},
+use super::{
+    event_log::{EXPECTED, EventLog},
     sessions::HttpSession,
 };
 
@@ -277,7 +277,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::log::{BYTES, Budget};
+    use crate::legacy::event_log::{BYTES, Budget};
 
     #[tokio::test(start_paused = true)]
     async fn each_reader_has_five_seconds_from_when_it_came_took_something_or_had_something_to_take() {

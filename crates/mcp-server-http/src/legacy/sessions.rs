@@ -13,7 +13,7 @@ use mcp_server_core::{Peer, Session};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::log::{Budget, EventLog};
+use super::event_log::{Budget, EventLog};
 
 /// One session as HTTP sees it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::body::Body;
+use super::body::Body;
 
 /// A body whose messages are one frame each.
 #[derive(Debug)]

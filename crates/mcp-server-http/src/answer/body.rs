@@ -11,8 +11,6 @@ use http_body::{Frame, SizeHint};
 use mcp_server_core::engine::Payload;
 use mcp_transport::sse;
 
-use crate::{listen::Listening, sse::Reading, stream::Answering};
-
 /// The body of a response.
 pub struct Body(Kind);
 
@@ -21,12 +19,13 @@ enum Kind {
     Whole(Bytes),
     /// The pieces of a message that are still to be sent, last first.
     Pieces(Vec<Bytes>),
-    /// The stream of one request.
-    Answer(Pin<Box<Answering>>),
-    /// The stream of a session.
-    Listen(Pin<Box<Listening>>),
-    /// The stream of HTTP+SSE.
-    Channel(Pin<Box<Reading>>),
+    Stream(Pin<Box<dyn EventStream>>),
+}
+
+/// The encoded events of a stream.
+pub(crate) trait EventStream: Send {
+    /// Returns the next bytes. `None` at the end of the stream.
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 impl Body {
@@ -54,7 +53,7 @@ impl Body {
                 pieces.reverse();
                 pieces.concat().into()
             }
-            stream @ (Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_)) => return Self(stream),
+            stream @ Kind::Stream(_) => return Self(stream),
         };
         Self(Kind::Whole(sse::Event::new(&message).with_event("message").encode()))
     }
@@ -76,16 +75,8 @@ impl Body {
         })
     }
 
-    pub(crate) fn answer(stream: Answering) -> Self {
-        Self(Kind::Answer(Box::pin(stream)))
-    }
-
-    pub(crate) fn listen(stream: Listening) -> Self {
-        Self(Kind::Listen(Box::pin(stream)))
-    }
-
-    pub(crate) fn channel(stream: Reading) -> Self {
-        Self(Kind::Channel(Box::pin(stream)))
+    pub(crate) fn stream(events: impl EventStream + 'static) -> Self {
+        Self(Kind::Stream(Box::pin(events)))
     }
 }
 
@@ -97,9 +88,7 @@ impl http_body::Body for Body {
         let data = match &mut self.0 {
             Kind::Whole(message) => Some(mem::take(message)).filter(|message| !message.is_empty()),
             Kind::Pieces(pieces) => pieces.pop(),
-            Kind::Answer(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
-            Kind::Listen(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
-            Kind::Channel(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
+            Kind::Stream(stream) => std::task::ready!(stream.as_mut().poll_next(cx)),
         };
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
@@ -108,7 +97,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(message) => message.is_empty(),
             Kind::Pieces(pieces) => pieces.is_empty(),
-            Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_) => false,
+            Kind::Stream(_) => false,
         }
     }
 
@@ -116,7 +105,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(message) => SizeHint::with_exact(message.len() as u64),
             Kind::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
-            Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_) => SizeHint::default(),
+            Kind::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -125,7 +114,7 @@ impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
             Kind::Whole(_) | Kind::Pieces(_) => "Body(message)",
-            Kind::Answer(_) | Kind::Listen(_) | Kind::Channel(_) => "Body(stream)",
+            Kind::Stream(_) => "Body(stream)",
         })
     }
 }

@@ -2,19 +2,19 @@
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 
-use crate::{body::Body, cors, respond, service::Inner};
+use super::{body::Body, cors, respond};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// Answers 200 while the server takes requests, and 503 once it shuts down. It says nothing else of the server.
-pub(crate) fn answer(inner: &Inner, method: &Method, headers: &http::HeaderMap) -> Response<Body> {
+pub(crate) fn answer(is_shutting_down: bool, method: &Method, headers: &http::HeaderMap) -> Response<Body> {
     let is_head = match *method {
         Method::GET => false,
         Method::HEAD => true,
         Method::OPTIONS => return cors::preflight(headers, METHODS),
         _ => return respond::wrong_method(METHODS),
     };
-    let (status, text) = if inner.server.is_shutting_down() {
+    let (status, text) = if is_shutting_down {
         (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"shutting down"}"#)
     } else {
         (StatusCode::OK, r#"{"status":"ok"}"#)

@@ -25,7 +25,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::budget::Budget;
 use self::state::{State, Worth};
-use crate::until::until;
+use crate::answer::wait_until::wait_until;
 
 /// Events that a session keeps.
 pub(crate) const EVENTS: usize = 256;
@@ -162,7 +162,7 @@ impl EventLog {
     }
 
     async fn wait_until(&self, has_room: impl Fn(&State) -> bool) -> Result<(), TransportError> {
-        until(&self.room, || {
+        wait_until(&self.room, || {
             let state = self.lock();
             if state.closed { Some(Err(TransportError::closed())) } else { has_room(&state).then_some(Ok(())) }
         })
@@ -340,7 +340,7 @@ impl FrameSender for EventLog {
 
     fn unread(&self) -> Option<BoxFuture<'_, ()>> {
         self.is_unread()
-            .then(|| -> BoxFuture<'_, ()> { Box::pin(until(&self.room, || (!self.is_unread()).then_some(()))) })
+            .then(|| -> BoxFuture<'_, ()> { Box::pin(wait_until(&self.room, || (!self.is_unread()).then_some(()))) })
     }
 
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {

@@ -12,11 +12,13 @@ use bytes::Bytes;
 use mcp_server_core::ShuttingDown;
 use mcp_transport::sse;
 
-use crate::{
-    config::HttpConfig,
-    log::{Place, STANDALONE},
+use super::{
+    event_log::{Place, STANDALONE},
     sessions::{HttpSession, Open},
-    stream::Silence,
+};
+use crate::{
+    answer::{body::EventStream, stream::Silence},
+    config::HttpConfig,
 };
 
 /// An open stream.
@@ -66,8 +68,10 @@ impl Listening {
         let open = session.open();
         Self { stream, number, opening, silence: Silence::new(config.keep_alive), shutdown: None, _open: open, session }
     }
+}
 
-    pub(crate) fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl EventStream for Listening {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
         if let Some(opening) = this.opening.take() {
             return Poll::Ready(Some(opening));

@@ -1,0 +1,9 @@
+//! Answers: bodies, event streams, status codes and CORS headers.
+
+pub(crate) mod body;
+pub(crate) mod cors;
+pub(crate) mod health;
+pub(crate) mod respond;
+pub(crate) mod stream;
+pub(crate) mod vectored;
+pub(crate) mod wait_until;

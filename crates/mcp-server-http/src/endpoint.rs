@@ -1,0 +1,215 @@
+//! What the requests of one endpoint share: the server, the configuration, the guard, and the head of a request.
+
+use std::{future::Future, sync::Arc, task::Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use http_body::Body as HttpBody;
+use mcp_protocol::{Principal, RpcError};
+use mcp_server_core::{Extensions, Server};
+
+use crate::{
+    answer::{body::Body, respond},
+    config::HttpConfig,
+    request::guard::Guard,
+};
+
+/// The head of the HTTP request of a call. A handler receives it as `Extension<RequestParts>`.
+///
+/// ```
+/// use mcp_server_core::{Extension, Server, tool};
+/// use mcp_server_http::RequestParts;
+///
+/// async fn whoami(Extension(parts): Extension<RequestParts>) -> String {
+///     let agent = parts.headers.get("user-agent").and_then(|value| value.to_str().ok());
+///     agent.unwrap_or("an unknown client").to_owned()
+/// }
+///
+/// let server = Server::builder("example", "1.0.0").tool(tool("whoami", whoami)).build();
+/// # let _ = server;
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct RequestParts {
+    /// The headers of the request.
+    pub headers: Arc<HeaderMap>,
+    /// The path and query of the request.
+    pub uri: http::Uri,
+    /// The extensions that outer layers attached to the request, for example the address of the client. A [`Principal`] or
+    /// an `Arc<Principal>` among them identifies the caller (see [`HttpServer`](crate::HttpServer)).
+    pub extensions: http::Extensions,
+}
+
+impl std::fmt::Debug for RequestParts {
+    /// Prints the names of the headers only, because their values may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.headers.keys().map(http::HeaderName::as_str).collect();
+        f.debug_struct("RequestParts").field("headers", &names).field("path", &self.uri.path()).finish_non_exhaustive()
+    }
+}
+
+impl RequestParts {
+    pub(crate) fn of(parts: Parts) -> Self {
+        Self { headers: Arc::new(parts.headers), uri: parts.uri, extensions: parts.extensions }
+    }
+
+    /// Returns the extensions for the `Extension` extractor.
+    pub(crate) fn into_extensions(self) -> Extensions {
+        let mut extensions = Extensions::default();
+        extensions.insert(self);
+        extensions
+    }
+}
+
+/// Puts the principal behind an `Arc`, because a request reads it more than once and a copy is large.
+pub(crate) fn share_principal(extensions: &mut http::Extensions) {
+    if let Some(principal) = principal(extensions) {
+        extensions.insert(principal);
+    }
+}
+
+/// Returns the principal that an outer layer has attached.
+pub(crate) fn principal(extensions: &http::Extensions) -> Option<Arc<Principal>> {
+    let shared = extensions.get::<Arc<Principal>>().cloned();
+    shared.or_else(|| extensions.get::<Principal>().cloned().map(Arc::new))
+}
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The server of an endpoint, and the rules for its requests.
+pub(crate) struct Endpoint {
+    pub(crate) server: Server,
+    pub(crate) config: HttpConfig,
+    guard: Guard,
+}
+
+impl Endpoint {
+    /// # Panics
+    /// If two settings of the configuration use one path.
+    #[track_caller]
+    pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
+        config.check_paths();
+        let guard = Guard::new(&config.allowed_hosts, &config.allowed_origins);
+        let guard = if config.any_host { guard.any_host() } else { guard };
+        let guard = if config.any_origin { guard.any_origin() } else { guard };
+        Self { server, config, guard }
+    }
+
+    /// Rejects a request whose `Host` or `Origin` is not allowed.
+    pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
+        self.guard
+            .check(request)
+            .map_err(|blocked| respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text())))
+    }
+
+    /// Returns the body of a request, or the answer that rejects the request.
+    pub(crate) async fn read_body<B>(&self, headers: &HeaderMap, body: B) -> Result<Bytes, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let refuse = |status, text: String| Err(respond::refusal(status, &RpcError::invalid_request(text)));
+        if let Some(name) = self.oversized_header(headers) {
+            let text = format!("the header {name} is longer than {} bytes", self.config.header_limit);
+            return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text);
+        }
+        match self.collect(body).await {
+            Ok(bytes) => Ok(bytes),
+            Err(ReadError::TooLarge) => {
+                let text = format!("the body is larger than {} bytes", self.config.body_limit);
+                refuse(StatusCode::PAYLOAD_TOO_LARGE, text)
+            }
+            Err(ReadError::TooSlow) => refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".into()),
+            Err(ReadError::ShuttingDown) => Err(shutting_down()),
+            Err(ReadError::Broken) => refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
+        }
+    }
+
+    /// Returns the name of a header of ours that is longer than the limit.
+    fn oversized_header(&self, headers: &HeaderMap) -> Option<String> {
+        let ours = |name: &str| name.starts_with("mcp-") || name == "last-event-id" || name == "authorization";
+        headers
+            .iter()
+            .find(|(name, value)| value.len() > self.config.header_limit && ours(name.as_str()))
+            .map(|(name, _)| name.to_string())
+    }
+
+    /// Reads a body into one buffer, within the limits on size and time.
+    async fn collect<B>(&self, body: B) -> Result<Bytes, ReadError>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let limit = self.config.body_limit;
+        if body.size_hint().lower() > limit as u64 {
+            return Err(ReadError::TooLarge);
+        }
+        let mut body = std::pin::pin!(body);
+        let read = async {
+            let mut first = Bytes::new();
+            let mut rest: Option<BytesMut> = None;
+            while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                let frame = frame.map_err(|error| {
+                    let error: BoxError = error.into();
+                    tracing::debug!(%error, "a request body broke off");
+                    ReadError::Broken
+                })?;
+                let Ok(mut data) = frame.into_data() else { continue };
+                let length = rest.as_ref().map_or(first.len(), BytesMut::len);
+                if length + data.remaining() > limit {
+                    return Err(ReadError::TooLarge);
+                }
+                // Most bodies are one frame, which needs no copy.
+                if rest.is_none() && first.is_empty() {
+                    first = data.copy_to_bytes(data.remaining());
+                } else {
+                    rest.get_or_insert_with(|| BytesMut::from(&first[..]))
+                        .extend_from_slice(&data.copy_to_bytes(data.remaining()));
+                }
+            }
+            Ok(rest.map_or(first, BytesMut::freeze))
+        };
+        // Most bodies have arrived with the head. They need no timer.
+        let mut read = std::pin::pin!(read);
+        if let Poll::Ready(bytes) = std::future::poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await {
+            return bytes;
+        }
+        tokio::select! {
+            biased;
+            bytes = read => bytes,
+            () = tokio::time::sleep(self.config.body_timeout) => Err(ReadError::TooSlow),
+            () = self.server.shutting_down() => Err(ReadError::ShuttingDown),
+        }
+    }
+}
+
+enum ReadError {
+    TooLarge,
+    TooSlow,
+    /// The server shuts down before the whole body has arrived.
+    ShuttingDown,
+    Broken,
+}
+
+/// The answer to a request that arrives after the shutdown began.
+pub(crate) fn shutting_down() -> Response<Body> {
+    let error = RpcError::internal("the server is shutting down");
+    let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_principal_is_copied_once() {
+        let mut extensions = http::Extensions::new();
+        extensions.insert(Principal::new("me"));
+        share_principal(&mut extensions);
+        let [first, second] = [(); 2].map(|()| principal(&extensions).unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
+    }
+}
