@@ -4,6 +4,7 @@
 //! That makes an unreadable message, an invalid request, an unknown method and bad parameters four different errors.
 
 mod parse;
+mod scan;
 mod write;
 
 use std::{borrow::Cow, fmt};
@@ -11,12 +12,19 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-use crate::{RpcError, misfit};
+use crate::{
+    RpcError,
+    meta::{ParamsScan, RequestMeta, RequestMetaError},
+    misfit,
+};
 
-pub(crate) use self::parse::{each_member, read_str};
 pub use self::{
     parse::{EnvelopeError, Limits},
     write::{error_response, notification, request, response},
+};
+pub(crate) use self::{
+    parse::{each_member, read_str},
+    scan::{Rejected, Scanner},
 };
 pub use crate::misfit::decode_value;
 pub(crate) use crate::misfit::plain as describe;
@@ -126,12 +134,27 @@ pub struct Request<'a> {
     pub method: Cow<'a, str>,
     /// The raw `params`; `None` when absent or `null`.
     pub params: Option<&'a RawValue>,
+    /// The members of `params` that the parser recorded.
+    scanned: Option<Box<ParamsScan<'a>>>,
 }
 
 impl<'a> Request<'a> {
-    /// A request that did not come over a wire.
+    /// Returns a request that was not parsed from a message.
     pub fn new(id: RequestId, method: impl Into<Cow<'a, str>>, params: Option<&'a RawValue>) -> Self {
-        Self { id, method: method.into(), params }
+        Self { id, method: method.into(), params, scanned: None }
+    }
+
+    /// Returns the metadata of the request; `None` when there is no `_meta`, or a `null` one.
+    ///
+    /// For a request of [`Message::parse`] this does not scan the parameters again.
+    ///
+    /// # Errors
+    /// See [`RequestMeta::from_params`].
+    pub fn meta(&self) -> Result<Option<RequestMeta<'a>>, RequestMetaError> {
+        match (&self.scanned, self.params) {
+            (Some(scanned), Some(params)) if std::ptr::eq(scanned.params, params) => (**scanned).clone().into_meta(),
+            (_, params) => RequestMeta::from_params(params),
+        }
     }
 }
 

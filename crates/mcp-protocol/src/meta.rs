@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::{Implementation, JsonObject, ProgressToken, RequestId};
 
+pub(crate) use self::request::ParamsScan;
 pub use self::{
     context::TraceContext,
     request::{RequestMeta, RequestMetaError},

@@ -5,8 +5,11 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::{Beginning, Message, Notification, Request, RequestId, Response};
-use crate::{ErrorCode, RpcError};
+use super::{
+    Beginning, Message, Notification, Request, RequestId, Response,
+    scan::{Rejected, Scanner},
+};
+use crate::{ErrorCode, RpcError, meta::ParamsScan};
 
 /// What a message may cost before anybody looks at its content.
 #[derive(Debug, Clone)]
@@ -53,7 +56,37 @@ impl EnvelopeError {
 }
 
 pub(super) fn message<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Message<'a>, EnvelopeError> {
-    let text = checked_text(bytes, limits)?;
+    let text = text(bytes)?;
+    match scan(text, limits) {
+        Ok(members) => members.into_message(),
+        Err(Rejected) => parse_slowly(text, limits),
+    }
+}
+
+/// Reads the envelope, the names of the parameters and `_meta` in one pass.
+fn scan<'a>(text: &'a str, limits: &Limits) -> Result<Members<'a>, Rejected> {
+    let mut scanner = Scanner::new(text, limits.depth);
+    scanner.next_token()?;
+    let mut members = Members::default();
+    scanner.object(|scanner, key| {
+        let value = if key == "params" && members.params.is_none() && scanner.next_token()? == b'{' {
+            let scanned = ParamsScan::of(scanner)?;
+            let params = scanned.params;
+            members.scanned = Some(Box::new(scanned));
+            params
+        } else {
+            scanner.value()?
+        };
+        members.add(key, value);
+        Ok(())
+    })?;
+    scanner.end()?;
+    Ok(members)
+}
+
+/// Reads a message that [`scan`] has rejected, for the reason.
+fn parse_slowly<'a>(text: &'a str, limits: &Limits) -> Result<Message<'a>, EnvelopeError> {
+    check_depth(text, limits)?;
     match text.bytes().find(|b| !b.is_ascii_whitespace()) {
         Some(b'{') => {}
         Some(b'[') => {
@@ -128,7 +161,8 @@ fn whole_text(start: &[u8]) -> Option<&str> {
 }
 
 pub(super) fn batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawValue>, EnvelopeError> {
-    let text = checked_text(bytes, limits)?;
+    let text = text(bytes)?;
+    check_depth(text, limits)?;
     let members: Vec<&'a RawValue> = serde_json::from_str(text).map_err(|e| syntax(&e))?;
     if members.is_empty() {
         return Err(EnvelopeError::invalid(None, "a batch has at least one message"));
@@ -140,14 +174,15 @@ fn syntax(error: &serde_json::Error) -> EnvelopeError {
     EnvelopeError::parse(format!("the message is not valid JSON: {error}"))
 }
 
-/// The bytes as text, once they are known to be UTF-8 and not nested too deep.
-///
-/// `RawValue` skips nested values without a limit, so the depth is counted here, before anybody recurses into them.
-fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<&'a str, EnvelopeError> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| EnvelopeError::parse(format!("the message is not UTF-8 (byte {})", e.valid_up_to())))?;
+fn text(bytes: &[u8]) -> Result<&str, EnvelopeError> {
+    std::str::from_utf8(bytes)
+        .map_err(|e| EnvelopeError::parse(format!("the message is not UTF-8 (byte {})", e.valid_up_to())))
+}
+
+/// Checks the nesting of a text that may be invalid JSON. `serde_json` skips raw values of any depth.
+fn check_depth(text: &str, limits: &Limits) -> Result<(), EnvelopeError> {
     let mut depth = 0usize;
-    let mut rest = bytes.iter();
+    let mut rest = text.as_bytes().iter();
     while let Some(&byte) = rest.next() {
         match byte {
             b'"' => skip_string(&mut rest),
@@ -161,7 +196,7 @@ fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<&'a str, Envelop
             _ => {}
         }
     }
-    Ok(text)
+    Ok(())
 }
 
 fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
@@ -189,6 +224,7 @@ struct Members<'a> {
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
+    scanned: Option<Box<ParamsScan<'a>>>,
     problem: Option<String>,
 }
 
@@ -249,7 +285,7 @@ impl<'a> Members<'a> {
             }
             let method = read_str(method).ok_or_else(|| invalid("`method` must be a string"))?;
             return Ok(match id {
-                Some(id) => Message::Request(Request { id, method, params }),
+                Some(id) => Message::Request(Request { id, method, params, scanned: self.scanned }),
                 None => Message::Notification(Notification { method, params }),
             });
         }

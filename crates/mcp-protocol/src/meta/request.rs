@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::keys;
 use crate::{
     ClientCapabilities, Implementation, LoggingLevel, Meta, ProgressToken, RpcError,
-    jsonrpc::{describe, each_member, read_str},
+    jsonrpc::{Rejected, Scanner, describe, each_member, read_str},
     misfit,
 };
 
@@ -104,20 +104,12 @@ impl<'a> RequestMeta<'a> {
         if !params.get().starts_with('{') {
             return Err(refuse("`params` must be an object".into()));
         }
-        let mut found = Params::default();
-        each_member(params.get(), |key, value| found.add(key, value)).map_err(|e| refuse(describe(&e)))?;
-        let Some(raw) = found.meta.filter(|raw| raw.get() != "null") else { return Ok(None) };
-        if !raw.get().starts_with('{') {
-            return Err(refuse("`_meta` must be an object".into()));
-        }
-        let mut members = Members::default();
-        each_member(raw.get(), |key, value| members.add(key, value)).map_err(|e| refuse(describe(&e)))?;
-        let is_modern = members.is_modern;
-        let refuse = |text: String| RequestMetaError { is_modern, error: RpcError::invalid_params(text) };
-        if found.is_duplicate {
-            return Err(refuse("`_meta` is given twice".into()));
-        }
-        members.read(raw, found.mirrored).map_err(refuse)
+        let scanned = match ParamsScan::of(&mut Scanner::new(params.get(), usize::MAX)) {
+            Ok(scanned) => scanned,
+            // The parameters are nested too deep for the scanner.
+            Err(Rejected) => ParamsScan::slowly(params).map_err(|e| refuse(describe(&e)))?,
+        };
+        scanned.into_meta()
     }
 
     /// The text of `name`, `uri` or `taskId` in the parameters, which came by on the way to `_meta`. `None` when the
@@ -174,26 +166,94 @@ fn decode<'a, T: Deserialize<'a>>(key: &str, raw: Option<&'a RawValue>) -> Resul
         .map_err(|problem| RpcError::invalid_params(format!("`{key}`: {problem}")))
 }
 
-/// The members of the parameters that are looked at here.
-#[derive(Default)]
-struct Params<'a> {
+/// The members of parameters that [`RequestMeta`] reads, each raw.
+#[derive(Debug, Clone)]
+pub(crate) struct ParamsScan<'a> {
+    /// The parameters: an object.
+    pub(crate) params: &'a RawValue,
     meta: Option<&'a RawValue>,
-    is_duplicate: bool,
+    members: Members<'a>,
+    has_two_metas: bool,
     mirrored: Mirrored<'a>,
 }
 
-impl<'a> Params<'a> {
+impl<'a> ParamsScan<'a> {
+    /// Reads the object at the position of the scanner.
+    pub(crate) fn of(scanner: &mut Scanner<'a>) -> Result<Self, Rejected> {
+        let mut found = Self::empty(RawValue::NULL);
+        let start = scanner.position();
+        scanner.object(|scanner, key| {
+            if key != "_meta" {
+                found.add(key, scanner.value()?);
+                return Ok(());
+            }
+            let mut members = Members::default();
+            let start = scanner.position();
+            if scanner.next_token()? == b'{' {
+                scanner.object(|scanner, key| {
+                    members.add(key, scanner.value()?);
+                    Ok(())
+                })?;
+            } else {
+                scanner.value()?;
+            }
+            found.add_meta(scanner.value_since(start)?, members);
+            Ok(())
+        })?;
+        found.params = scanner.value_since(start)?;
+        Ok(found)
+    }
+
+    /// Reads parameters that the scanner has rejected.
+    fn slowly(params: &'a RawValue) -> serde_json::Result<Self> {
+        let mut found = Self::empty(params);
+        let mut metas = Vec::new();
+        each_member(params.get(), |key, value| match key {
+            "_meta" => metas.push(value),
+            _ => found.add(key, value),
+        })?;
+        for raw in metas {
+            let mut members = Members::default();
+            if raw.get().starts_with('{') {
+                each_member(raw.get(), |key, value| members.add(key, value))?;
+            }
+            found.add_meta(raw, members);
+        }
+        Ok(found)
+    }
+
+    fn empty(params: &'a RawValue) -> Self {
+        Self { params, meta: None, members: Members::default(), has_two_metas: false, mirrored: Mirrored::default() }
+    }
+
     fn add(&mut self, key: &str, value: &'a RawValue) {
-        if key == "_meta" {
-            self.is_duplicate |= self.meta.replace(value).is_some();
-        } else if let Some(slot) = self.mirrored.slot(key) {
+        if let Some(slot) = self.mirrored.slot(key) {
             slot.add(value);
         }
     }
+
+    fn add_meta(&mut self, raw: &'a RawValue, members: Members<'a>) {
+        self.has_two_metas |= self.meta.replace(raw).is_some();
+        self.members = members;
+    }
+
+    /// Checks the metadata and reads its members.
+    pub(crate) fn into_meta(self) -> Result<Option<RequestMeta<'a>>, RequestMetaError> {
+        let Some(raw) = self.meta.filter(|raw| raw.get() != "null") else { return Ok(None) };
+        let is_modern = self.members.is_modern;
+        let refuse = |text: String| RequestMetaError { is_modern, error: RpcError::invalid_params(text) };
+        if !raw.get().starts_with('{') {
+            return Err(refuse("`_meta` must be an object".into()));
+        }
+        if self.has_two_metas {
+            return Err(refuse("`_meta` is given twice".into()));
+        }
+        self.members.read(raw, self.mirrored).map_err(refuse)
+    }
 }
 
-/// The members of `_meta` that are looked at here, each raw.
-#[derive(Default)]
+/// The members of `_meta` that [`RequestMeta`] reads, each raw.
+#[derive(Debug, Clone, Default)]
 struct Members<'a> {
     protocol_version: Option<&'a RawValue>,
     client_capabilities: Option<&'a RawValue>,
@@ -263,25 +323,38 @@ impl<'a> Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Message;
 
+    /// Reads metadata in each of the three ways: from parameters, without the scanner, and from a whole message.
     fn check(cases: &[(&str, &str)]) {
         for (params, expected) in cases {
             let raw: Box<RawValue> = serde_json::from_str(params).unwrap();
-            let got = match RequestMeta::from_params(Some(&raw)) {
-                Ok(None) => "none".into(),
-                Ok(Some(m)) => format!(
-                    "modern={} version={:?} capabilities={:?} info={:?} level={:?} token={:?}",
-                    m.is_modern,
-                    m.protocol_version,
-                    m.client_capabilities.map(RawValue::get),
-                    m.client_info.map(RawValue::get),
-                    m.log_level,
-                    m.progress_token
-                ),
-                Err(e) => format!("{} modern={} {e}", e.error.code, e.is_modern),
-            };
-            assert_eq!(got, *expected, "{params}");
+            check_one(params, RequestMeta::from_params(Some(&raw)), expected);
+            if params.starts_with('{') {
+                check_one(params, ParamsScan::slowly(&raw).unwrap().into_meta(), expected);
+            }
+            let message = format!(r#"{{"jsonrpc":"2.0","id":1,"params":{params},"method":"m"}}"#);
+            let Message::Request(request) = Message::parse(message.as_bytes()).unwrap() else { panic!("{message}") };
+            assert_eq!(request.params.map(RawValue::get), Some(*params));
+            check_one(params, request.meta(), expected);
         }
+    }
+
+    fn check_one(params: &str, meta: Result<Option<RequestMeta<'_>>, RequestMetaError>, expected: &str) {
+        let got = match meta {
+            Ok(None) => "none".into(),
+            Ok(Some(m)) => format!(
+                "modern={} version={:?} capabilities={:?} info={:?} level={:?} token={:?}",
+                m.is_modern,
+                m.protocol_version,
+                m.client_capabilities.map(RawValue::get),
+                m.client_info.map(RawValue::get),
+                m.log_level,
+                m.progress_token
+            ),
+            Err(e) => format!("{} modern={} {e}", e.error.code, e.is_modern),
+        };
+        assert_eq!(got, expected, "{params}");
     }
 
     #[test]
@@ -345,6 +418,12 @@ mod tests {
             ),
         ]);
         assert!(RequestMeta::from_params(None).unwrap().is_none());
+        let deep = format!(r#"{{"_meta":{{"progressToken":1}},"a":{}{}}}"#, "[".repeat(500), "]".repeat(500));
+        check_one(
+            &deep,
+            RequestMeta::from_params(Some(&serde_json::from_str::<Box<RawValue>>(&deep).unwrap())),
+            "modern=false version=None capabilities=None info=None level=None token=Some(1)",
+        );
     }
 
     #[test]

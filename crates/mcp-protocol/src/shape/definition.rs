@@ -127,7 +127,7 @@ mod tests {
         }
         let bare = json!({"name": "t", "inputSchema": {}});
         let full = json!({"name": "t", "inputSchema": {}, "outputSchema": true});
-        check::<Tool>(&full, [bare.clone()]);
+        check::<Tool>(&full, [bare]);
     }
 
     #[test]
