@@ -81,7 +81,7 @@ async fn callers_and_extensions_travel_with_the_request() {
         async move {
             let text = modern(1, "tools/call", call("context")).to_string();
             let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
-            let Ok(Era::Stateless(meta)) = Era::of(&request.method, request.params) else { unreachable!() };
+            let Ok(Era::Stateless(meta)) = Era::of(&request) else { unreachable!() };
             let mut principal = Principal::new(subject);
             principal.scopes.insert("read".into());
             let mut extensions = Extensions::default();

@@ -187,7 +187,7 @@ impl Inner {
         };
         let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
         match message {
-            Message::Request(request) => match Era::of(&request.method, request.params) {
+            Message::Request(request) => match Era::of(&request) {
                 Err(error) => respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error.error),
                 Ok(Era::Stateless(meta)) => stateless::request(endpoint, &request, &meta, accepted, parts).await,
                 Ok(Era::Initialize) if !endpoint.config.has_sessions => sessionless::initialize(endpoint, &request),

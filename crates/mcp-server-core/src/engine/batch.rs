@@ -47,7 +47,7 @@ impl Server {
         for member in members {
             match Message::parse_with(member.get().as_bytes(), &limits) {
                 Ok(Message::Request(request)) => {
-                    let prepared = match Era::of(&request.method, request.params) {
+                    let prepared = match Era::of(&request) {
                         Ok(Era::Session(meta)) => {
                             self.prepare(&request, scope().saying(meta.as_ref())).map_err(Refusal::into_error)
                         }

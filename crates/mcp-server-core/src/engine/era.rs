@@ -1,7 +1,6 @@
 //! Which era a request belongs to: its own body says (2026-07-28 basic/versioning; both eras share one endpoint).
 
-use mcp_protocol::{Method, ProtocolVersion, RequestMeta, RequestMetaError, RpcError, method};
-use serde_json::value::RawValue;
+use mcp_protocol::{Method, ProtocolVersion, RequestMeta, RequestMetaError, RpcError, jsonrpc::Request, method};
 
 use crate::{Server, request::StatelessCall};
 
@@ -22,10 +21,10 @@ impl<'a> Era<'a> {
     ///
     /// # Errors
     /// When `_meta` is not what it must be; the error tells the era as well.
-    pub fn of(method: &str, params: Option<&'a RawValue>) -> Result<Self, RequestMetaError> {
-        match RequestMeta::from_params(params)? {
+    pub fn of(request: &Request<'a>) -> Result<Self, RequestMetaError> {
+        match request.meta()? {
             Some(meta) if meta.is_modern => Ok(Self::Stateless(meta)),
-            _ if method == <method::Initialize as Method>::NAME => Ok(Self::Initialize),
+            _ if request.method == <method::Initialize as Method>::NAME => Ok(Self::Initialize),
             meta => Ok(Self::Session(meta)),
         }
     }

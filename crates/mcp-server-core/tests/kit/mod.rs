@@ -172,7 +172,7 @@ pub(crate) async fn ask(
     }
     let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let Message::Request(request) = Message::parse(text.as_bytes()).unwrap() else { panic!("not a request: {text}") };
-    let Ok(Era::Stateless(meta)) = Era::of(&request.method, request.params) else { panic!("not modern: {text}") };
+    let Ok(Era::Stateless(meta)) = Era::of(&request) else { panic!("not modern: {text}") };
     let call = StatelessCall::read(&meta)?.supported(server)?;
     let prepared = server.prepare(&request, change(Scope::stateless(call)))?;
     let reply = prepared.run().await.expect("nobody cancels it");
