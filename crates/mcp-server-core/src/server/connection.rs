@@ -281,7 +281,7 @@ impl Connection<'_> {
 
     /// What is to run, or the answer already.
     fn request(&mut self, request: &Request<'_>) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
-        let scope = match Era::of(&request)? {
+        let scope = match Era::of(request)? {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
             Era::Initialize => {
                 let (session, reply) = self.server.initialize(request, &self.caller, &self.peer)?;
