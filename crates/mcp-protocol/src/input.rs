@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
-    CreateMessageParams, ElicitParams, Meta,
+    CreateMessageParams, ElicitParams, JsonObject, Meta,
     method::{self, Method},
 };
 
@@ -57,8 +57,8 @@ impl FromIterator<(String, InputRequest)> for InputRequests {
 pub struct InputRequest {
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
-    /// The parameters of that method.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The parameters of that method. `None` is written as an empty object, because some clients require the member.
+    #[serde(default, serialize_with = "or_empty_object")]
     pub params: Option<Value>,
 }
 
@@ -88,6 +88,13 @@ impl InputRequest {
     #[must_use]
     pub fn list_roots() -> Self {
         Self::new(method::ListRoots::NAME, None)
+    }
+}
+
+fn or_empty_object<S: Serializer>(params: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    match params {
+        Some(params) => params.serialize(serializer),
+        None => JsonObject::new().serialize(serializer),
     }
 }
 
@@ -129,7 +136,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::JsonObject;
 
     #[test]
     fn questions_are_bare_requests() {
@@ -142,11 +148,18 @@ mod tests {
             "inputRequests": {
                 "ask": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}},
                 "name": {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": {}}},
-                "roots": {"method": "roots/list"}
+                "roots": {"method": "roots/list", "params": {}}
             },
             "requestState": "s"
         });
         assert_eq!(serde_json::to_value(&result).unwrap(), wire);
-        assert_eq!(serde_json::from_value::<InputRequiredResult>(wire).unwrap(), result);
+        let read: InputRequiredResult = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), wire);
+    }
+
+    #[test]
+    fn input_requests_without_params_are_accepted() {
+        let request: InputRequest = serde_json::from_value(json!({"method": "roots/list"})).unwrap();
+        assert_eq!(request, InputRequest::list_roots());
     }
 }
