@@ -9,6 +9,7 @@ mod writer;
 
 use std::{
     fmt,
+    future::pending,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -23,7 +24,7 @@ use self::{
     lines::Lines,
     writer::{LineSender, Outbound},
 };
-use crate::{Frame, FrameSender, Transport, TransportError};
+use crate::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 
 /// Limits of a connection. Make one with `Options::default()` and change what differs.
 #[derive(Debug, Clone)]
@@ -55,6 +56,8 @@ pub struct Ndjson<R> {
     lines: Lines,
     ended: bool,
     sender: Arc<LineSender>,
+    /// Completes when the writer has failed. `None` when reading continues after that.
+    writer_failed: Option<BoxFuture<'static, ()>>,
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Ndjson<R> {
@@ -71,13 +74,32 @@ impl<R: AsyncRead + Unpin + Send + 'static> Ndjson<R> {
     /// # Panics
     /// Outside of a tokio runtime: the writer gets a task.
     pub fn with_options<W: AsyncWrite + Unpin + Send + 'static>(reader: R, writer: W, options: &Options) -> Self {
-        let outbound = Arc::new(Outbound::new(options));
-        Self {
-            reader,
-            lines: Lines::new(options.max_line.max(1)),
-            ended: false,
-            sender: Arc::new(LineSender::spawn(outbound, writer)),
-        }
+        let sender = LineSender::spawn(Arc::new(Outbound::new(options)), writer, Box::pin(pending()));
+        Self::of(reader, sender, options)
+    }
+
+    /// Returns a transport that also ends when writing has failed, or when `output_closed` completes.
+    pub(crate) fn until_output_closed<W: AsyncWrite + Unpin + Send + 'static>(
+        reader: R,
+        writer: W,
+        output_closed: BoxFuture<'static, ()>,
+        options: &Options,
+    ) -> Self {
+        let sender = LineSender::spawn(Arc::new(Outbound::new(options)), writer, output_closed);
+        let writer_failed = sender.failed();
+        Self { writer_failed: Some(Box::pin(writer_failed)), ..Self::of(reader, sender, options) }
+    }
+
+    fn of(reader: R, sender: LineSender, options: &Options) -> Self {
+        let lines = Lines::new(options.max_line.max(1));
+        Self { reader, lines, ended: false, sender: Arc::new(sender), writer_failed: None }
+    }
+
+    fn poll_writer_failed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(failed) = &mut self.writer_failed else { return Poll::Pending };
+        ready!(failed.as_mut().poll(cx));
+        self.writer_failed = None;
+        Poll::Ready(())
     }
 }
 
@@ -93,7 +115,15 @@ impl<R: AsyncRead + Unpin + Send + 'static> Transport for Ndjson<R> {
                 return Poll::Ready(self.lines.last().map(|line| Ok(Frame::new(line))));
             }
             // The future keeps nothing between polls, so that a new one may be made each time.
-            match ready!(pin!(self.reader.read_buf(self.lines.room())).poll(cx)) {
+            let read = match pin!(self.reader.read_buf(self.lines.room())).poll(cx) {
+                Poll::Ready(read) => read,
+                Poll::Pending => {
+                    ready!(self.poll_writer_failed(cx));
+                    self.lines.clear();
+                    Ok(0)
+                }
+            };
+            match read {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

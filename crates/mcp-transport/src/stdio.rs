@@ -55,10 +55,13 @@ impl Stdio {
         taken
     }
 
-    /// A transport of newline-delimited JSON, with the default limits.
+    /// Returns a transport of newline-delimited JSON with the default limits.
+    ///
+    /// The transport ends at the end of the input. On Unix it also ends when the client has closed its end of the
+    /// output, unless the output is a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time.
@@ -66,16 +69,20 @@ impl Stdio {
         self.into_transport_with(&Options::default())
     }
 
-    /// A transport of newline-delimited JSON, with these limits.
+    /// Returns a transport of newline-delimited JSON with these limits. See [`Stdio::into_transport`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time.
     pub fn into_transport_with(self, options: &Options) -> io::Result<Ndjson<StdioReader>> {
+        #[cfg(unix)]
+        let output_closed = fd::closed(&self.output);
+        #[cfg(not(unix))]
+        let output_closed = Box::pin(std::future::pending());
         let (reader, writer) = self.into_io()?;
-        Ok(Ndjson::with_options(reader, writer, options))
+        Ok(Ndjson::until_output_closed(reader, writer, output_closed, options))
     }
 
     /// The bytes themselves. Reading and writing never block a thread of the runtime, and a read that waits does not

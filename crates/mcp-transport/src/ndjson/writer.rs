@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    future::poll_fn,
+    future::{pending, poll_fn},
     io::{self, IoSlice},
     pin::pin,
     sync::Arc,
@@ -67,13 +67,18 @@ pub(super) struct LineSender {
 }
 
 impl LineSender {
-    /// Starts the task of the writer.
-    pub(super) fn spawn<W: AsyncWrite + Unpin + Send + 'static>(outbound: Arc<Outbound>, writer: W) -> Self {
+    /// Starts the task of the writer. The task fails when `output_closed` completes.
+    pub(super) fn spawn<W: AsyncWrite + Unpin + Send + 'static>(
+        outbound: Arc<Outbound>,
+        writer: W,
+        output_closed: BoxFuture<'static, ()>,
+    ) -> Self {
         let (alive, abandoned) = oneshot::channel::<()>();
         let (done, outcome) = watch::channel(None);
         let shared = CloseOnDrop(Arc::clone(&outbound));
         tokio::spawn(async move {
-            let result = write_until_abandoned(&shared.0, writer, abandoned).await.map_err(TransportError::from);
+            let result = write_until_abandoned(&shared.0, writer, abandoned, output_closed).await;
+            let result = result.map_err(TransportError::from);
             if let Err(fault) = &result {
                 tracing::debug!(error = ?fault, "the writer of the connection ended");
                 shared.0.queue.abort(fault.clone());
@@ -81,6 +86,18 @@ impl LineSender {
             done.send_replace(Some(result));
         });
         Self { outbound, outcome, _alive: alive }
+    }
+
+    /// Waits until the writer has failed. Never completes when the writer ends in order.
+    pub(super) fn failed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut outcome = self.outcome.clone();
+        async move {
+            let has_failed = |outcome: &Option<Result<_, _>>| matches!(outcome, Some(Err(_)));
+            // Without an outcome the task has panicked, or was dropped with its runtime.
+            if outcome.wait_for(has_failed).await.is_err() && outcome.borrow().is_some() {
+                pending().await
+            }
+        }
     }
 }
 
@@ -159,6 +176,7 @@ async fn write_until_abandoned<W: AsyncWrite + Unpin>(
     outbound: &Outbound,
     writer: W,
     abandoned: oneshot::Receiver<()>,
+    mut output_closed: BoxFuture<'static, ()>,
 ) -> io::Result<()> {
     let mut write = pin!(write_all(outbound, writer));
     let mut give_up = pin!(async {
@@ -168,6 +186,9 @@ async fn write_until_abandoned<W: AsyncWrite + Unpin>(
     poll_fn(|cx| {
         if let Poll::Ready(result) = write.as_mut().poll(cx) {
             return Poll::Ready(result);
+        }
+        if output_closed.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         give_up.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     })

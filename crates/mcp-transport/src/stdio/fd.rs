@@ -5,6 +5,7 @@
 
 use std::{
     fs::File,
+    future::pending,
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
@@ -16,7 +17,14 @@ use rustix::{
     stdio::{dup2_stdin, dup2_stdout, stderr, stdin, stdout},
 };
 
-use super::{Read, Write, socket::Socket, thread};
+use tokio::io::Interest;
+
+use super::{
+    Read, Write,
+    socket::{Socket, register},
+    thread,
+};
+use crate::BoxFuture;
 
 /// Moves the two descriptors out of the reach of `std::io` and of children.
 pub(super) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -56,6 +64,23 @@ pub(super) fn writer(fd: OwnedFd) -> io::Result<Box<dyn Write>> {
         },
         Kind::Other => Ok(Box::new(thread::Writer::spawn(Blocking(fd.into()))?)),
     }
+}
+
+/// Completes when the client has closed its end of the output. Never completes for a file, which has no other end.
+pub(super) fn closed(output: &OwnedFd) -> BoxFuture<'static, ()> {
+    // Errors and hang-ups are reported for each interest. On Linux this one is not woken when the client reads.
+    let interest = if cfg!(target_os = "linux") { Interest::ERROR } else { Interest::WRITABLE };
+    let Ok(fd) = output.try_clone().and_then(|fd| register(fd, interest)) else { return Box::pin(pending()) };
+    Box::pin(async move {
+        while let Ok(mut guard) = fd.ready(Interest::WRITABLE | Interest::ERROR).await {
+            if guard.ready().is_write_closed() || guard.ready().is_error() {
+                return;
+            }
+            guard.clear_ready();
+        }
+        // The runtime is shutting down.
+        pending().await
+    })
 }
 
 enum Kind {

@@ -93,6 +93,6 @@ impl AsyncWrite for Socket {
 
 // Not `expect`: only since 1.54 is it deprecated.
 #[allow(deprecated, reason = "its unsafe replacement asks for what an `OwnedFd` is by its type")]
-fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, interest)
 }

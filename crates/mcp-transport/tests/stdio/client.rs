@@ -30,6 +30,10 @@ pub(crate) fn main() {
         check(kind, "SIGTERM ends the server though a read is parked", echo_then_signal);
         check(kind, "SIGTERM ends the server before the first line", signal_at_once);
     }
+    for kind in [Kind::Pipe, Kind::Socket, Kind::NamedPipe] {
+        closed_output_ends_the_server(kind);
+        println!("test {kind:?}: closed output ends the server while its input is open ... ok");
+    }
     files_work_too();
     println!("test files_work_too ... ok");
 }
@@ -80,6 +84,20 @@ fn signal_at_once(server: &mut Server) {
     kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();
     assert!(server.wait().success());
     assert_eq!(server.rest_of_errors().last().map(String::as_str), Some("terminated"));
+}
+
+/// The client closes its end of the output, keeps the input open and sends nothing.
+fn closed_output_ends_the_server(kind: Kind) {
+    let ((their_input, input), (output, their_output)) = (channel(kind), channel(kind));
+    let mut child = command().stdin(their_input).stdout(their_output).stderr(Stdio::piped()).spawn().unwrap();
+    let errors = lines(child.stderr.take().unwrap());
+    let mut server = Server { child, input: Some(input.into()), output: mpsc::channel().1, errors, shared: Vec::new() };
+    assert_eq!(server.errors.recv_timeout(DEADLINE).as_deref(), Ok("ready"), "{kind:?}");
+    let start = Instant::now();
+    drop(output);
+    assert!(server.wait().success());
+    assert!(start.elapsed() < Duration::from_secs(5), "{kind:?}: {:?}", start.elapsed());
+    assert_eq!(server.rest_of_errors(), ["output closed"]);
 }
 
 /// Files cannot be waited for at all: the server reads them to the end.

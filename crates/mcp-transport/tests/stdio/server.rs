@@ -32,6 +32,8 @@ pub(crate) async fn main() {
         assert!(status.success());
         sender.send(frame.unwrap()).await.unwrap();
     }
-    sender.shutdown().await.unwrap();
-    eprintln!("end of input");
+    match sender.shutdown().await {
+        Ok(()) => eprintln!("end of input"),
+        Err(_) => eprintln!("output closed"),
+    }
 }
