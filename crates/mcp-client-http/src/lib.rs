@@ -16,6 +16,8 @@
 //! on with the route that it came on. A session (2025-03-26 to 2025-11-25) is opened by the answer to `initialize`,
 //! listened to after `notifications/initialized` was accepted, and ended by `shutdown`; its streams are resumed.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod authorizer;
 mod client;
 mod config;

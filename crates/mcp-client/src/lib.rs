@@ -24,6 +24,8 @@
 //! A server is behind a URL (feature `http`, on by default; the module `http` has what can be set), in a [`ChildProcess`], or
 //! in the same program: a server of `mcp-server` is something to connect to as it is.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod call;
 mod client;
 mod config;

@@ -10,6 +10,8 @@
 //!
 //! The crate is pure: no I/O, no clock, no async.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod dialect;
 mod effort;
 pub mod elicitation;

@@ -5,6 +5,8 @@
 //! [`Transport`](mcp_transport::Transport). HTTP is in `mcp-server-http`; applications depend on `mcp-server`, which
 //! re-exports both.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod builder;
 mod cache_hint;
 mod capabilities;

@@ -6,6 +6,8 @@
 //!
 //! Its own listener speaks HTTP/1.1 and HTTP/2, and with feature `tls` also over TLS.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod answer;
 mod config;
 mod endpoint;

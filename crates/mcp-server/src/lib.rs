@@ -23,6 +23,8 @@
 //! # let _: Server = server;
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub use mcp_protocol as protocol;
 pub use mcp_schema as schema;
 pub use mcp_server_core::*;

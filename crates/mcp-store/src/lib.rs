@@ -18,6 +18,8 @@
 //! # Ok::<(), mcp_store::StoreError>(()) }).unwrap();
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod error;
 mod key_value;
 pub mod limits;

@@ -86,6 +86,8 @@
 //! # });
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod peer;
 pub mod schemas;
 pub mod transcript;

@@ -6,6 +6,8 @@
 //! process (`child`, behind the feature of that name), the encoder and the decoder of server-sent events ([`sse`]), and
 //! the signals that end a process in order ([`signal`]).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "child")]
 pub mod child;
 mod error;

@@ -35,6 +35,8 @@
 //!
 //! The crate has no dependencies.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod error;
 mod expand;
 mod matcher;
