@@ -1,4 +1,4 @@
-//! The keys of each package's manifest that come from the root manifest.
+//! The manifest of each package: the keys that it inherits, and what a registry shows of a published crate.
 
 use anyhow::{Context, Error};
 use toml::{Table, Value};
@@ -9,12 +9,25 @@ use crate::workspace::Metadata;
 /// The keys that each package inherits.
 const INHERITED: &[&str] = &["edition", "rust-version", "license"];
 
-/// Checks that each package inherits the lints and the keys of [`INHERITED`].
+/// Checks that each package inherits the lints and the keys of [`INHERITED`], and the metadata of published packages.
 pub(super) fn check(metadata: &Metadata, found: &mut Findings) -> Result<(), Error> {
     for package in metadata.members() {
         let text = std::fs::read_to_string(&package.manifest_path).context(package.manifest_path.clone())?;
         let manifest: Table = toml::from_str(&text).context(package.manifest_path.clone())?;
         check_manifest(&package.name, &manifest, found);
+    }
+    for package in metadata.published() {
+        for (key, is_missing) in [
+            ("description", package.description.is_none()),
+            ("readme", package.readme.is_none()),
+            ("keywords", package.keywords.is_empty()),
+            ("categories", package.categories.is_empty()),
+            ("metadata.docs.rs", package.metadata.pointer("/docs/rs/all-features") != Some(&true.into())),
+        ] {
+            if is_missing {
+                found.error(&package.name, format_args!("is published without `{key}`"));
+            }
+        }
     }
     Ok(())
 }
