@@ -38,10 +38,16 @@ mod skills;
 mod state;
 mod subscription;
 
-/// The guide, so that its examples are compiled.
+/// Compiles the examples of the guides.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/clients.md")]
-mod guide {}
+mod guides {
+    #[cfg(feature = "http")]
+    #[doc = include_str!("../../../docs/clients.md")]
+    mod clients {}
+    #[cfg(feature = "http")]
+    #[doc = include_str!("../../../docs/migrating-from-rmcp.md")]
+    mod migrating_from_rmcp {}
+}
 
 /// Marks that tell the implementations of [`IntoConnector`] apart; never written.
 pub mod marker {

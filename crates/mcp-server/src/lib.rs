@@ -56,7 +56,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 }
 
-/// The guides, so that their examples are compiled.
+/// Compiles the examples of the guides.
 #[cfg(doctest)]
 mod guides {
     #[cfg(feature = "fs")]
