@@ -16,7 +16,7 @@ async fn speak(service: &McpService, accept: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_post_accepts_both_forms_or_is_refused() {
+async fn rejects_a_post_that_does_not_accept_json_and_event_streams() {
     let service = service();
     for (accept, status) in [
         ("application/json, text/event-stream", 200),
@@ -44,7 +44,7 @@ async fn a_post_accepts_both_forms_or_is_refused() {
 }
 
 #[tokio::test]
-async fn a_lenient_endpoint_answers_in_what_is_accepted() {
+async fn a_lenient_endpoint_answers_in_the_accepted_content_type() {
     let service = common::server().into_service(HttpConfig::new().lenient_accept());
     let quiet = list(&service, "application/json").await;
     assert_eq!((quiet.status, quiet.header("content-type")), (StatusCode::OK, Some("application/json")));
@@ -65,7 +65,7 @@ async fn a_lenient_endpoint_answers_in_what_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_session_can_be_opened_and_used_by_a_client_of_streams_only() {
+async fn opens_a_session_for_a_client_that_accepts_only_event_streams() {
     let service = common::server().into_service(HttpConfig::new().lenient_accept());
     let accepting = |mut request: http::Request<_>| {
         request.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
@@ -83,7 +83,7 @@ async fn a_session_can_be_opened_and_used_by_a_client_of_streams_only() {
 }
 
 #[tokio::test]
-async fn a_stream_of_a_session_is_only_for_who_accepts_one() {
+async fn rejects_a_get_that_does_not_accept_event_streams() {
     let service = service();
     let session = open(&service).await;
     for (accept, status) in [("text/event-stream", 200), ("*/*", 200), ("application/json", 406), ("text/html", 406)] {
@@ -94,7 +94,7 @@ async fn a_stream_of_a_session_is_only_for_who_accepts_one() {
 }
 
 #[tokio::test]
-async fn a_body_is_json_by_its_header() {
+async fn rejects_a_body_without_the_json_content_type() {
     let service = service();
     for (content_type, status) in [
         ("application/json", 200),
@@ -112,7 +112,7 @@ async fn a_body_is_json_by_its_header() {
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_answered_by_202_and_nothing() {
+async fn answers_notifications_with_202_and_an_empty_body() {
     let service = service();
     let session = open(&service).await;
     let mut headers = common::BASE.to_vec();

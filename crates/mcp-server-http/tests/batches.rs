@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::common::{self, legacy, request, send, service};
 
 #[tokio::test]
-async fn what_is_asked_together_is_answered_in_one_array() {
+async fn answers_a_batch_with_one_array() {
     let service = service();
     for version in ["2025-03-26", "2025-06-18"] {
         let params = json!({
@@ -50,7 +50,7 @@ async fn what_is_asked_together_is_answered_in_one_array() {
 }
 
 #[tokio::test]
-async fn a_batch_to_a_session_that_is_gone_is_told_so() {
+async fn rejects_a_batch_for_an_unknown_session() {
     let service = service();
     let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }]).to_string();
     let mut headers = common::BASE.to_vec();

@@ -14,7 +14,7 @@ async fn listener(address: &str) -> TcpListener {
 }
 
 #[tokio::test]
-async fn an_open_address_without_allowed_hosts_is_refused() {
+async fn rejects_a_public_address_without_allowed_hosts() {
     let server = common::server();
     let refused = within("the refusal", server.serve_http_on(listener("0.0.0.0:0").await, HttpConfig::new())).await;
     let error = refused.unwrap_err();
@@ -29,7 +29,7 @@ async fn an_open_address_without_allowed_hosts_is_refused() {
 }
 
 #[tokio::test]
-async fn an_open_address_serves_the_hosts_that_are_allowed() {
+async fn a_public_address_serves_the_allowed_hosts() {
     let server = common::server();
     let listener = listener("0.0.0.0:0").await;
     let port = listener.local_addr().unwrap().port();
@@ -58,7 +58,7 @@ async fn an_open_address_serves_the_hosts_that_are_allowed() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_an_error_that_names_it_and_says_why() {
+async fn an_address_in_use_is_an_error_with_the_address_and_the_reason() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let error = within("the error", common::server().serve_http(site.address)).await.unwrap_err();
     assert_eq!(error.to_string(), format!("{} cannot be listened on", site.address));
@@ -70,7 +70,7 @@ async fn an_address_in_use_is_an_error_that_names_it_and_says_why() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_an_error() {
+async fn an_invalid_address_is_an_error() {
     for address in ["localhost", "127.0.0.1:99999"] {
         let error = within("the error", common::server().serve_http(address)).await.unwrap_err();
         assert!(matches!(error, HttpError::Resolve { .. }), "{error:?}");
@@ -82,7 +82,7 @@ async fn what_is_no_address_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_address_with_a_configuration_is_told_once_it_listens() {
+async fn reports_the_bound_address_when_it_listens() {
     let server = common::server();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let config = HttpConfig::new().path("/there").signals(false).on_listening(move |address| {

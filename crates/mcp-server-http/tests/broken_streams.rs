@@ -75,7 +75,7 @@ async fn read_whole(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_events_on_streams_that_break_come_once_and_in_order() {
+async fn ten_thousand_events_over_broken_streams_arrive_once_and_in_order() {
     const STEPS: usize = 3_334;
     // All are paced by the reader that has seen least, since they share one window: no gap is wider than that.
     let (seen, watched) = tokio::sync::watch::channel([0_usize; 3]);

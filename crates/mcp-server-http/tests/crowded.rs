@@ -42,7 +42,7 @@ fn chatty() -> Server {
 }
 
 #[tokio::test]
-async fn large_answers_at_once_reach_their_readers() {
+async fn concurrent_large_responses_reach_their_readers() {
     let service = chatty().into_service(HttpConfig::new());
     let session = open(&service).await;
     let mut responses = Vec::new();
@@ -61,7 +61,7 @@ async fn large_answers_at_once_reach_their_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_calls_that_talk_a_little_are_all_heard() {
+async fn delivers_the_notifications_of_many_concurrent_calls() {
     let service = chatty().into_service(HttpConfig::new());
     let session = open(&service).await;
     let mut reading = tokio::task::JoinSet::new();
@@ -81,7 +81,7 @@ async fn many_calls_that_talk_a_little_are_all_heard() {
 }
 
 #[tokio::test]
-async fn notices_push_out_nothing_that_a_call_has_to_say() {
+async fn list_changes_do_not_evict_messages_of_calls() {
     let server = chatty();
     let service = server.clone().into_service(HttpConfig::new());
     let session = open(&service).await;

@@ -67,7 +67,7 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
 }
 
 #[tokio::test]
-async fn a_call_given_up_before_its_first_word_is_not_held_up_by_what_nobody_reads() {
+async fn cancelling_a_call_before_its_first_message_ignores_unread_responses() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
@@ -85,7 +85,7 @@ async fn a_call_given_up_before_its_first_word_is_not_held_up_by_what_nobody_rea
 }
 
 #[tokio::test]
-async fn ending_a_session_ends_its_calls_without_an_answer() {
+async fn deleting_a_session_cancels_its_calls_without_a_response() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;

@@ -28,7 +28,7 @@ fn mirroring() -> McpService {
 }
 
 #[tokio::test]
-async fn arguments_are_compared_by_their_type() {
+async fn compares_mirrored_arguments_by_type() {
     let service = mirroring();
     for (arguments, header, value, fits) in [
         (json!({ "count": 42 }), "mcp-param-count", "42", true),
@@ -69,7 +69,7 @@ async fn arguments_are_compared_by_their_type() {
 }
 
 #[tokio::test]
-async fn null_arguments_expect_no_header() {
+async fn a_null_argument_expects_no_header() {
     // The schema allows no null, so the call fails, but as a call: the headers were in order.
     let call = stateless("tools/call", json!({ "name": "show", "arguments": { "text": null } }), &[]);
     let answer = send(&mirroring(), call).await;
@@ -77,7 +77,7 @@ async fn null_arguments_expect_no_header() {
 }
 
 #[tokio::test]
-async fn only_the_exact_marker_is_decoded() {
+async fn decodes_only_the_exact_base64_marker() {
     let service = mirroring();
     for (header, text) in [
         ("=?base64?SGVsbG8=?=", "Hello"),
@@ -115,7 +115,7 @@ fn naming() -> McpService {
 }
 
 #[tokio::test]
-async fn each_method_with_a_name_mirrors_it() {
+async fn every_method_with_a_name_mirrors_it() {
     let service = naming();
     for (method, params, name) in [
         ("tools/call", json!({ "name": "safe" }), "safe"),
@@ -134,7 +134,7 @@ async fn each_method_with_a_name_mirrors_it() {
 }
 
 #[tokio::test]
-async fn no_other_member_hides_the_name_from_the_comparison() {
+async fn another_member_cannot_hide_the_name_from_the_comparison() {
     let service = naming();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     for extra in [r#""uri":5"#, r#""uri":1,"uri":2"#, r#""taskId":[],"taskId":{}"#, r#""name2":"safe""#] {
@@ -161,7 +161,7 @@ async fn no_other_member_hides_the_name_from_the_comparison() {
 }
 
 #[tokio::test]
-async fn header_names_know_no_case_and_values_do() {
+async fn header_names_are_case_insensitive_and_values_are_not() {
     let site = common::socket::serve(&common::server(), HttpConfig::new()).await;
     let raw =
         common::socket::raw(stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "x" } }), &[]))
@@ -180,7 +180,7 @@ async fn header_names_know_no_case_and_values_do() {
 }
 
 #[tokio::test]
-async fn a_mirrored_header_stands_once() {
+async fn rejects_a_repeated_mirrored_header() {
     let service = service();
     for name in ["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-param-region"] {
         let call = json!({ "name": "region", "arguments": { "region": "eu" } });
@@ -194,7 +194,7 @@ async fn a_mirrored_header_stands_once() {
 }
 
 #[tokio::test]
-async fn values_of_requests_never_come_back_in_headers() {
+async fn never_returns_request_values_in_headers() {
     let service = service();
     let evil = "2026-07-28\u{e9}";
     for (name, value) in

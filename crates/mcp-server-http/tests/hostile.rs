@@ -55,7 +55,7 @@ async fn assert_still_serving(service: &McpService, session: &str) {
 }
 
 #[tokio::test]
-async fn malformed_messages_are_refused_with_the_code_that_fits() {
+async fn rejects_malformed_messages_with_the_matching_code() {
     let service = service();
     let session = open(&service).await;
     initialized(&service, &session).await;
@@ -109,7 +109,7 @@ async fn malformed_messages_are_refused_with_the_code_that_fits() {
 }
 
 #[tokio::test]
-async fn an_id_at_the_limit_comes_back_as_it_was() {
+async fn returns_an_id_at_the_size_limit_unchanged() {
     let service = service();
     let session = open(&service).await;
     for id in
@@ -124,7 +124,7 @@ async fn an_id_at_the_limit_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn every_prefix_and_every_damaged_byte_is_answered() {
+async fn answers_every_truncated_and_every_damaged_message() {
     let service = service();
     let session = open(&service).await;
     for message in [LEGACY.to_owned(), modern()] {
@@ -148,7 +148,7 @@ async fn every_prefix_and_every_damaged_byte_is_answered() {
 }
 
 #[tokio::test]
-async fn noise_is_answered() {
+async fn answers_random_bytes() {
     let service = service();
     let session = open(&service).await;
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -189,7 +189,7 @@ async fn noise_is_answered() {
 }
 
 #[tokio::test]
-async fn params_of_the_wrong_shape_are_refused() {
+async fn rejects_params_of_the_wrong_type() {
     let service = service();
     let session = open(&service).await;
     for (method, params) in [
@@ -211,7 +211,7 @@ async fn params_of_the_wrong_shape_are_refused() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_takes_nobody_along() {
+async fn a_panicking_handler_does_not_affect_other_calls() {
     let server = mcp_server_core::Server::builder("test", "1.0")
         .tool(mcp_server_core::tool("panics", async || -> String { panic!("a secret") }))
         .build();

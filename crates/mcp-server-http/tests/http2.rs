@@ -23,7 +23,7 @@ fn call(name: &str) -> http::Request<http_body_util::Full<bytes::Bytes>> {
 }
 
 #[tokio::test]
-async fn both_protocols_are_served_on_one_port() {
+async fn serves_http1_and_http2_on_one_port() {
     let site = serve(&server(), HttpConfig::new()).await;
     let echo = || common::stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "hi" } }), &[]);
     let mut new = Http2::connect(site.stream().await).await;
@@ -39,7 +39,7 @@ async fn both_protocols_are_served_on_one_port() {
 }
 
 #[tokio::test]
-async fn the_authority_is_checked_as_the_host_is() {
+async fn checks_the_authority_like_the_host_header() {
     let site = serve(&server(), HttpConfig::new()).await;
     let mut client = Http2::connect(site.stream().await).await;
     let foreign = common::request(Method::OPTIONS, &[("host", "evil.example")], "");
@@ -51,7 +51,7 @@ async fn the_authority_is_checked_as_the_host_is() {
 }
 
 #[tokio::test]
-async fn streams_run_side_by_side_on_one_connection() {
+async fn runs_streams_of_one_connection_concurrently() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let mut client = Http2::connect(site.stream().await).await;
@@ -100,7 +100,7 @@ async fn broken(response: http::Response<hyper::body::Incoming>) -> String {
 const RESET: &str = "stream error received: stream no longer needed";
 
 #[tokio::test]
-async fn a_stream_that_is_left_unread_is_reset_and_its_call_dropped_while_others_go_on() {
+async fn resets_an_unread_stream_and_cancels_its_call_without_affecting_others() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new().write_timeout(Duration::from_secs(1))).await;
     let mut client = Http2::with_window(site.stream().await, 4 << 10).await;
@@ -120,7 +120,7 @@ async fn a_stream_that_is_left_unread_is_reset_and_its_call_dropped_while_others
 }
 
 #[tokio::test]
-async fn answers_of_every_length_are_reset_for_a_client_that_lets_nothing_through() {
+async fn resets_unread_responses_of_every_length_when_the_client_grants_no_window() {
     let server = mcp_server_core::Server::builder("test", "1.0")
         .tool(mcp_server_core::tool("small", async || "x"))
         .tool(mcp_server_core::tool("large", async || "x".repeat(1 << 20)))
@@ -153,7 +153,7 @@ async fn a_lost_connection_cancels_all_of_its_stateless_calls() {
 }
 
 #[tokio::test]
-async fn shutdown_lets_open_requests_end_and_cuts_off_the_others() {
+async fn shutdown_lets_open_requests_finish_and_then_closes_the_rest() {
     let mut watched = Watched::new();
     let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(300));
     let site = serve(&watched.server, config).await;

@@ -49,14 +49,14 @@ async fn feed(
 }
 
 #[tokio::test]
-async fn a_body_declared_too_large_is_refused_unread() {
+async fn rejects_a_body_declared_too_large_without_reading_it() {
     let limit = 4 << 20;
     let status = feed(&common::service(), Some(limit + 1), || unreachable!("the body is not read")).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_length_is_read_up_to_the_limit() {
+async fn reads_a_body_of_unknown_length_up_to_the_limit() {
     let mut chunks = 0;
     let status = feed(&common::service(), None, || {
         chunks += 1;
@@ -67,7 +67,7 @@ async fn a_body_of_unknown_length_is_read_up_to_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_given_up() {
+async fn a_body_that_never_arrives_times_out() {
     for (config, seconds) in [(HttpConfig::new(), 30), (HttpConfig::new().body_timeout(Duration::from_secs(2)), 2)] {
         let start = Instant::now();
         let status = feed(&common::server().into_service(config), None, || Poll::Pending).await;
@@ -76,13 +76,13 @@ async fn a_body_that_does_not_come_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_a_bad_request() {
+async fn a_truncated_body_is_a_bad_request() {
     let status = feed(&common::service(), None, || Poll::Ready(Some(Err("reset")))).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
-async fn a_slow_body_over_a_socket_is_answered_408() {
+async fn answers_a_slow_body_with_408() {
     let config = HttpConfig::new().body_timeout(Duration::from_millis(50));
     let site = serve(&common::server(), config).await;
     let mut wire = site.connect().await;
@@ -94,7 +94,7 @@ async fn a_slow_body_over_a_socket_is_answered_408() {
 }
 
 #[tokio::test]
-async fn a_large_body_over_a_socket_is_answered_413_before_it_is_sent() {
+async fn answers_a_large_body_with_413_before_it_is_sent() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     for length in ["4194305", "99999999999999"] {
         let mut wire = site.connect().await;
@@ -114,7 +114,7 @@ async fn a_large_body_over_a_socket_is_answered_413_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn who_sends_all_of_a_refused_body_before_reading_sees_why() {
+async fn a_client_that_sends_a_whole_rejected_body_receives_the_reason() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let length = 8 << 20;
     let head = |rest: &str| format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{rest}\r\n");
@@ -134,7 +134,7 @@ async fn who_sends_all_of_a_refused_body_before_reading_sees_why() {
 }
 
 #[tokio::test]
-async fn long_headers_are_refused_and_those_at_the_limit_are_not() {
+async fn rejects_headers_above_the_limit_and_accepts_headers_at_the_limit() {
     let service = common::service();
     for name in ["mcp-name", "mcp-session-id", "mcp-param-region", "authorization", "last-event-id"] {
         for (length, refused) in [(8192, false), (8193, true)] {
@@ -146,7 +146,7 @@ async fn long_headers_are_refused_and_those_at_the_limit_are_not() {
 }
 
 #[tokio::test]
-async fn a_huge_head_over_a_socket_is_answered_431_and_hurts_nobody_else() {
+async fn answers_a_huge_head_with_431_without_affecting_other_connections() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let mut many = String::from("POST /mcp HTTP/1.1\r\nhost: localhost\r\n");
     for number in 0..200 {
@@ -162,7 +162,7 @@ async fn a_huge_head_over_a_socket_is_answered_431_and_hurts_nobody_else() {
 }
 
 #[tokio::test]
-async fn session_ids_are_random_visible_and_never_the_same() {
+async fn session_ids_are_random_printable_and_unique() {
     let service = common::service();
     let mut seen = HashSet::new();
     for _ in 0..500 {
@@ -185,7 +185,7 @@ async fn a_client_cannot_choose_or_revive_a_session_id() {
 }
 
 #[tokio::test]
-async fn connections_above_the_cap_wait_for_a_place() {
+async fn connections_above_the_limit_wait_for_a_permit() {
     let site = serve(&common::server(), HttpConfig::new().max_connections(2)).await;
     let (mut first, mut second, mut third) = (site.connect().await, site.connect().await, site.connect().await);
     let list = || stateless("tools/list", json!({}), &[]);

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::json;
 
 #[tokio::test]
-async fn no_capability_is_promised_that_has_nothing_behind_it() {
+async fn declares_no_capability_without_a_feature() {
     let service = service();
     let modern =
         send(&service, stateless("server/discover", json!({}), &[])).await.json()["result"]["capabilities"].clone();
@@ -20,7 +20,7 @@ async fn no_capability_is_promised_that_has_nothing_behind_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_asks_for_a_task_gets_the_plain_result() {
+async fn a_call_that_requests_a_task_gets_the_result() {
     let service = service();
     let session = open(&service).await;
     let params = || json!({ "name": "echo", "arguments": { "text": "hi" }, "task": { "ttl": 1000 } });
@@ -41,7 +41,7 @@ async fn a_call_that_asks_for_a_task_gets_the_plain_result() {
 }
 
 #[tokio::test]
-async fn methods_of_what_is_not_offered_are_unknown_in_both_eras() {
+async fn methods_of_missing_features_are_unknown_in_both_eras() {
     let service = service();
     let session = open(&service).await;
     for method in [

@@ -9,7 +9,7 @@ use serde_json::json;
 const METHODS: [Method; 5] = [Method::POST, Method::GET, Method::DELETE, Method::OPTIONS, Method::PUT];
 
 #[tokio::test]
-async fn a_foreign_origin_or_host_is_refused_whatever_the_method() {
+async fn rejects_a_foreign_origin_or_host_for_every_method() {
     let service = common::service();
     let session = open(&service).await;
     for method in METHODS {
@@ -32,7 +32,7 @@ async fn a_foreign_origin_or_host_is_refused_whatever_the_method() {
 }
 
 #[tokio::test]
-async fn a_path_that_does_not_exist_is_guarded_too() {
+async fn guards_unknown_paths_too() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     for (headers, status) in [
         (&[][..], StatusCode::NOT_FOUND),
@@ -46,7 +46,7 @@ async fn a_path_that_does_not_exist_is_guarded_too() {
 }
 
 #[tokio::test]
-async fn an_allowed_origin_may_read_every_answer_and_nobody_else_is_named() {
+async fn an_allowed_origin_can_read_every_response() {
     let service = common::server().into_service(HttpConfig::new().allowed_origins(["https://app.example.com:*"]));
     let with = |origin: &'static str| stateless("tools/list", json!({}), &[("origin", origin)]);
     for origin in ["https://app.example.com", "https://app.example.com:8443", "http://localhost:5173", "http://[::1]:3"]
@@ -70,7 +70,7 @@ async fn an_allowed_origin_may_read_every_answer_and_nobody_else_is_named() {
 }
 
 #[tokio::test]
-async fn a_preflight_allows_what_clients_send_and_no_more() {
+async fn a_preflight_allows_only_the_headers_of_clients() {
     let service = common::service();
     let headers = [
         ("origin", "http://localhost:5173"),
@@ -104,7 +104,7 @@ async fn a_preflight_allows_what_clients_send_and_no_more() {
 }
 
 #[tokio::test]
-async fn guards_are_turned_off_one_by_one_and_by_name() {
+async fn each_guard_can_be_disabled_separately() {
     let any_origin = common::server().into_service(HttpConfig::new().dangerous_allow_any_origin());
     let any_host = common::server().into_service(HttpConfig::new().dangerous_allow_any_host());
     let origin = || stateless("tools/list", json!({}), &[("origin", "https://evil.example")]);
@@ -116,7 +116,7 @@ async fn guards_are_turned_off_one_by_one_and_by_name() {
 }
 
 #[tokio::test]
-async fn programs_send_no_origin_and_are_served_under_public_names_too() {
+async fn serves_clients_without_an_origin_under_public_names() {
     let service = common::server().into_service(HttpConfig::new().allowed_hosts(["mcp.example.com"]));
     let call = |extra: &[(&str, &str)]| stateless("tools/list", json!({}), extra);
     assert_eq!(send(&service, call(&[("host", "mcp.example.com")])).await.status, StatusCode::OK);
@@ -129,7 +129,7 @@ async fn programs_send_no_origin_and_are_served_under_public_names_too() {
 }
 
 #[tokio::test]
-async fn nobody_learns_a_session_id_that_is_not_theirs() {
+async fn exposes_no_session_id_to_foreign_origins() {
     let service = common::service();
     let session = open(&service).await;
     for method in METHODS {

@@ -30,7 +30,7 @@ fn server(limit: usize) -> (Server, watch::Receiver<usize>, Arc<Semaphore>) {
 }
 
 #[tokio::test]
-async fn sixty_four_slow_calls_of_a_session_run_at_once_and_the_next_is_told_to_wait() {
+async fn runs_64_calls_of_a_session_concurrently_and_rejects_the_next() {
     let (server, mut running, permits) = server(4096);
     let site = serve(&server, HttpConfig::new()).await;
     let (session, other) = (site.open().await, site.open().await);
@@ -72,7 +72,7 @@ async fn sixty_four_slow_calls_of_a_session_run_at_once_and_the_next_is_told_to_
 }
 
 #[tokio::test]
-async fn the_limit_of_the_server_holds_for_stateless_calls() {
+async fn the_limit_of_the_server_applies_to_stateless_calls() {
     let (server, mut running, permits) = server(2);
     let service = server.into_service(HttpConfig::new());
     let call = || stateless("tools/call", json!({ "name": "wait" }), &[]);
@@ -96,7 +96,7 @@ async fn the_limit_of_the_server_holds_for_stateless_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_requests_with_one_id_do_not_mix() {
+async fn two_requests_with_the_same_id_get_their_own_responses() {
     let service = common::service();
     let session = common::open(&service).await;
     let call = || legacy_as(7, Some(&session), "tools/call", json!({ "name": "slow" }));

@@ -85,7 +85,7 @@ const ADA: Option<&str> = Some("ada");
 const BOB: Option<&str> = Some("bob");
 
 #[tokio::test]
-async fn handlers_see_who_calls_and_scopes_hold() {
+async fn handlers_receive_the_principal_and_scopes_are_enforced() {
     let mut app = App::new();
     for (who, name) in [(ADA, "ada"), (BOB, "bob"), (None, "nobody")] {
         let (session, _) = app.session(who).await;
@@ -102,7 +102,7 @@ async fn handlers_see_who_calls_and_scopes_hold() {
 
 /// To anybody else a session is one that does not exist, to the byte, whatever is asked of it.
 #[tokio::test]
-async fn a_session_belongs_to_who_opened_it() {
+async fn a_session_belongs_to_the_principal_that_opened_it() {
     let mut app = App::new();
     let uses = |session: &str| {
         let with = |method: Method, extra: &[(&str, &str)]| {
@@ -150,7 +150,7 @@ async fn a_session_belongs_to_who_opened_it() {
 }
 
 #[tokio::test]
-async fn a_stream_of_sse_takes_messages_of_who_opened_it() {
+async fn an_sse_stream_accepts_messages_only_from_its_principal() {
     let mut app = App::new();
     let mut stream = app.open(ADA, sse::get()).await.into_body();
     let mut text = String::new();
@@ -197,7 +197,7 @@ async fn tasks_belong_to_a_principal() {
 }
 
 #[tokio::test]
-async fn sealed_state_is_good_for_who_was_asked() {
+async fn rejects_request_state_of_another_principal() {
     let mut app = App::new();
     let ask = |more: Value| {
         let mut params = json!({
@@ -219,7 +219,7 @@ async fn sealed_state_is_good_for_who_was_asked() {
 }
 
 #[tokio::test]
-async fn each_principal_has_its_own_streams() {
+async fn each_principal_has_its_own_stream_limit() {
     let mut app = App::new();
     let asking = || stateless("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), &[]);
     let is_stream = |response: &http::Response<AxumBody>| response.headers()["content-type"] == "text/event-stream";

@@ -80,7 +80,7 @@ pub(crate) fn steps(events: &[Event]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_talkative_call_reaches_a_reader_that_is_there_whole() {
+async fn a_reader_receives_all_messages_of_a_call_with_many_notifications() {
     let service = talker().into_service(HttpConfig::new());
     let session = open(&service).await;
     let events = rest(service.handle(talk(1, &session)).await.into_body()).await;
@@ -100,7 +100,7 @@ async fn a_talkative_call_reaches_a_reader_that_is_there_whole() {
 }
 
 #[tokio::test]
-async fn a_call_whose_connection_broke_goes_on_and_its_overrun_is_told_once() {
+async fn a_call_continues_after_a_lost_connection_and_reports_evicted_events_once() {
     let service = talker().into_service(HttpConfig::new());
     let session = open(&service).await;
     let mut stream = service.handle(talk(1, &session)).await.into_body();
@@ -134,7 +134,7 @@ async fn a_call_whose_connection_broke_goes_on_and_its_overrun_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_sends_its_client_away_is_answered_when_it_comes_back() {
+async fn a_call_that_closes_its_stream_answers_after_the_client_reconnects() {
     let service = talker().into_service(HttpConfig::new());
     let session = open(&service).await;
     let call = legacy(Some(&session), "tools/call", json!({ "name": "polled" }));
@@ -147,7 +147,7 @@ async fn a_call_that_sends_its_client_away_is_answered_when_it_comes_back() {
 }
 
 #[tokio::test]
-async fn ids_that_are_none_of_the_session_are_refused() {
+async fn rejects_event_ids_of_another_session() {
     let service = talker().into_service(HttpConfig::new());
     let (session, other) = (open(&service).await, open(&service).await);
     let own = rest(service.handle(talk(1, &session)).await.into_body()).await;
@@ -167,7 +167,7 @@ async fn ids_that_are_none_of_the_session_are_refused() {
 }
 
 #[tokio::test]
-async fn a_resumed_stream_carries_nothing_of_another() {
+async fn a_resumed_stream_has_no_events_of_other_streams() {
     let server = talker();
     let service = server.clone().into_service(HttpConfig::new());
     let session = open(&service).await;
@@ -183,7 +183,7 @@ async fn a_resumed_stream_carries_nothing_of_another() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_is_the_end_of_all_its_streams() {
+async fn deleting_a_session_closes_all_its_streams() {
     let service = common::service();
     let session = open(&service).await;
     let call = json!({ "name": "forever" });
@@ -203,7 +203,7 @@ async fn the_end_of_a_session_is_the_end_of_all_its_streams() {
 }
 
 #[tokio::test]
-async fn older_revisions_have_ids_and_no_event_without_a_message() {
+async fn older_revisions_get_event_ids_but_no_events_without_data() {
     let service = talker().into_service(HttpConfig::new());
     for version in ["2025-03-26", "2025-06-18"] {
         let params = json!({
@@ -221,7 +221,7 @@ async fn older_revisions_have_ids_and_no_event_without_a_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_thousand_abandoned_sessions_leave_nothing_behind() {
+async fn a_hundred_thousand_abandoned_sessions_leak_nothing() {
     let service: McpService = common::server().into_service(HttpConfig::new());
     let (mut opened, mut refused) = (0, 0);
     for count in 0..100_000 {
@@ -241,7 +241,7 @@ async fn a_hundred_thousand_abandoned_sessions_leave_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_nothing_is_waited_for_five_seconds_and_told_what_it_missed() {
+async fn waits_five_seconds_for_a_stalled_reader_and_then_reports_evicted_events() {
     let (ended, mut end) = tokio::sync::watch::channel(None);
     let talk_on = move |progress: Progress| {
         let ended = ended.clone();

@@ -24,7 +24,7 @@ fn plain(method: &str) -> Request<Full<bytes::Bytes>> {
 }
 
 #[tokio::test]
-async fn the_endpoint_merges_beside_other_routes() {
+async fn merges_into_a_router_with_other_routes() {
     let server = common::server();
     let mut app = Router::new()
         .route("/health", get(async |State(text): State<&'static str>| text))
@@ -50,7 +50,7 @@ async fn the_endpoint_merges_beside_other_routes() {
 }
 
 #[tokio::test]
-async fn the_endpoint_nests_and_two_servers_share_an_application() {
+async fn nests_in_a_router_and_shares_it_with_another_server() {
     let named = |name: &'static str| Server::builder(name, "1").tool(tool("who", async move || name)).build();
     let mut app = Router::new()
         .nest("/one", named("one").into_router(HttpConfig::new()))
@@ -67,7 +67,7 @@ async fn the_endpoint_nests_and_two_servers_share_an_application() {
 }
 
 #[tokio::test]
-async fn a_handler_sees_the_head_of_its_request() {
+async fn a_handler_receives_the_head_of_its_request() {
     #[derive(Clone)]
     struct Attached(&'static str);
     let show = async |Extension(parts): Extension<RequestParts>| {
@@ -83,7 +83,7 @@ async fn a_handler_sees_the_head_of_its_request() {
 }
 
 #[tokio::test]
-async fn the_service_answers_on_any_path_and_needs_no_readiness() {
+async fn the_service_answers_on_any_path_without_poll_ready() {
     let mut service = common::service();
     let mut request = stateless("tools/list", json!({}), &[]);
     *request.uri_mut() = "/anything".parse().unwrap();

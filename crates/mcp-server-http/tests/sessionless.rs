@@ -15,7 +15,7 @@ fn service() -> McpService {
 }
 
 #[tokio::test]
-async fn each_post_stands_alone_and_no_session_is_made() {
+async fn each_post_is_independent_and_opens_no_session() {
     let service = service();
     let opened = send(&service, initialize()).await;
     assert_eq!((opened.status, opened.header("mcp-session-id")), (StatusCode::OK, None));
@@ -42,7 +42,7 @@ async fn each_post_stands_alone_and_no_session_is_made() {
 }
 
 #[tokio::test]
-async fn what_needs_a_session_is_refused() {
+async fn rejects_methods_that_need_a_session() {
     let service = service();
     for method in [Method::GET, Method::DELETE] {
         let answer = send(&service, request(method, &[("accept", "text/event-stream")], "")).await;
@@ -59,7 +59,7 @@ async fn what_needs_a_session_is_refused() {
 }
 
 #[tokio::test]
-async fn there_are_neither_tasks_nor_log_records_without_a_session() {
+async fn has_no_tasks_and_no_log_messages() {
     let server = Server::builder("test", "1.0")
         .tool(tool("may", async || "may").task(TaskSupport::Optional))
         .tool(tool("must", async || "must").task(TaskSupport::Required))

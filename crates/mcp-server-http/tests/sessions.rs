@@ -11,7 +11,7 @@ use mcp_server_http::{HttpConfig, HttpServer};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_session_opens_works_and_ends() {
+async fn opens_uses_and_deletes_a_session() {
     let service = service();
     let answer = send(&service, initialize()).await;
     let id = answer.header("mcp-session-id").unwrap().to_owned();
@@ -37,7 +37,7 @@ async fn a_session_opens_works_and_ends() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_a_session_is_refused() {
+async fn rejects_requests_that_do_not_match_the_session() {
     let service = service();
     let id = open(&service).await;
     let ping = |headers: &[(&str, &str)]| {
@@ -66,7 +66,7 @@ async fn what_does_not_fit_a_session_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_sessions_end_and_busy_ones_do_not() {
+async fn expires_idle_sessions_and_keeps_busy_sessions() {
     let config = HttpConfig::new().session_idle(Duration::from_secs(60));
     let service = common::server().into_service(config);
     let id = open(&service).await;
@@ -100,7 +100,7 @@ async fn idle_sessions_end_and_busy_ones_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_table_answers_503_until_unopened_sessions_expire() {
+async fn answers_503_when_the_table_is_full_until_unopened_sessions_expire() {
     let service = common::server().into_service(HttpConfig::new().max_sessions(2));
     open(&service).await;
     open(&service).await;
@@ -112,7 +112,7 @@ async fn a_full_table_answers_503_until_unopened_sessions_expire() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_without_a_response() {
+async fn a_cancelled_call_gets_no_response() {
     let service = service();
     let id = open(&service).await;
     let mut headers = common::BASE.to_vec();
@@ -136,7 +136,7 @@ async fn a_cancelled_call_ends_without_a_response() {
 }
 
 #[tokio::test]
-async fn a_list_that_changes_is_told_once_on_the_stream_of_each_initialized_session() {
+async fn sends_a_list_change_once_to_each_initialized_session() {
     let server = common::server();
     let service = server.clone().into_service(HttpConfig::new());
     let id = open(&service).await;
@@ -164,7 +164,7 @@ async fn a_list_that_changes_is_told_once_on_the_stream_of_each_initialized_sess
 }
 
 #[tokio::test]
-async fn a_newer_stream_takes_the_place_of_an_older_one() {
+async fn a_newer_stream_replaces_an_older_one() {
     let service = service();
     let id = open(&service).await;
     let older = common::opened(&service, &id).await;
@@ -173,7 +173,7 @@ async fn a_newer_stream_takes_the_place_of_an_older_one() {
 }
 
 #[tokio::test]
-async fn preflight_requests_are_answered_for_allowed_origins() {
+async fn answers_preflight_requests_of_allowed_origins() {
     let service = service();
     let headers = [
         ("origin", "http://localhost:5173"),

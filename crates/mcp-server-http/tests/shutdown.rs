@@ -15,7 +15,7 @@ use mcp_server_http::HttpConfig;
 use serde_json::json;
 
 #[tokio::test]
-async fn what_runs_finishes_and_what_waits_ends() {
+async fn finishes_running_calls_and_closes_idle_streams() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
@@ -51,7 +51,7 @@ async fn what_runs_finishes_and_what_waits_ends() {
 }
 
 #[tokio::test]
-async fn the_deadline_cuts_off_what_still_runs_in_both_eras() {
+async fn the_grace_period_ends_running_calls_in_both_eras() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new().shutdown_deadline(Duration::from_millis(200))).await;
     let session = site.open().await;
@@ -68,7 +68,7 @@ async fn the_deadline_cuts_off_what_still_runs_in_both_eras() {
 }
 
 #[tokio::test]
-async fn giving_up_the_serving_future_ends_everything() {
+async fn dropping_the_serving_future_closes_everything() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
@@ -88,7 +88,7 @@ async fn giving_up_the_serving_future_ends_everything() {
 }
 
 #[tokio::test]
-async fn calls_of_a_mounted_endpoint_end_with_it_or_by_the_deadline() {
+async fn calls_of_a_mounted_endpoint_end_with_it_or_after_the_grace_period() {
     for is_shut_down in [true, false] {
         let mut watched = Watched::new();
         let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50)).sse("/sse", "/messages");
@@ -122,7 +122,7 @@ async fn calls_of_a_mounted_endpoint_end_with_it_or_by_the_deadline() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_the_streams_of_sessions_of_a_mounted_endpoint() {
+async fn shutdown_closes_the_streams_of_a_mounted_endpoint() {
     use http_body_util::BodyExt;
 
     let server = common::server();
@@ -136,7 +136,7 @@ async fn shutdown_ends_the_streams_of_sessions_of_a_mounted_endpoint() {
 }
 
 #[tokio::test]
-async fn a_mounted_endpoint_refuses_what_comes_too_late() {
+async fn a_mounted_endpoint_rejects_requests_after_shutdown() {
     let server = common::server();
     let service = mcp_server_http::HttpServer::into_service(server.clone(), HttpConfig::new());
     let session = common::open(&service).await;

@@ -24,7 +24,7 @@ fn config() -> HttpConfig {
 }
 
 #[tokio::test]
-async fn a_session_runs_on_one_stream_and_posts() {
+async fn a_session_uses_one_stream_and_posts() {
     let site = serve(&server(), config()).await;
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut client = Client::open(&site).await;
@@ -52,7 +52,7 @@ struct Answer {
 }
 
 #[tokio::test]
-async fn the_server_asks_on_the_stream_and_is_answered_by_a_post() {
+async fn the_server_sends_requests_on_the_stream_and_receives_responses_by_post() {
     let ask = async |inputs: Inputs| -> Result<String, ToolError> {
         let Answer { colour } = inputs.elicit("colour", "Which colour?").await?;
         Ok(colour)
@@ -69,7 +69,7 @@ async fn the_server_asks_on_the_stream_and_is_answered_by_a_post() {
 }
 
 #[tokio::test]
-async fn a_session_is_told_of_changes() {
+async fn a_session_receives_list_changes() {
     let server = server();
     let site = serve(&server, config()).await;
     let mut client = Client::open(&site).await;
@@ -81,7 +81,7 @@ async fn a_session_is_told_of_changes() {
 }
 
 #[tokio::test]
-async fn who_is_not_local_has_no_scopes_and_handlers_see_the_head_of_the_stream() {
+async fn a_remote_client_has_no_scopes_and_handlers_receive_the_head_of_the_stream() {
     let show = async |Extension(parts): Extension<RequestParts>, context: Context| {
         let accept = parts.headers["accept"].to_str().unwrap_or_default().to_owned();
         format!("{accept} {} {}", parts.uri.path(), context.session_id().is_some_and(|id| id.len() > 30))
@@ -135,7 +135,7 @@ async fn a_cancellation_finds_the_call_of_another_post() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_with_a_reason() {
+async fn rejects_invalid_requests_with_a_reason() {
     let site = serve(&server(), config().body_limit(1000)).await;
     let client = Client::open(&site).await;
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
@@ -178,13 +178,13 @@ async fn what_does_not_fit_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn it_is_off_by_default() {
+async fn is_disabled_by_default() {
     let site = serve(&server(), HttpConfig::new()).await;
     assert_eq!(site.ask(get()).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn ids_cannot_be_guessed() {
+async fn session_ids_cannot_be_guessed() {
     let site = serve(&server(), config()).await;
     let mut seen = HashSet::new();
     for _ in 0..8 {
@@ -196,7 +196,7 @@ async fn ids_cannot_be_guessed() {
 }
 
 #[tokio::test]
-async fn streams_count_as_sessions() {
+async fn streams_count_towards_the_session_limit() {
     let site = serve(&server(), config().max_sessions(2)).await;
     site.open().await;
     let first = Client::open(&site).await;
@@ -213,7 +213,7 @@ async fn streams_count_as_sessions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_not_used_ends_and_one_that_is_gets_comments() {
+async fn closes_an_unused_stream_and_sends_keep_alives_on_a_used_one() {
     let service = server().into_service(config());
     let mut unused = service.handle(get()).await.into_body();
     let start = tokio::time::Instant::now();
@@ -246,7 +246,7 @@ async fn a_stream_that_is_not_used_ends_and_one_that_is_gets_comments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_stops_reading_is_let_go() {
+async fn closes_the_stream_of_a_client_that_stops_reading() {
     let flood = async |progress: Progress| {
         let words = "x".repeat(64 << 10);
         for step in 1..1000 {
@@ -284,7 +284,7 @@ async fn a_client_that_stops_reading_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_client_on_a_socket_that_stops_reading_is_let_go_and_delays_nobody() {
+async fn closes_the_socket_of_a_client_that_stops_reading_without_delaying_others() {
     let flood = async |progress: Progress| {
         let words = "x".repeat(64 << 10);
         for step in 1..1_000_000 {
@@ -313,7 +313,7 @@ async fn a_client_on_a_socket_that_stops_reading_is_let_go_and_delays_nobody() {
 }
 
 #[tokio::test]
-async fn shutdown_lets_calls_answer_and_ends_the_stream() {
+async fn shutdown_lets_calls_finish_and_closes_the_stream() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, config()).await;
     let mut client = Client::open(&site).await;
@@ -330,7 +330,7 @@ async fn shutdown_lets_calls_answer_and_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn the_place_to_post_to_is_found_where_the_endpoint_is_nested() {
+async fn sends_the_message_url_of_a_nested_endpoint() {
     let mut app = axum::Router::new().nest("/api/v1", server().into_router(config()));
     let mut nested = get();
     *nested.uri_mut() = "/api/v1/sse".parse().unwrap();
@@ -341,7 +341,7 @@ async fn the_place_to_post_to_is_found_where_the_endpoint_is_nested() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_a_large_event_slowly_is_waited_for() {
+async fn waits_for_a_client_that_reads_a_large_event_slowly() {
     let large = async || "x".repeat(2 << 20);
     let service = Server::builder("test", "1").tool(tool("large", large)).build().into_service(config());
     let mut stream = service.handle(get()).await.into_body();
@@ -386,7 +386,7 @@ impl http_body::Body for Unread {
 }
 
 #[tokio::test]
-async fn what_is_for_no_stream_is_refused_unread() {
+async fn rejects_messages_for_an_unknown_stream_unread() {
     let service = server().into_service(config());
     for (endpoint, kind, status) in [
         ("/messages", "application/json", StatusCode::BAD_REQUEST),

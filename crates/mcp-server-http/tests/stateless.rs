@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_quiet_call_answers_json_with_identity_and_result_type() {
+async fn a_call_without_notifications_answers_json_with_identity_and_result_type() {
     let answer =
         send(&service(), stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "hi" } }), &[])).await;
     assert_eq!(answer.status, StatusCode::OK);
@@ -20,7 +20,7 @@ async fn a_quiet_call_answers_json_with_identity_and_result_type() {
 }
 
 #[tokio::test]
-async fn the_first_notification_turns_the_answer_into_a_stream() {
+async fn the_first_notification_turns_the_response_into_a_stream() {
     let params = json!({ "name": "progress", "_meta": { "progressToken": 7 } });
     let answer = send(&service(), stateless("tools/call", params, &[])).await;
     assert_eq!(answer.header("x-accel-buffering"), Some("no"));
@@ -32,7 +32,7 @@ async fn the_first_notification_turns_the_answer_into_a_stream() {
 }
 
 #[tokio::test]
-async fn the_order_of_checks_decides_what_is_answered() {
+async fn checks_run_in_the_specified_order() {
     let service = service();
     let echo = || json!({ "name": "echo", "arguments": { "text": "hi" } });
     let version = |v: Value| json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": v } });
@@ -85,7 +85,7 @@ async fn the_order_of_checks_decides_what_is_answered() {
 }
 
 #[tokio::test]
-async fn missing_metadata_is_told_from_a_missing_header() {
+async fn distinguishes_missing_metadata_from_a_missing_header() {
     let service = service();
     let body = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {} }).to_string();
     let mut headers = common::BASE.to_vec();
@@ -96,7 +96,7 @@ async fn missing_metadata_is_told_from_a_missing_header() {
 }
 
 #[tokio::test]
-async fn mirrored_arguments_must_match() {
+async fn rejects_mirrored_arguments_that_differ_from_the_body() {
     let service = service();
     let call = |region: Value| json!({ "name": "region", "arguments": { "region": region } });
     for (region, header, code) in [
@@ -119,7 +119,7 @@ async fn mirrored_arguments_must_match() {
 }
 
 #[tokio::test]
-async fn other_methods_and_bodies_are_refused_with_a_sentence() {
+async fn rejects_other_methods_and_bodies_with_a_reason() {
     let service = service();
     let modern = [("mcp-protocol-version", "2026-07-28"), ("accept", "text/event-stream")];
     for method in [Method::GET, Method::DELETE] {
@@ -144,7 +144,7 @@ async fn other_methods_and_bodies_are_refused_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn a_body_at_the_limit_passes_and_one_over_it_does_not() {
+async fn accepts_a_body_at_the_limit_and_rejects_a_larger_one() {
     let service = common::server();
     let service =
         mcp_server_http::HttpServer::into_service(service, mcp_server_http::HttpConfig::new().body_limit(2000));
@@ -159,7 +159,7 @@ async fn a_body_at_the_limit_passes_and_one_over_it_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_the_request_cancels_the_work() {
+async fn closing_the_request_cancels_the_call() {
     let (sender, mut receiver) = tokio::sync::mpsc::channel::<()>(1);
     let server = mcp_server_core::Server::builder("test", "1")
         .tool(mcp_server_core::tool("hold", move || {

@@ -23,7 +23,7 @@ async fn frame(body: &mut Body) -> Option<Bytes> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_of_a_session_is_given_comments() {
+async fn sends_keep_alives_on_a_quiet_stream_of_a_session() {
     for (config, seconds) in [(HttpConfig::new(), 15), (HttpConfig::new().keep_alive(Duration::from_secs(2)), 2)] {
         let service = common::server().into_service(config);
         let session = open(&service).await;
@@ -37,7 +37,7 @@ async fn a_silent_stream_of_a_session_is_given_comments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_spoke_and_went_silent_is_given_comments_until_it_answers() {
+async fn sends_keep_alives_on_a_quiet_call_until_it_answers() {
     let quiet_for_40 = async |progress: Progress| {
         progress.report(1.0, None, None).await;
         tokio::time::sleep(Duration::from_secs(40)).await;
@@ -59,7 +59,7 @@ async fn a_call_that_spoke_and_went_silent_is_given_comments_until_it_answers() 
 }
 
 #[tokio::test]
-async fn what_a_call_says_is_on_its_own_stream_and_nowhere_else() {
+async fn messages_of_a_call_are_only_on_its_own_stream() {
     let service = common::service();
     let (session, other) = (open(&service).await, open(&service).await);
     initialized(&service, &session).await;
@@ -78,7 +78,7 @@ async fn what_a_call_says_is_on_its_own_stream_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_response_whatever_is_said_later() {
+async fn a_stream_ends_with_its_response_despite_later_messages() {
     let later = async |context: Context| {
         let progress = context.progress();
         progress.report(1.0, None, None).await;
@@ -104,7 +104,7 @@ async fn a_stream_ends_with_its_response_whatever_is_said_later() {
 }
 
 #[tokio::test]
-async fn an_unread_stream_holds_its_writers_up_and_loses_nothing() {
+async fn an_unread_stream_blocks_its_writers_and_loses_nothing() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counter = sent.clone();
     // The work is on a task of its own, so that only the queue can hold it up.
@@ -146,7 +146,7 @@ async fn an_unread_stream_holds_its_writers_up_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_reading_is_let_go_and_delays_nobody() {
+async fn closes_the_stream_of_a_client_that_stops_reading_without_delaying_others() {
     struct Gone(tokio::sync::mpsc::UnboundedSender<()>);
     impl Drop for Gone {
         fn drop(&mut self) {
@@ -190,7 +190,7 @@ async fn a_client_that_stops_reading_is_let_go_and_delays_nobody() {
 }
 
 #[tokio::test]
-async fn streams_ask_what_stands_between_not_to_collect_them() {
+async fn streams_disable_buffering_in_proxies() {
     let service = common::service();
     let session = open(&service).await;
     let get = service.handle(listen(&session)).await;

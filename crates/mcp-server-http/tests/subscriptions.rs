@@ -49,7 +49,7 @@ async fn stream(service: &McpService, filter: &Value) -> Body {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_acknowledged_told_kept_alive_and_answered_at_the_end() {
+async fn a_stream_is_acknowledged_notified_kept_alive_and_completed() {
     let server = server(10);
     let service = server.clone().into_service(HttpConfig::new());
     let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] });
@@ -75,7 +75,7 @@ async fn a_stream_is_acknowledged_told_kept_alive_and_answered_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_stream_that_the_client_leaves_is_gone() {
+async fn a_stream_closed_by_the_client_is_removed() {
     let server = server(2);
     let service = server.clone().into_service(HttpConfig::new());
     let filter = json!({ "toolsListChanged": true });
@@ -117,7 +117,7 @@ async fn a_stream_that_the_client_leaves_is_gone() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_server_ends_the_stream_in_order_over_a_socket() {
+async fn shutdown_completes_the_stream_in_order_over_a_socket() {
     let server = server(10);
     let site = serve(&server, HttpConfig::new()).await;
     let mut wire = site.connect().await;
@@ -132,7 +132,7 @@ async fn the_end_of_the_server_ends_the_stream_in_order_over_a_socket() {
 }
 
 #[tokio::test]
-async fn what_is_no_filter_and_who_takes_no_stream_is_refused_as_json() {
+async fn rejects_invalid_filters_and_clients_without_event_streams_as_json() {
     let service = server(10).into_service(HttpConfig::new().lenient_accept());
     for (params, accept, status, code) in [
         (json!({}), "application/json, text/event-stream", StatusCode::OK, -32602),
@@ -146,7 +146,7 @@ async fn what_is_no_filter_and_who_takes_no_stream_is_refused_as_json() {
 }
 
 #[tokio::test]
-async fn a_session_is_told_of_its_resources_on_its_stream() {
+async fn a_session_receives_its_resource_updates_on_its_stream() {
     let server = server(10);
     let service = server.clone().into_service(HttpConfig::new());
     let (session, other) = (open(&service).await, open(&service).await);
@@ -178,7 +178,7 @@ async fn a_session_is_told_of_its_resources_on_its_stream() {
 
 /// However often something changes: a client that stops reading gets each notice once more when it reads again.
 #[tokio::test]
-async fn a_client_that_does_not_read_costs_no_more_and_loses_nothing() {
+async fn a_client_that_does_not_read_has_bounded_cost_and_loses_nothing() {
     let server = server(10);
     let service = server.clone().into_service(HttpConfig::new());
     let mut slow = stream(&service, &json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;

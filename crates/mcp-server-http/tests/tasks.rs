@@ -46,7 +46,7 @@ fn declared(mut params: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_header_repeats_the_id_of_the_task() {
+async fn the_mirrored_header_repeats_the_task_id() {
     let service = service();
     let call = stateless("tools/call", declared(json!({ "name": "forever" })), &[]);
     let created = within("the task", send(&service, call)).await.json()["result"].clone();
@@ -62,7 +62,7 @@ async fn the_header_repeats_the_id_of_the_task() {
 }
 
 #[tokio::test]
-async fn a_client_that_knows_no_tasks_is_refused_before_the_tool_runs() {
+async fn rejects_a_client_without_tasks_before_the_tool_runs() {
     let service = service();
     for (method, params, name) in
         [("tools/call", json!({ "name": "must" }), "must"), ("tasks/get", json!({ "taskId": "t" }), "t")]
@@ -73,7 +73,7 @@ async fn a_client_that_knows_no_tasks_is_refused_before_the_tool_runs() {
 }
 
 #[tokio::test]
-async fn callers_that_cannot_be_told_apart_get_no_list() {
+async fn anonymous_callers_get_no_task_list() {
     let service = service();
     let session = open(&service).await;
     let params = json!({
@@ -164,7 +164,7 @@ async fn answer(service: &McpService, session: &str, question: &Value) {
 }
 
 #[tokio::test]
-async fn a_question_goes_on_the_stream_of_the_request_for_the_result() {
+async fn sends_an_input_request_on_the_stream_of_the_result_request() {
     let service = service();
     let session = open_with(&service, json!({ "elicitation": {} })).await;
     let id = asking(&service, &session).await;
@@ -177,7 +177,7 @@ async fn a_question_goes_on_the_stream_of_the_request_for_the_result() {
 }
 
 #[tokio::test]
-async fn the_session_that_asks_for_the_result_answers_the_question() {
+async fn the_session_that_requests_the_result_answers_the_input_request() {
     let service = service();
     let able = json!({ "elicitation": {} });
     let (maker, other) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
@@ -197,7 +197,7 @@ async fn the_session_that_asks_for_the_result_answers_the_question() {
 }
 
 #[tokio::test]
-async fn a_question_is_asked_again_when_the_request_that_carried_it_is_over() {
+async fn repeats_an_input_request_when_its_carrier_request_ends() {
     let service = service();
     let able = json!({ "elicitation": {} });
     let (first, second) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
@@ -220,7 +220,7 @@ async fn a_question_is_asked_again_when_the_request_that_carried_it_is_over() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_of_a_task_that_its_client_declares() {
+async fn a_stream_sends_the_status_of_a_declared_task() {
     let service = service();
     let created = send(&service, stateless("tools/call", declared(json!({ "name": "must" })), &[])).await.json();
     let id = &created["result"]["taskId"];

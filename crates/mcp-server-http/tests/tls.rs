@@ -30,7 +30,7 @@ fn echo() -> http::Request<http_body_util::Full<bytes::Bytes>> {
 }
 
 #[tokio::test]
-async fn both_protocols_are_served_on_one_port() {
+async fn serves_http1_and_http2_on_one_port() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (server, tls) = (server(), TlsConfig::from_pem(CERTIFICATE, KEY).unwrap());

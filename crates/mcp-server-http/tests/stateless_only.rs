@@ -17,7 +17,7 @@ fn service() -> McpService {
 }
 
 #[tokio::test]
-async fn there_is_no_other_method_than_post() {
+async fn allows_only_post() {
     let service = service();
     for method in [Method::GET, Method::DELETE, Method::HEAD, Method::PUT] {
         let headers = [("accept", "text/event-stream"), ("mcp-session-id", "mcp_0"), ("last-event-id", "1")];
@@ -28,7 +28,7 @@ async fn there_is_no_other_method_than_post() {
 }
 
 #[tokio::test]
-async fn session_headers_are_ignored_and_none_is_made() {
+async fn ignores_session_headers_and_opens_no_session() {
     let service = service();
     let extra = [("mcp-session-id", "mcp_dead"), ("last-event-id", "7")];
     let answer = send(&service, stateless("tools/call", json!({ "name": "echo" }), &extra)).await;
@@ -40,7 +40,7 @@ async fn session_headers_are_ignored_and_none_is_made() {
 }
 
 #[tokio::test]
-async fn a_handshake_is_told_which_revisions_there_are() {
+async fn answers_initialize_with_the_supported_revisions() {
     let answer = send(&service(), initialize()).await;
     assert_eq!((answer.status, answer.error_code()), (StatusCode::BAD_REQUEST, Some(-32022)));
     assert_eq!(answer.json()["error"]["data"]["supported"], json!(["2026-07-28"]));
@@ -48,7 +48,7 @@ async fn a_handshake_is_told_which_revisions_there_are() {
 }
 
 #[tokio::test]
-async fn what_is_not_modern_is_refused() {
+async fn rejects_requests_of_the_session_era() {
     let service = service();
     let answer = send(&service, legacy(Some("mcp_0"), "tools/list", json!({}))).await;
     assert_eq!((answer.status, answer.error_code()), (StatusCode::BAD_REQUEST, Some(-32020)));
@@ -60,7 +60,7 @@ async fn what_is_not_modern_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stateless_request_beside_a_session_is_served_on_its_own() {
+async fn serves_a_stateless_request_with_a_session_header_without_the_session() {
     let service = common::service();
     let session = common::open(&service).await;
     let extra = [("mcp-session-id", session.as_str())];

@@ -11,7 +11,7 @@ fn list() -> http::Request<http_body_util::Full<bytes::Bytes>> {
 }
 
 #[tokio::test]
-async fn only_the_configured_path_exists() {
+async fn serves_only_the_configured_path() {
     let site = serve(&common::server(), HttpConfig::new().path("tools")).await;
     for (path, status) in [
         ("/tools", 200),
@@ -31,7 +31,7 @@ async fn only_the_configured_path_exists() {
 }
 
 #[tokio::test]
-async fn other_methods_are_answered_405_with_those_that_are_allowed() {
+async fn answers_other_methods_with_405_and_the_allowed_methods() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let mut wire = site.connect().await;
     for method in ["HEAD", "PUT", "PATCH", "TRACE", "BREW"] {
@@ -44,7 +44,7 @@ async fn other_methods_are_answered_405_with_those_that_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_by_both_eras() {
+async fn both_eras_reuse_a_connection() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let mut wire = site.connect().await;
     wire.send(initialize()).await;
@@ -63,7 +63,7 @@ async fn a_connection_is_used_again_by_both_eras() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
+async fn answers_pipelined_requests_in_order() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let session = site.open().await;
     let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn the_body_has_one_length() {
+async fn rejects_a_body_with_two_lengths() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     for lengths in [
@@ -103,7 +103,7 @@ async fn the_body_has_one_length() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_request_end_their_connection_and_nothing_else() {
+async fn invalid_bytes_close_only_their_connection() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let mut cases: Vec<Vec<u8>> = vec![
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),

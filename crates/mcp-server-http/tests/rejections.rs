@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 #[tokio::test]
-async fn refusals_say_in_json_what_was_wrong() {
+async fn rejections_describe_the_reason_in_json() {
     let service = service();
     let session = open(&service).await;
     let sse = ("accept", "text/event-stream");
@@ -44,7 +44,7 @@ async fn refusals_say_in_json_what_was_wrong() {
 }
 
 #[tokio::test]
-async fn another_version_in_the_header_does_not_change_the_session() {
+async fn another_version_header_does_not_change_the_revision_of_a_session() {
     let service = service();
     let session = open(&service).await;
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -56,7 +56,7 @@ async fn another_version_in_the_header_does_not_change_the_session() {
 }
 
 #[tokio::test]
-async fn each_revision_with_sessions_is_spoken_as_asked_and_others_get_the_newest() {
+async fn negotiates_each_session_revision_and_answers_unknown_ones_with_the_newest() {
     let service = service();
     for (asked, given) in [
         ("2024-11-05", "2024-11-05"),
@@ -80,7 +80,7 @@ async fn each_revision_with_sessions_is_spoken_as_asked_and_others_get_the_newes
 }
 
 #[tokio::test]
-async fn a_session_id_opens_no_guard() {
+async fn a_session_id_does_not_bypass_a_guard() {
     let service = service();
     let session = open(&service).await;
     for (name, value) in [("origin", "https://evil.example"), ("host", "evil.example")] {

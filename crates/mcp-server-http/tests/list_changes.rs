@@ -29,7 +29,7 @@ async fn told(service: &McpService, session: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_session_is_told_exactly_once() {
+async fn notifies_each_session_exactly_once() {
     let server = common::server();
     let service = server.clone().into_service(HttpConfig::new());
     let mut sessions = Vec::new();
@@ -47,7 +47,7 @@ async fn each_session_is_told_exactly_once() {
 }
 
 #[tokio::test]
-async fn every_list_has_its_own_notice() {
+async fn each_list_has_its_own_notification() {
     let server = Server::builder("test", "1.0")
         .tool(tool("first", async || ""))
         .resource(resource("test://first", async || ""))
@@ -67,7 +67,7 @@ async fn every_list_has_its_own_notice() {
 }
 
 #[tokio::test]
-async fn with_two_streams_of_one_session_a_notice_comes_on_one() {
+async fn sends_a_list_change_on_only_one_stream_of_a_session() {
     let server = common::server();
     let service = server.clone().into_service(HttpConfig::new());
     let id = open(&service).await;
@@ -86,7 +86,7 @@ async fn with_two_streams_of_one_session_a_notice_comes_on_one() {
 }
 
 #[tokio::test]
-async fn what_nobody_reads_waits_as_a_set_and_comes_when_somebody_does() {
+async fn merges_unread_list_changes_until_a_stream_opens() {
     let server = Server::builder("test", "1.0")
         .tool(tool("first", async || ""))
         .prompt(prompt("first", async || ""))
@@ -122,7 +122,7 @@ async fn subscribe(service: &McpService, session: &str, uri: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn streams_that_replace_each_other_lose_no_notice_and_no_wake_up() {
+async fn replaced_streams_lose_no_list_change_and_no_wake_up() {
     // Each change is of a resource of its own, so that no two are one.
     let server = Server::builder("test", "1.0")
         .resource(resource("x:0", async || ""))
