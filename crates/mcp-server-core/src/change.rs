@@ -14,7 +14,7 @@ use serde_json::json;
 /// The most bytes of all URIs that one reader subscribes to.
 const URI_BYTES: usize = 64 << 10;
 
-/// Something changed. What it looks like now is for the reader to ask, so two equal notices are as good as one.
+/// A list change or a resource update. It carries no content, so two equal changes are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The list of tools.
@@ -27,11 +27,11 @@ pub(crate) enum Change {
     Updated(Arc<str>),
 }
 
-/// What concerns everybody.
+/// The changes that concern every client.
 pub(crate) const LISTS: [Change; 3] = [Change::Tools, Change::Prompts, Change::Resources];
 
 impl Change {
-    /// The notification, with the subscription that it belongs to where there is one.
+    /// Returns the notification, with the id of its subscription in the stateless era.
     pub(crate) fn message(&self, subscription: Option<&RequestId>) -> Vec<u8> {
         let meta = subscription.map(subscription_meta);
         let of_list = |name, meta| {
@@ -49,29 +49,30 @@ impl Change {
                 jsonrpc::notification(notification::ResourceUpdated::NAME, &params)
             }
         };
-        // Texts and ids: writing those into memory has no way to fail.
+        // Strings and ids always serialize.
         written.unwrap_or_default()
     }
 }
 
-/// The metadata that names a subscription by the id of its request.
+/// Returns the metadata that names a subscription by the id of its request.
 pub(crate) fn subscription_meta(id: &RequestId) -> Meta {
     let mut meta = Meta::default();
     meta.insert(keys::SUBSCRIPTION_ID.to_owned(), json!(id));
     meta
 }
 
-/// What a reader was not told yet: each notice once, in the order in which they came first. It is never larger than what
-/// the reader subscribed to, however slow it is.
+/// The changes that wait for one reader, without duplicates, in the order of their first occurrence.
+///
+/// The set is never larger than the subscriptions of the reader.
 #[derive(Debug, Default)]
 pub(crate) struct PendingChanges {
     order: VecDeque<Change>,
 }
 
 impl PendingChanges {
-    pub(crate) fn insert(&mut self, notice: Change) {
-        if !self.order.contains(&notice) {
-            self.order.push_back(notice);
+    pub(crate) fn insert(&mut self, change: Change) {
+        if !self.order.contains(&change) {
+            self.order.push_back(change);
         }
     }
 
@@ -80,16 +81,16 @@ impl PendingChanges {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Change> {
-        let notice = self.order.pop_front();
+        let change = self.order.pop_front();
         if self.order.is_empty() {
-            // Most readers wait for nothing most of the time.
+            // The set is empty most of the time, so its memory is released.
             self.order = VecDeque::new();
         }
-        notice
+        change
     }
 
     pub(crate) fn forget(&mut self, uri: &str) {
-        self.order.retain(|notice| !matches!(notice, Change::Updated(other) if **other == *uri));
+        self.order.retain(|change| !matches!(change, Change::Updated(other) if **other == *uri));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -101,7 +102,7 @@ impl PendingChanges {
     }
 }
 
-/// Adds a URI to those of one reader; false when it is one of them already.
+/// Adds a URI to the subscriptions of a reader. Returns false when it is present already.
 pub(crate) fn add_uri(uris: &mut HashSet<Arc<str>>, uri: &str, cap: usize) -> Result<bool, RpcError> {
     if uris.contains(uri) {
         return Ok(false);
@@ -126,8 +127,8 @@ mod tests {
     fn a_notice_waits_once_and_in_the_order_of_its_first_time() {
         let mut pending = PendingChanges::default();
         let updated = |uri: &str| Change::Updated(uri.into());
-        for notice in [Change::Tools, updated("x:a"), Change::Tools, updated("x:b"), updated("x:a"), Change::Prompts] {
-            pending.insert(notice);
+        for change in [Change::Tools, updated("x:a"), Change::Tools, updated("x:b"), updated("x:a"), Change::Prompts] {
+            pending.insert(change);
         }
         pending.forget("x:b");
         let told: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_notification_names_its_subscription_in_the_type_of_the_id() {
-        for (notice, id, expected) in [
+        for (change, id, expected) in [
             (Change::Tools, None, json!({ "method": "notifications/tools/list_changed", "params": {} })),
             (
                 Change::Prompts,
@@ -161,7 +162,7 @@ mod tests {
                 }),
             ),
         ] {
-            let mut message: Value = serde_json::from_slice(&notice.message(id.as_ref())).unwrap();
+            let mut message: Value = serde_json::from_slice(&change.message(id.as_ref())).unwrap();
             message.as_object_mut().unwrap().remove("jsonrpc");
             assert_eq!(message, expected);
         }

@@ -1,4 +1,4 @@
-//! What a handler knows about the request it serves, and how it speaks to the client while it runs.
+//! The context of a request: its client, its metadata, and the notifications that its handler sends.
 
 use std::{
     any::{Any, TypeId},
@@ -28,6 +28,20 @@ use crate::{
 };
 
 /// The request that a handler serves. Cheap to clone.
+///
+/// ```
+/// use mcp_protocol::LoggingLevel;
+/// use mcp_server_core::{Context, Server, tool};
+///
+/// async fn greet(context: Context) -> String {
+///     context.log(LoggingLevel::Info, "a client called `greet`").await;
+///     let client = context.client_info().map_or("unknown client", |info| info.name.as_str());
+///     format!("Hello, {client}!")
+/// }
+///
+/// let server = Server::builder("hello", "1.0").tool(tool("greet", greet)).build();
+/// # let _ = server;
+/// ```
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -45,7 +59,7 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     pub(crate) collector: Option<Arc<InputCollector>>,
     /// Present when the call may become a task.
     pub(crate) tasking: Option<Arc<TaskUpgrade>>,
-    /// Whether the caller owns the process.
+    /// Whether the caller is the process's own client.
     pub(crate) is_local: bool,
     pub(crate) meta: OnceLock<Meta>,
     pub(crate) progress_token: Option<ProgressToken>,
@@ -53,18 +67,19 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
-    /// Held while one notification is queued, so that several tasks of a handler cannot overtake each other, or the answer.
+    /// Locked while one notification is queued. Notifications of several tasks keep their order, and none follows the
+    /// response.
     pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
     pub(crate) span: Span,
     pub(crate) server: S,
 }
 
-/// What was sent for a request.
+/// The notifications that were sent for a request.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     last_progress: Option<f64>,
-    /// The answer is next: nothing more is queued before it.
+    /// The response is next, and no notification may follow.
     finished: bool,
 }
 
@@ -73,24 +88,24 @@ impl Context {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The server, whose type the rooms above know.
+    /// Returns the server, whose type the rooms above know.
     pub(crate) fn any_server(&self) -> &(dyn Any + Send + Sync) {
         &self.inner.server
     }
 
-    /// The revision that this request speaks.
+    /// Returns the revision of the request.
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.inner.version
     }
 
-    /// The id of the request; `None` for a call that came through no transport.
+    /// Returns the id of the request; `None` for a local call without a transport.
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {
         self.inner.request_id.as_ref()
     }
 
-    /// What the client is called. For display and logs only: nobody checked it.
+    /// Returns the name and version of the client. They are not authenticated: use them for display and logs only.
     #[must_use]
     pub fn client_info(&self) -> Option<&Implementation> {
         match &self.inner.client {
@@ -99,13 +114,13 @@ impl Context {
         }
     }
 
-    /// What the client can do: from `initialize` in a session (as far as the revision knows it), from this request otherwise.
+    /// Returns the capabilities of the client: from `initialize` in a session, otherwise from this request.
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
         self.inner.client.capabilities()
     }
 
-    /// The id of the HTTP session, where there is one. It names a conversation, never a person.
+    /// Returns the id of the HTTP session. It identifies a session, not a user.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         match &self.inner.client {
@@ -114,13 +129,13 @@ impl Context {
         }
     }
 
-    /// Who calls, when somebody was authenticated.
+    /// Returns the authenticated principal of the caller.
     #[must_use]
     pub fn principal(&self) -> Option<&Principal> {
         self.inner.principal.as_deref()
     }
 
-    /// The `_meta` of the request; empty when there was none.
+    /// Returns the `_meta` of the request; empty when the request has none.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         self.inner.meta.get_or_init(|| {
@@ -128,36 +143,38 @@ impl Context {
         })
     }
 
-    /// The trace that the client says the request belongs to (W3C trace context). The questions of [`Inputs`](crate::Inputs)
-    /// carry it on by themselves; requests that a handler makes elsewhere are its own to mark.
+    /// Returns the trace context of the client (W3C). [`Inputs`](crate::Inputs) passes it on. A handler passes it on
+    /// itself in requests to other systems.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
         self.meta().trace_context()
     }
 
-    /// The span of the request, which the handler runs in. Work that it gives to other tasks stays in it by
-    /// `.instrument(context.span().clone())`. It is disabled where no subscriber wants it.
+    /// Returns the span in which the handler runs. Use `.instrument(context.span().clone())` for work on other tasks.
+    /// The span is disabled when no subscriber records it.
     #[must_use]
     pub fn span(&self) -> &Span {
         &self.inner.span
     }
 
-    /// A value that the transport or a layer attached to the request.
+    /// Returns a value that the transport or a layer attached to the request.
     #[must_use]
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.inner.extensions.get::<T>()
     }
 
-    /// Resolves when the client cancels the request, its time is up, or its connection is gone. The handler's own future
-    /// is dropped then; this is for work that it handed to other tasks.
+    /// Returns a future that completes when the client cancels the request, the time limit is over, or the connection
+    /// is lost. The handler itself is dropped then. Use this for work on other tasks.
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { token: self.inner.cancel.clone() }
     }
 
-    /// Turns the call into a task now, rather than when the policy of the tool would: the client gets its answer, and the
-    /// handler goes on. True when the call is a task afterwards. False when it stays a call, because the tool is not
-    /// registered for tasks, the client does not take any, or there is no room for more.
+    /// Turns the call into a task now, before the task policy does. The client gets its response, and the handler
+    /// continues.
+    ///
+    /// Returns true when the call is a task afterwards. Returns false when the tool does not support tasks, the client
+    /// does not support them, or the limits are reached.
     pub async fn detach(&self) -> bool {
         match self.tasking() {
             Some(tasking) => tasking.detach().await,
@@ -165,7 +182,7 @@ impl Context {
         }
     }
 
-    /// The id of the task that the call has become, if it has.
+    /// Returns the id of the task that the call became.
     #[must_use]
     pub fn task_id(&self) -> Option<&str> {
         self.task().map(|task| task.id())
@@ -191,25 +208,25 @@ impl Context {
         self.inner.collector.as_ref()
     }
 
-    /// What finds the request again as long as it lasts.
+    /// Returns a weak reference to the request.
     #[cfg(feature = "log-layer")]
     pub(crate) fn downgrade(&self) -> std::sync::Weak<Inner> {
         Arc::downgrade(&self.inner)
     }
 
-    /// The request that was found again.
+    /// Creates a context from a weak reference that was upgraded.
     #[cfg(feature = "log-layer")]
     pub(crate) fn found(inner: Arc<Inner>) -> Self {
         Self { inner }
     }
 
-    /// The sender of progress for this request.
+    /// Returns the progress reporter of this request.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { context: self.clone() }
     }
 
-    /// Whether a record of this level would be sent to the client.
+    /// Whether the client receives log records of this level.
     #[must_use]
     pub fn logs(&self, level: LoggingLevel) -> bool {
         let wanted = match &self.inner.client {
@@ -219,13 +236,13 @@ impl Context {
         self.inner.sink.is_some() && wanted.is_some_and(|wanted| level >= wanted)
     }
 
-    /// Sends a log record to the client with the answer to this request (`notifications/message`). Nothing is sent below
-    /// the level that the client asked for, or when it asked for none (2026-07-28). No secrets belong in it.
+    /// Sends a log record to the client (`notifications/message`), if the client requested records of this level. In
+    /// 2026-07-28 the default is none. Log records must not contain secrets.
     pub async fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(level, None, data).await;
     }
 
-    /// Like [`Context::log`], under the name of a logger.
+    /// Sends a log record with the name of a logger, like [`Context::log`].
     pub async fn log_as(&self, level: LoggingLevel, logger: Option<&str>, data: impl Serialize) {
         if !self.logs(level) {
             return;
@@ -239,7 +256,7 @@ impl Context {
         self.notify::<notification::LoggingMessage>(&params, None).await;
     }
 
-    /// Sends a log record if there is room for it now.
+    /// Sends a log record if the transport has capacity.
     #[cfg(feature = "log-layer")]
     pub(crate) fn try_log(&self, params: &LoggingMessageParams) {
         let Some(sink) = &self.inner.sink else { return };
@@ -257,16 +274,18 @@ impl Context {
         }
     }
 
-    /// Sends the client away while the call goes on: the connection that carries this call's messages ends, and the client
-    /// asks for the rest later. For long calls that should not hold a connection (2025-11-25 over HTTP, in a session);
-    /// everywhere else, and for clients that cannot come back, nothing happens. What is sent meanwhile is kept.
+    /// Closes the stream of this call while the call continues. The client reconnects later and receives the missed
+    /// messages.
+    ///
+    /// Use it for long calls that should not hold a connection (2025-11-25 over HTTP, in a session). In all other cases
+    /// this has no effect.
     pub fn close_stream(&self) {
         if let (Some(sink), Some(id)) = (&self.inner.sink, &self.inner.request_id) {
             sink.close(id);
         }
     }
 
-    /// Marks the end: nothing more is sent for this request.
+    /// Stops all notifications of this request before its response is sent.
     pub(crate) fn finish(&self) {
         self.outgoing().finished = true;
         if let Some(collector) = &self.inner.collector {
@@ -278,7 +297,7 @@ impl Context {
         self.inner.outgoing.lock()
     }
 
-    /// Marks that the time was up: what the handler handed to other tasks ends as well.
+    /// Marks that the time limit is over, so that work on other tasks is cancelled too.
     pub(crate) fn expire(&self) {
         self.inner.expired.store(true, Ordering::Release);
     }
@@ -287,7 +306,8 @@ impl Context {
         self.inner.expired.load(Ordering::Acquire)
     }
 
-    /// Queues a notification, waiting for room if need be. With a progress it is queued only if that grew.
+    /// Queues a notification, and waits for capacity if necessary. A progress value is queued only if it is larger than
+    /// the last.
     async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync), progress: Option<f64>) {
         let Some(sink) = &self.inner.sink else { return };
         if let Some(task) = self.task() {
@@ -313,7 +333,8 @@ impl Context {
                         return;
                     }
                     Err(TrySendError::Full(back)) => frame = back,
-                    // The stream may be gone while the work goes on (a legacy disconnect is not a cancel).
+                    // The stream may be closed while the call continues: a lost connection does not cancel a call of a
+                    // session.
                     Err(_) => {
                         tracing::debug!(method = N::NAME, "a notification found its stream closed");
                         break;
@@ -323,17 +344,17 @@ impl Context {
             if sink.ready(len).await.is_err() {
                 return;
             }
-            // The call may have become a task while it waited, whose answer is out.
+            // The call may have become a task while it waited, and its response is sent.
             if let Some(task) = self.task() {
                 return self.notify_about_task::<N>(task, params, progress);
             }
         }
-        // Nothing is waited for any more, so that a handler which only speaks could not be ended.
+        // Nothing above waits any more. Yielding lets the runtime cancel a handler that only sends notifications.
         tokio::task::coop::consume_budget().await;
     }
 
-    /// The answer to the request is out: in a session what comes later goes where unasked messages go, and names the task.
-    /// The extension has no such messages (SEP-2663).
+    /// Sends a notification of a task, after the response to its call. In a session it uses the session's own stream
+    /// and names the task. The extension has no such notifications (SEP-2663).
     fn notify_about_task<N: NotificationMethod>(
         &self,
         task: &RunningTask,
@@ -365,26 +386,40 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Reports progress of the request that a handler serves. Nothing is sent when the client gave no token.
+/// Reports the progress of a request. Nothing is sent when the client gave no progress token.
+///
+/// ```
+/// use mcp_server_core::{Progress, Server, tool};
+///
+/// async fn count(progress: Progress) -> String {
+///     for step in 1..=3 {
+///         progress.report(f64::from(step), Some(3.0), "counting").await;
+///     }
+///     "done".to_owned()
+/// }
+///
+/// let server = Server::builder("counter", "1.0").tool(tool("count", count)).build();
+/// # let _ = server;
+/// ```
 #[derive(Debug, Clone)]
 pub struct Progress {
     context: Context,
 }
 
 impl Progress {
-    /// Whether the client asked for progress.
+    /// Whether the client gave a progress token.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.context.inner.progress_token.is_some() && self.context.inner.sink.is_some()
     }
 
-    /// Sends one notification: how much is done, of how much, and in words. `progress` must grow; a value that does not
-    /// is not sent (utilities/progress). The words are also what a task says of itself, where the call has become one.
+    /// Sends a progress notification with the work done, the total, and a message. A value that does not grow is not
+    /// sent (utilities/progress). The message also becomes the status message of a task.
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
         let message = message.into();
         if let (Some(tasking), Some(words)) = (self.context.tasking(), message) {
-            tasking.say(words);
+            tasking.set_message(words);
         }
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
         if !progress.is_finite() {
@@ -398,7 +433,22 @@ impl Progress {
     }
 }
 
-/// Resolves when the request is cancelled, its time is up, or its connection is gone: `cancelled.await`.
+/// Completes when the request is cancelled, its time limit is over, or its connection is lost: `cancelled.await`.
+///
+/// ```
+/// use mcp_server_core::{Cancelled, Server, tool};
+///
+/// async fn watch(cancelled: Cancelled) -> &'static str {
+///     tokio::spawn(async move {
+///         cancelled.await;
+///         // Stop the work on this task.
+///     });
+///     "watching"
+/// }
+///
+/// let server = Server::builder("watcher", "1.0").tool(tool("watch", watch)).build();
+/// # let _ = server;
+/// ```
 #[derive(Debug, Clone)]
 pub struct Cancelled {
     token: CancellationToken,
@@ -409,7 +459,7 @@ impl Cancelled {
         Self { token }
     }
 
-    /// Whether it already is cancelled.
+    /// Whether the request is cancelled already.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.token.is_cancelled()
@@ -426,23 +476,32 @@ impl IntoFuture for Cancelled {
 }
 
 /// Values that a transport or a layer attaches to a request, one of each type.
+///
+/// ```
+/// use mcp_server_core::Extensions;
+///
+/// let mut extensions = Extensions::default();
+/// extensions.insert(7_u32);
+/// assert_eq!(extensions.get::<u32>(), Some(&7));
+/// assert_eq!(extensions.get::<String>(), None);
+/// ```
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// A handful at most, so that looking through them is the fastest way.
+    /// A few values at most, so a linear search is the fastest.
     list: Option<Arc<Vec<Attached>>>,
 }
 
 type Attached = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
-    /// Attaches a value; one of the same type is replaced.
+    /// Attaches a value and replaces one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         let list = Arc::make_mut(self.list.get_or_insert_default());
         list.retain(|(id, _)| *id != TypeId::of::<T>());
         list.push((TypeId::of::<T>(), Arc::new(value)));
     }
 
-    /// The value of a type.
+    /// Returns the value of a type.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.list.as_ref()?.iter().find(|(id, _)| *id == TypeId::of::<T>())?.1.downcast_ref()
@@ -455,19 +514,19 @@ impl fmt::Debug for Extensions {
     }
 }
 
-/// The arguments that a completion handler completes: which one, how far it is typed, what else is known.
+/// The argument that a completion handler completes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Completing {
     /// The name of the argument or variable.
     pub argument: String,
-    /// What was typed so far.
+    /// The text that the user typed so far.
     pub value: String,
-    /// The arguments that are already settled (2025-06-18 and later).
+    /// The other arguments that have a value already (2025-06-18 and later).
     pub context: std::collections::BTreeMap<String, String>,
 }
 
-/// The URI that is read: for handlers of resources and resource templates.
+/// The URI of a read, for handlers of resources and resource templates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct ResourceUri(pub String);

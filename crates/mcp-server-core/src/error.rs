@@ -15,16 +15,31 @@ use mcp_protocol::{CallToolResult, ContentBlock, RpcError};
 
 pub use self::input::InputError;
 
-/// The failure of a handler.
+/// The error of a handler.
 ///
-/// A tool answers it as a result with `isError: true`, which the model reads; a resource, a prompt or a completion as a
-/// JSON-RPC error. It speaks on purpose only:
+/// A tool returns it as a result with `isError: true`, which the model reads. A resource, a prompt or a completion
+/// returns it as a JSON-RPC error. Only deliberate text reaches the client:
 ///
-/// - [`ToolError::new`] and [`Visible::visible`] say their text to the model;
-/// - `?` on any other error gives a short text with a reference number, and the details go to `tracing`;
-/// - [`ToolError::protocol`] is for the rare case that is the request's fault and not the model's.
+/// - [`ToolError::new`] and [`Visible::visible`] send their text to the model;
+/// - `?` on any other error sends a short text with a reference number, and `tracing` records the details;
+/// - [`ToolError::protocol`] reports a fault of the request itself.
 ///
-/// It is not a `std::error::Error` itself: that is the price of `?` on every error.
+/// The type does not implement `std::error::Error`, because `?` must convert every error into it.
+///
+/// ```
+/// use mcp_server_core::{Server, ToolError, Visible, tool};
+///
+/// async fn read() -> Result<String, ToolError> {
+///     let port: u16 = "80x".parse().visible()?;
+///     if port < 1024 {
+///         return Err(ToolError::new("the port must be at least 1024"));
+///     }
+///     Ok(port.to_string())
+/// }
+///
+/// let server = Server::builder("ports", "1.0").tool(tool("read", read)).build();
+/// # let _ = server;
+/// ```
 #[derive(Debug)]
 pub struct ToolError(Box<Failure>);
 
@@ -37,38 +52,38 @@ enum Failure {
 }
 
 impl ToolError {
-    /// A failure in words for the model: what went wrong, and what would go right.
+    /// Creates an error with a text for the model: the cause, and a way to succeed.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Box::new(Failure::Text(text.into())))
     }
 
-    /// A failure with content of its own: blocks, structured content, `_meta`. It is marked as an error.
+    /// Creates an error with its own content: blocks, structured content, `_meta`.
     #[must_use]
     pub fn content(mut result: CallToolResult) -> Self {
         result.is_error = true;
         Self(Box::new(Failure::Content(result)))
     }
 
-    /// A JSON-RPC error instead of a result: for what is wrong with the request itself.
+    /// Creates a JSON-RPC error instead of a result, for a fault of the request itself.
     #[must_use]
     pub fn protocol(error: RpcError) -> Self {
         Self(Box::new(Failure::Rpc(error)))
     }
 
-    /// The thing asked for does not exist: a resource answers with the code that the revision has for it.
+    /// Creates an error for an unknown item. A resource returns the error code of the revision for it.
     #[must_use]
     pub fn not_found() -> Self {
         Self(Box::new(Failure::NotFound))
     }
 
-    /// A fault whose details go to `tracing`; the peer learns a reference number that finds them.
+    /// Creates an error whose details go to `tracing`. The client receives a reference number to find them.
     pub fn fault(error: &(dyn Error + 'static)) -> Self {
         let reference = next_reference();
         tracing::error!(reference, error = %Chain(error), "a handler failed");
         Self::new(format!("the call failed on the server (reference {reference})"))
     }
 
-    /// A panic: like [`ToolError::fault`].
+    /// Creates an error for a panic, like [`ToolError::fault`].
     pub(crate) fn panic(payload: &(dyn std::any::Any + Send)) -> Self {
         let text = payload
             .downcast_ref::<&str>()
@@ -80,7 +95,7 @@ impl ToolError {
         Self::new(format!("the call failed on the server (reference {reference})"))
     }
 
-    /// As the result of a tool, or as the JSON-RPC error that it asked for.
+    /// Returns the error as the result of a tool, or as a JSON-RPC error.
     pub(crate) fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
         match *self.0 {
             Failure::Text(text) => {
@@ -98,7 +113,7 @@ impl ToolError {
         }
     }
 
-    /// As a JSON-RPC error; `not_found` is what this request answers for a thing that does not exist.
+    /// Returns the error as a JSON-RPC error. `not_found` creates the error of this request for an unknown item.
     pub(crate) fn into_rpc_error(self, not_found: impl FnOnce() -> RpcError) -> RpcError {
         match *self.0 {
             Failure::Text(text) => RpcError::internal(text),
@@ -118,9 +133,9 @@ impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
     }
 }
 
-/// Lets an error's own text through to the model, on purpose.
+/// Makes the text of any error visible to the model.
 pub trait Visible<T> {
-    /// The same result, whose error says its own text to the model.
+    /// Converts the error into a [`ToolError`] with the same text.
     ///
     /// # Errors
     /// The error, as a [`ToolError`] with its text.
@@ -133,7 +148,7 @@ impl<T, E: fmt::Display> Visible<T> for Result<T, E> {
     }
 }
 
-/// An error with its sources, on one line.
+/// Displays an error with its sources on one line.
 pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
@@ -148,12 +163,12 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// A number that is unlikely to repeat across restarts, so that a log search finds one event.
+/// Returns a reference number that is unlikely to repeat across restarts, so that a log search finds one event.
 pub(crate) fn next_reference() -> String {
     static NEXT: OnceLock<AtomicU32> = OnceLock::new();
     let next = NEXT.get_or_init(|| {
         let mut seed = [0; 4];
-        // Without a random source the count starts at zero: the number is a convenience, not a secret.
+        // Without random numbers the count starts at zero, because the number is not a secret.
         let _ = getrandom::fill(&mut seed);
         AtomicU32::new(u32::from_le_bytes(seed))
     });

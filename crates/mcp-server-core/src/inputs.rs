@@ -1,4 +1,4 @@
-//! The input requests of a call: where they go in each era, how their answers come back, and what bounds them.
+//! The input requests of a call: their delivery in each era, their answers, and their limits.
 
 mod collector;
 mod once;
@@ -13,19 +13,30 @@ pub(crate) use self::{
     once::run as run_once,
 };
 
-/// How long the client may take to answer, in a session. No time may be zero.
+/// The limits of input requests. No duration may be zero.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::Server;
+///
+/// let builder = Server::builder("forms", "1.0").limits(|limits| limits.inputs.elicitation = Duration::from_secs(60));
+/// let server = builder.build();
+/// assert_eq!(server.limits().inputs.elicitation, Duration::from_secs(60));
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct InputLimits {
-    /// A question to the user. Default 10 minutes.
+    /// The time for an answer of the user, in a session. Default 10 minutes.
     pub elicitation: Duration,
-    /// A question to the model. Default 2 minutes.
+    /// The time for an answer of the model, in a session. Default 2 minutes.
     pub sampling: Duration,
-    /// A question to the client itself. Default 30 seconds.
+    /// The time for an answer of the client itself, in a session. Default 30 seconds.
     pub roots: Duration,
-    /// How long the state of a stateless round is good. Default 10 minutes.
+    /// The lifetime of the request state between two rounds. Default 10 minutes.
     pub state: Duration,
-    /// The most bytes of state that travel through the client; more stays in the store, with zero all of it. Default 64 KiB.
+    /// The most bytes of request state that travel through the client. A larger state goes into the store; with zero,
+    /// every state does. Default 64 KiB.
     pub state_bytes: usize,
 }
 

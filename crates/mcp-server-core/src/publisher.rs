@@ -16,11 +16,11 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use self::{
     filter::{Filter, Offered},
     fleet::Fleet,
-    listener::{Listener, Listening, Stream},
+    listener::{ListenStream, Listener, Listening},
 };
 use crate::{Limits, Session, change::Change};
 
-/// The key of who authenticated: everybody who did not is one.
+/// The key of a principal. All callers without a principal share `None`.
 type Owner = Option<String>;
 
 /// Delivers changes to the sessions and streams of this node, and to the other nodes of the fleet.
@@ -50,10 +50,10 @@ impl Publisher {
     }
 
     /// Delivers a change to the readers of all nodes. Does not wait.
-    pub(crate) fn publish(&self, notice: Change) {
-        self.readers.deliver(&notice);
+    pub(crate) fn publish(&self, change: Change) {
+        self.readers.deliver(&change);
         if let Some(fleet) = self.fleet() {
-            fleet.tell(notice);
+            fleet.publish(change);
         }
     }
 
@@ -133,22 +133,22 @@ impl Readers {
     }
 
     /// Delivers a change to the readers of this node.
-    fn deliver(&self, notice: &Change) {
+    fn deliver(&self, change: &Change) {
         for session in self.sessions() {
-            session.tell(notice);
+            session.notify(change);
         }
         for listener in self.listeners() {
-            listener.tell(notice);
+            listener.notify(change);
         }
     }
 
     /// Changes of other nodes were lost: delivers every change that a reader subscribed to.
     fn deliver_all(&self) {
         for session in self.sessions() {
-            session.tell_all();
+            session.notify_all();
         }
         for listener in self.listeners() {
-            listener.tell_all();
+            listener.notify_all();
         }
     }
 }

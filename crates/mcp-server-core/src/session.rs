@@ -1,4 +1,4 @@
-//! What a legacy client said at `initialize`, and what of it changes while the session lasts.
+//! The state of one session of the session era: what the client declared, its pending requests, and its notifications.
 
 mod client;
 mod gate;
@@ -39,7 +39,7 @@ use self::{
 };
 use crate::error::InputError;
 
-/// A legacy session: one stdio process after `initialize`, or one HTTP session.
+/// A session: one stdio connection after `initialize`, or one HTTP session.
 pub struct Session {
     id: Option<Box<str>>,
     version: ProtocolVersion,
@@ -55,13 +55,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session whose client was told of these capabilities.
+    /// Creates a session. `declared` are the capabilities that the server sent to its client.
     pub(crate) fn new(
         id: Option<Box<str>>,
         version: ProtocolVersion,
         client_info: Implementation,
         client_capabilities: ClientCapabilities,
-        promised: &ServerCapabilities,
+        declared: &ServerCapabilities,
         peer: &Peer,
     ) -> Self {
         Self {
@@ -74,36 +74,36 @@ impl Session {
             sender: peer.sender.clone(),
             in_flight: peer.in_flight.clone(),
             pending: PendingRequests::default(),
-            outbox: Outbox::new(promised),
+            outbox: Outbox::new(declared),
             pages: Pages::default(),
         }
     }
 
-    /// The id that HTTP gave it; `None` on stdio.
+    /// Returns the id of an HTTP session; `None` on stdio.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// The negotiated revision.
+    /// Returns the negotiated revision.
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.version
     }
 
-    /// What the client is called. Icons that come as `data:` are left out where they are large.
+    /// Returns the name and version of the client. Large `data:` icons are removed.
     #[must_use]
     pub fn client_info(&self) -> &Implementation {
         &self.client_info
     }
 
-    /// What the client can do, as far as the revision knows it.
+    /// Returns the capabilities of the client, as far as the revision knows them.
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
         &self.client_capabilities
     }
 
-    /// Whether `notifications/initialized` arrived. Before that, nothing unasked is sent.
+    /// Whether `notifications/initialized` arrived. The server sends no list changes and no log records before it.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
         self.initialized.load(Ordering::Acquire)
@@ -113,19 +113,19 @@ impl Session {
         self.initialized.store(true, Ordering::Release);
     }
 
-    /// Another session took the place of this one on its connection: nothing unasked is sent for it any more.
+    /// Stops all notifications and requests of the server, because another session replaced this one on its connection.
     pub(crate) fn retire(&self) {
         self.initialized.store(false, Ordering::Release);
         self.outbox.close();
         self.pending.close();
     }
 
-    /// Whether it can be asked nothing any more.
+    /// Whether the server can send no more requests to the client.
     pub(crate) fn is_closed(&self) -> bool {
         self.pending.is_closed()
     }
 
-    /// The lowest level of log records that the client wants. `info` until it says otherwise.
+    /// Returns the lowest level of log records that the client wants. The default is `info`.
     #[must_use]
     pub fn log_level(&self) -> LoggingLevel {
         *self.log_level.lock()
@@ -135,7 +135,7 @@ impl Session {
         *self.log_level.lock() = level;
     }
 
-    /// Asks the client, about one of its requests.
+    /// Sends a request to the client and waits for the response. `about` is the client's request that it belongs to.
     pub(crate) async fn ask(
         &self,
         request: &InputRequest,
@@ -145,24 +145,24 @@ impl Session {
         self.pending.ask(request, sink, &*self.sender, about).await
     }
 
-    /// The user is sent to a page under this id.
-    pub(crate) fn sends_to(&self, page: &str) {
+    /// Remembers that the server sent the user to the page with this id.
+    pub(crate) fn add_page(&self, page: &str) {
         self.pages.add(page);
     }
 
-    /// Whether the user was sent to the page under this id. It is forgotten.
-    pub(crate) fn forget_page(&self, page: &str) -> bool {
+    /// Forgets a page. Returns false when the server did not send the user to it.
+    pub(crate) fn remove_page(&self, page: &str) -> bool {
         self.pages.remove(page)
     }
 
-    /// Sends something that the client did not ask for now. It is lost when the client does not read.
+    /// Sends a notification that belongs to no request. It is lost when the client does not read.
     pub(crate) fn send(&self, message: Vec<u8>) {
         if self.is_initialized() && self.sender.try_send(mcp_transport::Frame::new(message)).is_err() {
             tracing::debug!("a session does not read: a notification was dropped");
         }
     }
 
-    /// Takes a response of the client. One that nobody waits for came too late, or from nowhere: it changes nothing.
+    /// Completes the request of the server that a response answers. A response to no pending request is ignored.
     pub fn answered(&self, response: &jsonrpc::Response<'_>) {
         let Some(id) = &response.id else { return };
         let answer: Answer = match &response.outcome {
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Cancels everything that still runs, and lets nothing more begin: the session is over.
+    /// Ends the session: cancels all running requests and rejects new ones.
     pub fn close(&self) {
         self.in_flight.close();
         self.pending.close();
@@ -186,12 +186,12 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The id lets its holder speak for the session, so it is not printed.
+        // The id is a secret of the session, so it is not printed.
         f.debug_struct("Session").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
-/// The other end of one connection or HTTP session: where unasked messages go, what runs for it, how much may.
+/// One connection or HTTP session: its outgoing messages, its running requests, and their limit.
 #[derive(Clone)]
 pub struct Peer {
     sender: Arc<dyn FrameSender>,
@@ -201,7 +201,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer whose unasked messages go to `sender`, and for which at most `handlers` handlers run at once.
+    /// Creates a peer. Messages without a request go to `sender`; at most `handlers` handlers run at once.
     #[must_use]
     pub fn new(sender: Arc<dyn FrameSender>, handlers: usize) -> Self {
         Self { sender, in_flight: Arc::default(), gate: Gate::new(handlers), notifications: Arc::default() }

@@ -1,13 +1,13 @@
-//! The records that a server has in its store. A store may be slow or out of reach; whoever needs it learns so in time.
+//! Access to the records in the shared store, with a timeout for every operation.
 
 use std::{sync::Arc, time::Duration};
 
 use mcp_store::{KeyPage, Store, StoreError, StoreFuture, Swap};
 
-/// How long the store may take for one thing.
+/// The longest time that one operation of the store may take.
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The key-value part of a store, which answers within [`STORE_TIMEOUT`] or is unavailable.
+/// The key-value part of a store. An operation fails as unavailable after [`STORE_TIMEOUT`].
 #[derive(Debug, Clone)]
 pub(crate) struct RecordStore {
     store: Arc<dyn Store>,

@@ -1,5 +1,7 @@
-//! Tasks: calls that outlive their answer, in the dialect of 2025-11-25 and in that of the extension
-//! `io.modelcontextprotocol/tasks` for 2026-07-28. One table holds them all; the dialects are two ways to show them.
+//! Tasks: calls whose result the client fetches later.
+//!
+//! One table holds the tasks of both dialects: 2025-11-25, and the extension `io.modelcontextprotocol/tasks` for
+//! 2026-07-28.
 
 mod drive;
 mod id;
@@ -22,31 +24,43 @@ pub(crate) use self::{
     id::is_id,
     owner::Owner,
     policy::{Plan, ToolTasks, required, undeclared},
-    record::{Outcome, Record},
+    record::{Record, TaskOutcome},
     running::{RunningTask, TaskListener},
-    table::{Cancelled, Found, TaskTable, Wanted},
+    table::{CancelOutcome, Found, TaskSpec, TaskTable},
     upgrade::{Decided, TaskUpgrade},
 };
 
-/// No task lives longer, whatever the limits say: the end of time is not far behind it.
+/// The longest lifetime of a task, which keeps deadlines within the range of the clock.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// What bounds tasks. No time may be zero; no room is no tasks.
+/// The limits of tasks. No duration may be zero. A count of zero disables tasks.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::Server;
+///
+/// let builder = Server::builder("jobs", "1.0").limits(|limits| limits.tasks.ttl = Duration::from_secs(60));
+/// let server = builder.build();
+/// assert_eq!(server.limits().tasks.ttl, Duration::from_secs(60));
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskLimits {
-    /// How long a task lives from its creation, running or ended, where nobody says otherwise. Default 5 minutes.
+    /// The lifetime of a task from its creation, when the client requests none. Default 5 minutes.
     pub ttl: Duration,
-    /// The longest that anybody can ask for; more is cut. Default 1 hour.
+    /// The longest lifetime that a client can request. A longer one is reduced to it. Default 1 hour.
     pub max_ttl: Duration,
-    /// How long clients are told to wait between two looks. Default 1 second.
+    /// The interval at which clients should poll a task. Default 1 second.
     pub poll_interval: Duration,
-    /// Tasks that one caller may have on this node, ended ones included until they expire. Default 1,000.
+    /// The most tasks of one caller on this node, ended tasks included until they expire. Default 1,000.
     pub per_principal: usize,
-    /// Tasks of all callers that nobody authenticated. Default 10,000.
+    /// The most tasks of all callers without a principal. Default 10,000.
     pub unauthenticated: usize,
-    /// Bytes of JSON that all tasks of this node may have come to until they expire. A task whose result finds no room
-    /// fails with an error that says so; 512 bytes find it always. Default 64 MiB.
+    /// The most bytes of JSON that the outcomes of all tasks on this node may use until they expire.
+    ///
+    /// A task whose outcome exceeds the rest of this budget fails. Outcomes up to 512 bytes are always stored. Default
+    /// 64 MiB.
     pub result_bytes: usize,
 }
 
@@ -64,7 +78,7 @@ impl Default for TaskLimits {
 }
 
 impl TaskLimits {
-    /// How long a task lives for which somebody asks for `ttl`.
+    /// Returns the lifetime of a task for a requested `ttl`.
     pub(crate) fn clamped(&self, ttl: Option<Duration>) -> Duration {
         ttl.unwrap_or(self.ttl).min(self.max_ttl).clamp(Duration::from_millis(1), LONGEST)
     }

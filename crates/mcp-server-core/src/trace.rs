@@ -1,6 +1,6 @@
-//! The spans of requests, by the OpenTelemetry conventions for MCP, and the way between them and the traces of others.
+//! The spans of requests, by the OpenTelemetry conventions for MCP, and their links to the traces of clients.
 //!
-//! A span costs nothing where no subscriber wants it: what it is filled with is put together for those who listen only.
+//! A disabled span costs nothing: attributes are computed for enabled spans only.
 
 use std::{
     borrow::Cow,
@@ -18,22 +18,23 @@ use tracing::{Span, field::Empty};
 
 use crate::{Session, error::InputError};
 
-/// Ties the spans of a server to the traces of its clients: [`ServerBuilder::propagate`](crate::ServerBuilder::propagate).
+/// Links the spans of a server to the traces of its clients:
+/// [`ServerBuilder::propagate`](crate::ServerBuilder::propagate).
 ///
-/// `tracing` has no word for a span of another process. A bridge to a system that has, such as OpenTelemetry, reads and
-/// writes the three texts of a [`TraceContext`]. Without a bridge nothing is lost: the context of a call goes on with the
-/// questions that its handler asks, and [`Context::trace_context`](crate::Context::trace_context) has it for everything else.
+/// A span of `tracing` cannot refer to a span of another process. A bridge to a system that can, such as OpenTelemetry,
+/// reads and writes the three values of a [`TraceContext`]. Without a bridge, input requests still carry the client's
+/// trace context, and [`Context::trace_context`](crate::Context::trace_context) returns it.
 ///
 /// ```
 /// use mcp_protocol::TraceContext;
 /// use mcp_server_core::{Propagate, Server};
 ///
-/// /// Stands for a bridge, which would look into the span.
+/// /// A bridge that logs instead of exporting.
 /// struct Bridge;
 ///
 /// impl Propagate for Bridge {
 ///     fn extract(&self, parent: &TraceContext, span: &tracing::Span) {
-///         span.in_scope(|| tracing::debug!(parent = parent.traceparent(), "goes on"));
+///         span.in_scope(|| tracing::debug!(parent = parent.traceparent(), "continues a trace"));
 ///     }
 ///
 ///     fn inject(&self, _span: &tracing::Span) -> Option<TraceContext> {
@@ -45,10 +46,11 @@ use crate::{Session, error::InputError};
 /// # let _: Server = server;
 /// ```
 pub trait Propagate: Send + Sync + 'static {
-    /// A request of a client begins, in a span that nobody has entered yet; `parent` is where the client stands.
+    /// Called when a request of a client begins. The span is not entered yet; `parent` is the client's span.
     fn extract(&self, parent: &TraceContext, span: &Span);
 
-    /// The server asks the client something: where it stands. `None` hands on what the client sent.
+    /// Called when the server sends an input request. Returns the trace context of the server's span. With `None`, the
+    /// client's own trace context is used.
     fn inject(&self, span: &Span) -> Option<TraceContext>;
 }
 
@@ -62,14 +64,14 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// What all spans of requests have as their target.
+/// The target of all request spans.
 pub(crate) const TARGET: &str = "mcp_server";
-/// What all spans of requests are called; by what they are about they are called in `otel.name`.
+/// The name of all request spans. The attribute `otel.name` has the name of the operation.
 pub(crate) const NAME: &str = "mcp.request";
-/// What all spans of the server's own requests are called.
+/// The name of the spans of input requests.
 const ASK: &str = "mcp.ask";
 
-/// The span of a request from a client.
+/// Opens the span of a client's request.
 pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
@@ -100,7 +102,7 @@ pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
     span
 }
 
-/// Says what the request belongs to.
+/// Records the revision and the session of a request.
 pub(crate) fn belongs(span: &Span, version: ProtocolVersion, session: Option<&Session>) {
     if span.is_disabled() {
         return;
@@ -111,12 +113,12 @@ pub(crate) fn belongs(span: &Span, version: ProtocolVersion, session: Option<&Se
     }
 }
 
-/// The metadata of a request that nobody has read.
+/// Reads the metadata of a request.
 pub(crate) fn meta_of(request: &Request<'_>) -> Option<Meta> {
     RequestMeta::from_params(request.params).ok().flatten().map(|meta| meta.to_meta())
 }
 
-/// Says where the client stands, and ties the span to it.
+/// Records the trace context of the client, and links the span to it.
 pub(crate) fn follow(span: &Span, meta: impl FnOnce() -> Option<Meta>, bridge: Option<&Bridge>) {
     if span.is_disabled() {
         return;
@@ -130,17 +132,17 @@ pub(crate) fn follow(span: &Span, meta: impl FnOnce() -> Option<Meta>, bridge: O
     }
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target<'a> {
     Tool(&'a str),
     Prompt(&'a str),
     Resource(&'a str),
-    /// Nothing that has a name.
+    /// The request has no named subject.
     None,
 }
 
-/// Names the span after what it is about, now that this is known to exist.
+/// Names the span after its subject. The subject is known to exist.
 pub(crate) fn name(span: &Span, method: &str, target: Target<'_>) {
     if span.is_disabled() {
         return;
@@ -172,7 +174,7 @@ pub(crate) fn insufficient_scope(span: &Span, method: &str) {
     fail(span, "insufficient_scope", None);
 }
 
-/// Says that a request ended in an error before it was known what it is about.
+/// Records an error of a request whose subject is unknown.
 pub(crate) fn failed_at(span: &Span, method: &str, error: &RpcError) {
     name(span, method, Target::None);
     failed(span, error);
@@ -198,7 +200,7 @@ pub(crate) fn ended(span: &Span, ending: Ending<'_>) {
     }
 }
 
-/// Says that a request ended in an error.
+/// Records an error of a request.
 pub(crate) fn failed(span: &Span, error: &RpcError) {
     if span.is_disabled() {
         return;
@@ -214,7 +216,7 @@ fn fail(span: &Span, kind: &str, code: Option<ErrorCode>) {
     }
 }
 
-/// The span of a request of the server's own, inside of the call that it is about.
+/// Opens the span of an input request, as a child of the call.
 pub(crate) fn ask(method: &str, call: &Span) -> Span {
     let span = if Span::current().is_disabled() { call.clone() } else { Span::current() };
     tracing::info_span!(
@@ -230,19 +232,19 @@ pub(crate) fn ask(method: &str, call: &Span) -> Span {
     )
 }
 
-/// Says how a request of the server's own ended.
+/// Records the end of an input request.
 pub(crate) fn answered<T>(span: &Span, outcome: &Result<T, InputError>) {
     let Err(error) = outcome else { return };
     match error.rpc() {
         Some(error) => failed(span, error),
         None if error.is_timeout() => fail(span, "timeout", None),
-        // That the user said no is an answer.
+        // A user who declines has answered.
         None if error.is_declined() || error.is_cancelled() => {}
         None => fail(span, "_OTHER", None),
     }
 }
 
-/// The same request, which says where the server stands.
+/// Returns the same input request with the trace context of the server.
 pub(crate) fn traced(mut request: InputRequest, context: &TraceContext) -> InputRequest {
     let params = request.params.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
     let mut meta: Meta =
@@ -252,7 +254,7 @@ pub(crate) fn traced(mut request: InputRequest, context: &TraceContext) -> Input
     request
 }
 
-/// A name that clients cannot make up: they would fill whatever counts by it.
+/// Returns a known method name. Unknown names would create unbounded metric labels.
 fn known(method: &str) -> &str {
     if method::is_known(method) { method } else { "_OTHER" }
 }
@@ -264,7 +266,7 @@ fn text_of(id: &RequestId) -> Cow<'_, str> {
     }
 }
 
-/// Tells sessions apart and does not tell the id, which lets its holder speak for the session.
+/// Returns a hash of a session id. The id itself is a secret of the session.
 fn fingerprint(session_id: &str) -> String {
     let mut hasher = DefaultHasher::new();
     session_id.hash(&mut hasher);

@@ -156,7 +156,7 @@ async fn who_asks_after_the_request_was_dropped_is_told_that_nobody_is_there() {
     assert!(request.await.unwrap_err().is_cancelled());
     asks.notify_one();
     let answer = tokio::time::timeout(Duration::from_secs(10), answers.recv()).await.expect("an end").unwrap();
-    assert_eq!(answer.unwrap_err().to_string(), "the client is gone");
+    assert_eq!(answer.unwrap_err().to_string(), "the client has disconnected");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Several messages in one array, which sessions of 2025-03-26 may send: what is asked in it is answered in one array.
+//! Batches: arrays of messages, which sessions of 2025-03-26 may send. One array carries all responses.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 
@@ -11,10 +11,10 @@ use crate::{
     request::{Refusal, Reply, Scope},
 };
 
-/// The most messages in one array.
+/// The most messages in a batch.
 const MEMBERS: usize = 64;
 
-/// The requests of a batch, in their order.
+/// The requests of a batch, in order.
 #[derive(Debug)]
 pub struct Batch {
     asked: Vec<Member>,
@@ -27,10 +27,10 @@ enum Member {
 }
 
 impl Server {
-    /// Takes the notifications and responses of a batch, and prepares its requests, each in the scope that is made for it.
+    /// Processes the notifications and responses of a batch, and prepares its requests.
     ///
     /// # Errors
-    /// When it is no batch, is empty, or has too many members.
+    /// Fails when the array is not a batch, is empty, or has too many messages.
     pub fn batch(
         &self,
         bytes: &[u8],
@@ -55,7 +55,7 @@ impl Server {
                         Err(error) => Err(error.error),
                     };
                     asked.push(match prepared {
-                        // A cancellation finds it from now on.
+                        // From now on a cancellation finds the request.
                         Ok(mut prepared) => match prepared.enter() {
                             Ok(()) => Member::Prepared(Box::new(prepared)),
                             Err(reply) => Member::Answered(reply),
@@ -73,15 +73,15 @@ impl Server {
 }
 
 impl Batch {
-    /// Whether nothing was asked, so that there is nothing to answer.
+    /// Whether the batch has no requests, and therefore no response.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty()
     }
 
-    /// Runs all requests side by side. `None` when all of them were cancelled.
+    /// Runs all requests concurrently. Returns `None` when all of them were cancelled.
     ///
-    /// Dropping the future cancels the work.
+    /// Dropping the future cancels the requests.
     pub async fn run(self) -> Option<Bytes> {
         type Running = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
         let mut running: Vec<(Option<Running>, Option<Reply>)> = self

@@ -1,4 +1,4 @@
-//! Which era a request belongs to: its own body says (2026-07-28 basic/versioning; both eras share one endpoint).
+//! The era of a request, determined by its body (2026-07-28 basic/versioning). Both eras share one endpoint.
 
 use mcp_protocol::{Method, ProtocolVersion, RequestMeta, RequestMetaError, RpcError, jsonrpc::Request, method};
 
@@ -8,19 +8,19 @@ use crate::{Server, request::StatelessCall};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Era<'a> {
-    /// It carries the metadata of a stateless revision.
+    /// The request carries the metadata of the stateless era.
     Stateless(RequestMeta<'a>),
-    /// It opens a legacy session.
+    /// The request opens a session.
     Initialize,
-    /// It belongs to a legacy session, or to none. Its metadata, where there is some, is for [`Scope::saying`](super::Scope::saying).
+    /// The request belongs to the session era. Its metadata is for [`Scope::saying`](super::Scope::saying).
     Session(Option<RequestMeta<'a>>),
 }
 
 impl<'a> Era<'a> {
-    /// Reads the era off a request.
+    /// Returns the era of a request.
     ///
     /// # Errors
-    /// When `_meta` is not what it must be; the error tells the era as well.
+    /// Fails when `_meta` is invalid. The error includes the era.
     pub fn of(request: &Request<'a>) -> Result<Self, RequestMetaError> {
         match request.meta()? {
             Some(meta) if meta.is_modern => Ok(Self::Stateless(meta)),
@@ -31,10 +31,10 @@ impl<'a> Era<'a> {
 }
 
 impl StatelessCall {
-    /// Checks that the revision is stateless and spoken by this server.
+    /// Checks that the server supports the revision and that it is stateless.
     ///
     /// # Errors
-    /// `-32022` with the revisions that are.
+    /// `-32022` with the supported revisions.
     pub fn supported(self, server: &Server) -> Result<Self, RpcError> {
         let known = ProtocolVersion::parse(self.requested());
         match known {

@@ -10,11 +10,11 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{
     Prepared,
     prepare::Place,
-    task_requests::{ToTell, found_for},
+    task_requests::{ListenTarget, find_for_listener},
 };
 use crate::{
     Server,
-    publisher::{Filter, Listening, Offered, Stream},
+    publisher::{Filter, ListenStream, Listening, Offered},
     request::{Reply, Scope},
     store::STORE_TIMEOUT,
 };
@@ -22,7 +22,7 @@ use crate::{
 /// What a stream of notices is to carry.
 pub(super) struct ListenWork {
     /// What is acknowledged.
-    honoured: SubscriptionFilter,
+    accepted: SubscriptionFilter,
     /// What is kept, until there is a place among the readers for it.
     filter: Filter,
     /// The tasks that were asked for.
@@ -51,9 +51,9 @@ impl ListenWork {
             resources: server.has_resources(),
             tasks: server.has_tasks(),
         };
-        let (honoured, mut filter) = Filter::honour(&asked, offered, server.limits(), scope.client.capabilities())?;
+        let (accepted, mut filter) = Filter::accept(&asked, offered, server.limits(), scope.client.capabilities())?;
         let tasks = filter.take_tasks();
-        Ok(Self { honoured, filter, tasks, listening: None })
+        Ok(Self { accepted, filter, tasks, listening: None })
     }
 
     /// Takes a place among the readers; none among the handlers that run.
@@ -77,23 +77,23 @@ impl Prepared {
 pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let Prepared { server, id, scope, place, .. } = prepared;
     let _place: Option<Place> = place;
-    let (mut honoured, listening, sink) = (work.honoured, work.listening?, scope.sink.as_deref()?);
-    let stream = Stream { id: &id, sink };
+    let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.sink.as_deref()?);
+    let stream = ListenStream { id: &id, sink };
     let ending = scope.ending.as_ref().unwrap_or(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
-        Ok::<_, RpcError>(found_for(&server, &scope, &id, &task).await?.map(|found| match found {
-            ToTell::Running(live) => live.detailed(),
-            ToTell::Ended(task) => *task,
+        Ok::<_, RpcError>(find_for_listener(&server, &scope, &id, &task).await?.map(|found| match found {
+            ListenTarget::Running(live) => live.detailed(),
+            ListenTarget::Ended(task) => *task,
         }))
     };
     let telling = async {
         let find = async {
             let mut found = Vec::new();
             for task in work.tasks {
-                match found_for(&server, &scope, &id, &task).await? {
-                    Some(ToTell::Running(live)) => listening.add_task(&live),
+                match find_for_listener(&server, &scope, &id, &task).await? {
+                    Some(ListenTarget::Running(live)) => listening.add_task(&live),
                     // What it came to is fetched when it is its turn: results are large, and readers slow.
-                    Some(ToTell::Ended(_)) => listening.add_ended(&task),
+                    Some(ListenTarget::Ended(_)) => listening.add_ended(&task),
                     // Whether it never was or is another's is told to nobody.
                     None => continue,
                 }
@@ -104,10 +104,10 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         let told = async {
             // A store that fails is not asked for every one.
             let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
-            honoured.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
+            accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
             let broken: Result<Infallible, TransportError> = async {
-                stream.acknowledge(honoured).await?;
-                listening.tell(&stream, fetch).await
+                stream.acknowledge(accepted).await?;
+                listening.run(&stream, fetch).await
             }
             .await;
             tracing::debug!(?broken, "a subscription broke off");
@@ -121,7 +121,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         drop(listening);
         // Where several requests share one stream, nothing else says that this one ends.
         if scope.peer.is_some() {
-            stream.tell_end().await;
+            stream.send_end().await;
         }
         Some(Reply::result(&server.data.identity, &id, scope.version, stream.result(), 256))
     };

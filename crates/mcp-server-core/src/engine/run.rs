@@ -152,7 +152,7 @@ impl Prepared {
 fn refuse(scope: &Scope, id: &RequestId, error: &RpcError) -> Reply {
     if let Some(session) = scope.client.session() {
         for page in error.url_elicitations() {
-            page.elicitation_id.iter().for_each(|page| session.sends_to(page));
+            page.elicitation_id.iter().for_each(|page| session.add_page(page));
         }
     }
     Reply::error(Some(id), error)
@@ -193,8 +193,8 @@ async fn execute(server: &Server, scope: &Scope, context: &Context, work: Handle
 async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
-    if let Some(asking) = context.collector() {
-        unless_cancelled(scope, pin!(asking.resume())).await??;
+    if let Some(collector) = context.collector() {
+        unless_cancelled(scope, pin!(collector.resume())).await??;
     }
     let layers = match (&server.data.config.layers, &work) {
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
@@ -224,8 +224,8 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     }
     match (performed?, context.collector()) {
         (Performed::Output(output), _) => Ok(output),
-        (Performed::Asked(requests), Some(asking)) => {
-            Ok(Output::Asked(unless_cancelled(scope, pin!(asking.result(requests))).await??))
+        (Performed::Asked(requests), Some(collector)) => {
+            Ok(Output::Asked(unless_cancelled(scope, pin!(collector.result(requests))).await??))
         }
         (Performed::Asked(_), None) => Err(RpcError::internal("nothing can be asked").into()),
     }
@@ -275,7 +275,7 @@ async fn handled(
     work: HandlerWork,
 ) -> Result<Performed, RpcError> {
     let output = perform(server, version, context, work).await;
-    match context.collector().and_then(|asking| asking.take_asked()) {
+    match context.collector().and_then(|collector| collector.take_requests()) {
         Some(requests) => Ok(Performed::Asked(requests)),
         None => output.map(Performed::Output),
     }
@@ -314,11 +314,11 @@ fn call_of<K: Kind>(
     arguments: Arguments,
 ) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
     let call = Call { parts: CallParts { context: context.clone() }, arguments };
-    let asking = context.collector().cloned();
+    let collector = context.collector().cloned();
     let handler = guarded::<K>(run.clone(), call);
     async move {
-        match asking {
-            Some(asking) => asking.drive(handler).await,
+        match collector {
+            Some(collector) => collector.drive(handler).await,
             None => handler.await,
         }
     }
@@ -491,7 +491,7 @@ async fn timed<T>(
 ) -> Option<T> {
     let mut run = std::pin::pin!(run);
     let in_time = match context.collector() {
-        Some(asking) => asking.within(limit, run.as_mut()).await,
+        Some(collector) => collector.within(limit, run.as_mut()).await,
         None => tokio::time::timeout(limit, run.as_mut()).await.ok(),
     };
     match in_time {

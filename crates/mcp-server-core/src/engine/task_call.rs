@@ -11,7 +11,7 @@ use crate::{
     Server,
     context::Context,
     request::{Output, Scope, Stop},
-    tasks::{Decided, Outcome, Owner, RunningTask, TaskPolicy, Wanted},
+    tasks::{Decided, Owner, RunningTask, TaskOutcome, TaskPolicy, TaskSpec},
 };
 
 /// A call that the request polls first, and later the task that it became.
@@ -25,12 +25,12 @@ pub(super) struct Candidate<'a> {
     pub(super) tool: &'a str,
     pub(super) policy: TaskPolicy,
     pub(super) ttl: Duration,
-    /// Whether a plain result will not do.
+    /// Whether the call must return a task, also when it ends quickly.
     pub(super) is_required: bool,
 }
 
 impl Candidate<'_> {
-    /// Runs the call until it is done or has become a task.
+    /// Runs the call until it ends or becomes a task.
     pub(super) async fn run(self, mut work: Work) -> Result<Output, Stop> {
         let decided = Decided(self.context.tasking());
         if let TaskPolicy::After(time) = self.policy {
@@ -41,12 +41,12 @@ impl Candidate<'_> {
                 () = tokio::time::sleep(time) => None,
             };
             match done {
-                // It was quick, and is a task all the same.
+                // The call ended before the time of the policy, and still has to return a task.
                 Some(Ok(Output::Tool(result))) if self.is_required => {
                     let live = self.create().await?;
-                    self.server.data.tasks.mark(&live, Outcome::of(&result));
+                    self.server.data.tasks.mark(&live, TaskOutcome::of(&result));
                     let created = self.created(&live);
-                    // The record says so before the answer does, and does so when nobody waits for the answer.
+                    // The record is stored before the response, also when the request is dropped.
                     let (server, ended) = (self.server.clone(), live.clone());
                     let _ = tokio::spawn(async move { server.data.tasks.persist(&ended).await }).await;
                     return Ok(created);
@@ -57,15 +57,15 @@ impl Candidate<'_> {
         }
         let live = match self.create().await {
             Ok(live) => live,
-            // Whoever did not ask for a task, and does not need one, waits as for any other call.
+            // The client did not request a task, so the call continues as a plain call.
             Err(_) if !self.is_required && self.scope.version.has_extensions() => {
                 drop(decided);
                 return work.await;
             }
             Err(error) => return Err(error.into()),
         };
-        if let Some(asking) = self.context.collector() {
-            asking.become_task(&live);
+        if let Some(collector) = self.context.collector() {
+            collector.become_task(&live);
         }
         if let Some(tasking) = self.context.tasking() {
             tasking.become_task(&live);
@@ -87,8 +87,8 @@ impl Candidate<'_> {
         let owner = Owner::of(self.scope.principal.as_deref(), self.scope.is_local);
         let message = self.context.tasking().and_then(|tasking| tasking.message());
         let session = self.scope.client.shared_session();
-        let wanted = Wanted { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
-        // Another node may cancel it.
+        let wanted = TaskSpec { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
+        // The bus delivers cancellations from other nodes.
         self.server.data.publisher.fleet();
         self.server.data.tasks.create(wanted).await
     }
@@ -103,11 +103,11 @@ impl Candidate<'_> {
     }
 }
 
-fn outcome_of(done: Result<Output, Stop>) -> Outcome {
+fn outcome_of(done: Result<Output, Stop>) -> TaskOutcome {
     match done {
-        Ok(Output::Tool(result)) => Outcome::of(&result),
-        Ok(_) => Outcome::Error(RpcError::internal("not a tool result")),
-        Err(Stop::Error(error)) => Outcome::Error(error),
-        Err(Stop::Cancelled) => Outcome::Cancelled,
+        Ok(Output::Tool(result)) => TaskOutcome::of(&result),
+        Ok(_) => TaskOutcome::Error(RpcError::internal("not a tool result")),
+        Err(Stop::Error(error)) => TaskOutcome::Error(error),
+        Err(Stop::Cancelled) => TaskOutcome::Cancelled,
     }
 }

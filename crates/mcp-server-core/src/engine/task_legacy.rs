@@ -1,4 +1,4 @@
-//! What 2025-11-25 has beyond the extension: the result of its own, which waits, and the list.
+//! The methods that only 2025-11-25 has: `tasks/result` and `tasks/list`.
 
 use std::time::Duration;
 
@@ -8,30 +8,32 @@ use mcp_protocol::{
     tasks::{ListTasksResult, TaskPayload, TaskState},
 };
 
-use super::task_requests::Asker;
+use super::task_requests::TaskQuery;
 use crate::{
     request::Reply,
     session::Client,
-    tasks::{Found, Outcome, Record, is_id},
+    tasks::{Found, Record, TaskOutcome, is_id},
 };
 
-/// Tasks on a page.
+/// The most tasks on a page.
 const PAGE: usize = 50;
-/// Longer cursors are refused unread.
+/// The longest cursor in bytes. A longer one is rejected without decoding.
 const CURSOR: usize = 1024;
 
 pub(super) fn state(record: &Record) -> TaskState {
     TaskState::new(record.legacy())
 }
 
-/// Waits for the end of a task, and answers what its call would have answered.
-pub(super) async fn result(asker: &Asker<'_>, id: &str) -> Result<Reply, RpcError> {
+/// Waits for the end of a task, and returns the response to its call.
+pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, RpcError> {
     loop {
-        let record = match asker.find(id).await? {
-            Found::Here(live) => {
-                // While this waits, the client can be asked on its stream.
-                let _lent = match &asker.scope.client {
-                    Client::Session(session) => live.lend(asker.request, session, asker.scope.sink.as_ref()),
+        let record = match query.find(id).await? {
+            Found::Running(live) => {
+                // Input requests of the task can use the stream of this request meanwhile.
+                let _lent = match &query.scope.client {
+                    Client::Session(session) => {
+                        live.add_result_waiter(query.request, session, query.scope.sink.as_ref())
+                    }
                     Client::Request(_) => None,
                 };
                 live.ended().await;
@@ -40,10 +42,10 @@ pub(super) async fn result(asker: &Asker<'_>, id: &str) -> Result<Reply, RpcErro
             Found::Stored(record, _) => *record,
         };
         match record.outcome {
-            Some(Outcome::Result(members)) => return Ok(asker.reply(payload(id, members))),
-            Some(Outcome::Error(error)) => return Err(error),
-            Some(Outcome::Cancelled) => return Err(RpcError::invalid_params("Task cancelled")),
-            // It runs on another node, or did: the store will say, or forget it when its time is up.
+            Some(TaskOutcome::Result(members)) => return Ok(query.reply(payload(id, members))),
+            Some(TaskOutcome::Error(error)) => return Err(error),
+            Some(TaskOutcome::Cancelled) => return Err(RpcError::invalid_params("Task cancelled")),
+            // The task runs on another node. The store learns its end, or drops the record when it expires.
             None => tokio::time::sleep(Duration::from_millis(record.poll.max(10))).await,
         }
     }
@@ -58,26 +60,26 @@ fn payload(id: &str, mut members: JsonObject) -> TaskPayload {
     payload
 }
 
-/// The answer to a cancellation.
-pub(super) async fn cancelled(asker: &Asker<'_>, id: &str, was_running: bool) -> Result<Reply, RpcError> {
-    let found = asker.find(id).await?;
+/// Returns the response to a cancellation.
+pub(super) async fn cancelled(query: &TaskQuery<'_>, id: &str, was_running: bool) -> Result<Reply, RpcError> {
+    let found = query.find(id).await?;
     if was_running {
-        return Ok(asker.reply(found.look(state)));
+        return Ok(query.reply(found.inspect(state)));
     }
     Err(RpcError::invalid_params("the task has ended, and cannot be cancelled any more"))
 }
 
-/// One page of the asker's tasks, oldest first.
-pub(super) async fn list(asker: &Asker<'_>, after: Option<&str>) -> Result<Reply, RpcError> {
-    let size = asker.server.limits().page_entries.clamp(1, PAGE);
-    let (found, next) = asker.server.data.tasks.list(&asker.owner, after, size).await?;
-    let show = |record: &Record| asker.may_use(record).is_ok().then(|| record.legacy());
-    let mut result = ListTasksResult::new(found.iter().filter_map(|found| found.look(show)).collect());
+/// Returns one page of the caller's tasks, oldest first.
+pub(super) async fn list(query: &TaskQuery<'_>, after: Option<&str>) -> Result<Reply, RpcError> {
+    let size = query.server.limits().page_entries.clamp(1, PAGE);
+    let (found, next) = query.server.data.tasks.list(&query.owner, after, size).await?;
+    let show = |record: &Record| query.may_use(record).is_ok().then(|| record.legacy());
+    let mut result = ListTasksResult::new(found.iter().filter_map(|found| found.inspect(show)).collect());
     result.next_cursor = next.map(|id| BASE64_URL_SAFE_NO_PAD.encode(id));
-    Ok(asker.reply(result))
+    Ok(query.reply(result))
 }
 
-/// The id that a cursor goes on behind.
+/// Returns the id after which the page of a cursor starts.
 pub(super) fn after(cursor: &str) -> Result<String, RpcError> {
     let decoded = Some(cursor).filter(|cursor| cursor.len() <= CURSOR);
     let decoded = decoded.and_then(|cursor| BASE64_URL_SAFE_NO_PAD.decode(cursor).ok());

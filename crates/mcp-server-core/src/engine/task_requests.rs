@@ -1,4 +1,4 @@
-//! The methods of tasks: what a request asks for, and the checks that both dialects share.
+//! The methods about tasks, and the checks that both dialects share.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::task_legacy as legacy;
 use crate::{
     Server,
     request::{Refusal, Reply, Scope},
-    tasks::{self, Cancelled, Found, Outcome, Owner, Record, RunningTask},
+    tasks::{self, CancelOutcome, Found, Owner, Record, RunningTask, TaskOutcome},
 };
 
 /// A request about tasks.
@@ -30,38 +30,38 @@ pub(crate) enum TaskWork {
     Update { id: String, answers: JsonObject },
 }
 
-/// A task that a stream of notices asks for.
-pub(crate) enum ToTell {
-    /// It runs here, and will be told of.
+/// A task in a subscription request.
+pub(crate) enum ListenTarget {
+    /// The task runs on this node.
     Running(Arc<RunningTask>),
-    /// It has ended: this is all there is to tell.
+    /// The task has ended. This is its final state.
     Ended(Box<DetailedTask>),
 }
 
-/// The task of an id, if whoever listens may hear of it and this node can tell: one that runs on another node is told of
-/// there only.
+/// Returns a task that a stream subscribes to. Returns `None` when the task is unknown, foreign, or runs on another
+/// node.
 ///
 /// # Errors
-/// `-32603` when the store fails, so that nobody knows.
-pub(crate) async fn found_for(
+/// `-32603` when the store fails.
+pub(crate) async fn find_for_listener(
     server: &Server,
     scope: &Scope,
     request: &RequestId,
     id: &str,
-) -> Result<Option<ToTell>, RpcError> {
-    let asker = Asker { server, scope, request, owner: owner_of(scope) };
-    match asker.find(id).await {
-        Ok(Found::Here(live)) => Ok(Some(ToTell::Running(live))),
+) -> Result<Option<ListenTarget>, RpcError> {
+    let query = TaskQuery { server, scope, request, owner: owner_of(scope) };
+    match query.find(id).await {
+        Ok(Found::Running(live)) => Ok(Some(ListenTarget::Running(live))),
         Ok(Found::Stored(record, _)) => {
-            Ok(record.outcome.is_some().then(|| ToTell::Ended(Box::new(record.into_detailed()))))
+            Ok(record.outcome.is_some().then(|| ListenTarget::Ended(Box::new(record.into_detailed()))))
         }
         Err(error) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
         Err(_) => Ok(None),
     }
 }
 
-/// Who asks, and how the answer is written.
-pub(super) struct Asker<'a> {
+/// The caller of a request about tasks, and the data for the response.
+pub(super) struct TaskQuery<'a> {
     pub(super) server: &'a Server,
     pub(super) scope: &'a Scope,
     pub(super) request: &'a RequestId,
@@ -69,11 +69,11 @@ pub(super) struct Asker<'a> {
 }
 
 impl TaskWork {
-    /// Reads a request. Whether the client may speak of tasks is checked before anything else.
+    /// Parses a request. The capability of the client is checked first.
     ///
     /// # Errors
-    /// `-32021` for a client that did not declare the extension, `-32601` for a list where callers cannot be told apart,
-    /// `-32602` for parameters that do not fit.
+    /// `-32021` for a client that did not declare the extension. `-32601` for a list when callers cannot be
+    /// distinguished. `-32602` for invalid parameters.
     pub(crate) fn read(name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
         if scope.version.has_extensions() && tasks::required().missing_from(scope.client.capabilities()).is_some() {
             return Err(tasks::undeclared());
@@ -95,55 +95,55 @@ impl TaskWork {
         })
     }
 
-    /// Whether it may take long, so that it counts among what runs.
+    /// Whether the request may wait, so that it needs a permit.
     pub(crate) fn waits(&self) -> bool {
         matches!(self, Self::Result { .. })
     }
 
-    /// Answers the request.
+    /// Runs the request and returns its response.
     pub(crate) async fn run(self, server: &Server, scope: &Scope, request: &RequestId) -> Result<Reply, RpcError> {
-        let asker = Asker { server, scope, request, owner: owner_of(scope) };
+        let query = TaskQuery { server, scope, request, owner: owner_of(scope) };
         let is_extension = scope.version.has_extensions();
         match self {
             Self::Get { id } => {
-                let found = asker.find(&id).await?;
+                let found = query.find(&id).await?;
                 Ok(if is_extension {
-                    asker.reply(found.into_detailed())
+                    query.reply(found.into_detailed())
                 } else {
-                    asker.reply(found.look(legacy::state))
+                    query.reply(found.inspect(legacy::state))
                 })
             }
-            Self::Result { id } => legacy::result(&asker, &id).await,
-            Self::List { after } => legacy::list(&asker, after.as_deref()).await,
+            Self::Result { id } => legacy::result(&query, &id).await,
+            Self::List { after } => legacy::list(&query, after.as_deref()).await,
             Self::Cancel { id } => {
-                let found = asker.find(&id).await?;
-                let was_running = asker.cancel(&found).await?;
-                // In the extension a cancellation says what is wanted, and may come twice or too late.
+                let found = query.find(&id).await?;
+                let was_running = query.cancel(&found).await?;
+                // In the extension a cancellation is a request that may arrive twice or too late.
                 if is_extension {
-                    Ok(asker.reply(EmptyResult::default()))
+                    Ok(query.reply(EmptyResult::default()))
                 } else {
-                    legacy::cancelled(&asker, &id, was_running).await
+                    legacy::cancelled(&query, &id, was_running).await
                 }
             }
             Self::Update { id, answers } => {
-                if let Found::Here(live) = asker.find(&id).await? {
+                if let Found::Running(live) = query.find(&id).await? {
                     live.answer(answers);
                 }
-                Ok(asker.reply(EmptyResult::default()))
+                Ok(query.reply(EmptyResult::default()))
             }
         }
     }
 }
 
-impl Asker<'_> {
+impl TaskQuery<'_> {
     pub(super) fn reply(&self, result: impl mcp_protocol::ResultPayload) -> Reply {
         Reply::result(&self.server.data.identity, self.request, self.scope.version, result, 512)
     }
 
-    /// The task of that id, if it is the asker's and the asker may still use the tool behind it.
+    /// Returns the task of an id, if the caller owns it and has the scopes of its tool.
     pub(super) async fn find(&self, id: &str) -> Result<Found, RpcError> {
         let found = self.server.data.tasks.find(&self.owner, id).await?;
-        found.look(|record| self.may_use(record)).map_err(Refusal::into_error)?;
+        found.inspect(|record| self.may_use(record)).map_err(Refusal::into_error)?;
         Ok(found)
     }
 
@@ -155,24 +155,24 @@ impl Asker<'_> {
         }
     }
 
-    /// Cancels a task; false when it had ended.
+    /// Cancels a task. Returns false when it has ended already.
     async fn cancel(&self, found: &Found) -> Result<bool, RpcError> {
         let table = &self.server.data.tasks;
         match found {
-            Found::Here(live) => Ok(table.settle(live, Outcome::Cancelled).await),
+            Found::Running(live) => Ok(table.settle(live, TaskOutcome::Cancelled).await),
             Found::Stored(record, bytes) => {
                 let (server, owner, record, bytes) =
                     (self.server.clone(), self.owner.clone(), record.clone(), bytes.clone());
-                // Once the record is marked the node of the task must hear of it, also when nobody waits for the answer.
+                // The record is marked first. The other node must then be notified, also when this request is dropped.
                 let cancelling = tokio::spawn(async move {
                     let id = record.id.clone();
                     let cancelled = server.data.tasks.cancel_stored(&owner, *record, &bytes).await?;
-                    if cancelled != Cancelled::Never
+                    if cancelled != CancelOutcome::Ended
                         && let Some(fleet) = server.data.publisher.fleet()
                     {
-                        fleet.tell_cancelled(&id);
+                        fleet.publish_cancellation(&id);
                     }
-                    Ok(cancelled == Cancelled::Now)
+                    Ok(cancelled == CancelOutcome::Cancelled)
                 });
                 cancelling.await.unwrap_or_else(|_| Err(RpcError::internal("the task cannot be cancelled")))
             }

@@ -1,4 +1,4 @@
-//! Why a question brought no answer.
+//! The error of an input request.
 
 use std::fmt;
 
@@ -6,9 +6,27 @@ use mcp_protocol::{ClientCapabilities, RpcError};
 
 use super::{ToolError, next_reference};
 
-/// Why a question brought no answer. The reasons are the same in every revision.
+/// The error of an input request. The reasons are the same in every revision.
 ///
-/// `?` turns it into a [`ToolError`] whose text the model reads: that the user said no is the model's to know.
+/// `?` converts it into a [`ToolError`] whose text the model reads, for example that the user declined.
+///
+/// ```
+/// use mcp_server_core::{InputError, Inputs};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Name {
+///     name: String,
+/// }
+///
+/// async fn greet(inputs: Inputs) -> Result<String, InputError> {
+///     match inputs.elicit::<Name>("name", "What is your name?").await {
+///         Ok(answer) => Ok(format!("Hello, {}!", answer.name)),
+///         Err(error) if error.is_declined() => Ok("Hello!".to_owned()),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// # let _ = greet;
+/// ```
 #[derive(Debug, Clone)]
 pub struct InputError(Box<Reason>);
 
@@ -18,13 +36,13 @@ enum Reason {
     Cancelled,
     Unsupported {
         missing: Box<ClientCapabilities>,
-        /// Whether nobody can be asked here, whatever the client can do.
+        /// Whether input requests are impossible here, because the endpoint has no sessions.
         lacks_session: bool,
     },
     TimedOut,
     Invalid(String),
     Refused(RpcError),
-    /// With the number that finds the words in the log.
+    /// The reference number of the details in the log.
     Misuse(String),
     Gone,
 }
@@ -58,11 +76,11 @@ impl InputError {
         Self(Box::new(Reason::Refused(error)))
     }
 
-    /// The fault is in the handler or in the server; the words go to `tracing`, with a reference number that the peer
-    /// learns.
+    /// Creates an error for a fault of the handler or the server. `tracing` records the details under a reference
+    /// number.
     pub(crate) fn misuse(problem: impl Into<String>) -> Self {
         let (problem, reference) = (problem.into(), next_reference());
-        tracing::error!(reference, problem, "a handler asked for something that cannot be asked");
+        tracing::error!(reference, problem, "a handler made an invalid input request");
         Self(Box::new(Reason::Misuse(reference)))
     }
 
@@ -70,31 +88,31 @@ impl InputError {
         Self(Box::new(Reason::Gone))
     }
 
-    /// The user said no.
+    /// Whether the user declined.
     #[must_use]
     pub fn is_declined(&self) -> bool {
         matches!(*self.0, Reason::Declined)
     }
 
-    /// The user closed the question without an answer.
+    /// Whether the user closed the input request without an answer.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(*self.0, Reason::Cancelled)
     }
 
-    /// The client did not declare what the question needs; nothing was asked.
+    /// Whether the client did not declare a needed capability. No input request was sent.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.0, Reason::Unsupported { .. })
     }
 
-    /// The answer did not come in time.
+    /// Whether the answer was late.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(*self.0, Reason::TimedOut)
     }
 
-    /// The capabilities that the client did not declare and the question needs, where that is why.
+    /// Returns the needed capabilities that the client did not declare.
     #[must_use]
     pub fn missing(&self) -> Option<&ClientCapabilities> {
         match &*self.0 {
@@ -103,32 +121,32 @@ impl InputError {
         }
     }
 
-    /// The client answered with an error: see [`InputError::rpc`].
+    /// Whether the client responded with an error: see [`InputError::rpc`].
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, Reason::Refused(_))
     }
 
-    /// The client is gone, or the call is over.
+    /// Whether the client has disconnected, or the call is over.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(*self.0, Reason::Gone)
     }
 
-    /// The question could not be asked at all: a key used twice, a form that is none, a question inside of
-    /// [`Inputs::once`](crate::Inputs::once). The fault is in the handler, and `tracing` has the words.
+    /// Whether the input request was invalid: a key that was used twice, an invalid form, or an input request inside of
+    /// [`Inputs::once`](crate::Inputs::once). `tracing` records the details.
     #[must_use]
     pub fn is_misuse(&self) -> bool {
         matches!(*self.0, Reason::Misuse(_))
     }
 
-    /// The answers did not fit the question, several times.
+    /// Whether the answers were invalid several times.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(*self.0, Reason::Invalid(_))
     }
 
-    /// What did not fit, of an answer that did not.
+    /// Returns the reason why an answer is invalid.
     pub(crate) fn problem(&self) -> Option<&str> {
         match &*self.0 {
             Reason::Invalid(problem) => Some(problem),
@@ -136,7 +154,7 @@ impl InputError {
         }
     }
 
-    /// The error that the client answered with, where it did.
+    /// Returns the error that the client responded with.
     #[must_use]
     pub fn rpc(&self) -> Option<&RpcError> {
         match &*self.0 {
@@ -151,14 +169,14 @@ impl fmt::Display for InputError {
         match &*self.0 {
             Reason::Declined => f.write_str("the user declined"),
             Reason::Cancelled => f.write_str("the user cancelled"),
-            Reason::Unsupported { .. } => f.write_str("the client cannot be asked for this"),
+            Reason::Unsupported { .. } => f.write_str("the client does not support this input request"),
             Reason::TimedOut => f.write_str("the client did not answer in time"),
             Reason::Invalid(problem) => write!(f, "the answer did not fit the question: {problem}"),
             Reason::Refused(error) => write!(f, "the client refused: {}", error.message),
             Reason::Misuse(reference) => {
-                write!(f, "the server asked for something that cannot be asked (reference {reference})")
+                write!(f, "the server sent an invalid input request (reference {reference})")
             }
-            Reason::Gone => f.write_str("the client is gone"),
+            Reason::Gone => f.write_str("the client has disconnected"),
         }
     }
 }
@@ -166,11 +184,13 @@ impl fmt::Display for InputError {
 impl From<InputError> for ToolError {
     fn from(error: InputError) -> Self {
         match *error.0 {
-            // The request cannot be served for this client at all: that is for the client to know, not for the model.
+            // The client must learn that it lacks a capability. The model cannot act on it.
             Reason::Unsupported { missing, lacks_session } => {
                 let mut error = RpcError::missing_client_capability(&missing);
                 if lacks_session {
-                    error.message.push_str("; this endpoint has no sessions, and cannot ask clients of this revision");
+                    error
+                        .message
+                        .push_str("; this endpoint has no sessions, so it cannot send input requests in this revision");
                 }
                 Self::protocol(error)
             }
@@ -190,7 +210,7 @@ mod tests {
             (InputError::without_session(ClientCapabilities::default()), true),
         ] {
             let error = ToolError::from(error).into_rpc_error(|| RpcError::internal("not found"));
-            assert_eq!(error.message.contains("cannot ask clients"), expected, "{error}");
+            assert_eq!(error.message.contains("cannot send input requests"), expected, "{error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Inputs: what a handler asks of the user, the model or the client while it serves a request, in every revision.
+//! The extractor `Inputs`: input requests of a handler to the user, the model or the client, in every revision.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -22,20 +22,38 @@ use crate::{
     trace::{self, Bridge},
 };
 
-/// Asks the other side while a call runs: the user ([`Inputs::elicit`]), the model ([`Inputs::sample`]), the client
-/// ([`Inputs::roots`]). Every question has a key that is unique in its call.
+/// Sends input requests while a call runs: to the user ([`Inputs::elicit`]), the model ([`Inputs::sample`]) or the
+/// client ([`Inputs::roots`]). Each input request has a key that is unique in its call.
 ///
-/// # Ask first, act after
+/// # Request inputs first, act later
 ///
-/// In a session the handler waits for the answer. In the stateless revision it cannot: there the question becomes the
-/// result of the request, the handler **ends where it asked**, and when the client comes back with the answer it **runs
-/// again from the top**; questions that are answered return at once. So whatever a handler does before a question may be
-/// done again. Either ask first and act after, or wrap what must not happen twice into [`Inputs::once`], and what must not
-/// change between rounds into [`Inputs::remember`].
+/// In a session the handler waits for the answer. In the stateless era the input request becomes the result of the
+/// call: the handler **ends there**. When the client repeats the call with the answer, the handler **runs again from
+/// its start**, and answered input requests return at once.
 ///
-/// Questions that are polled together, such as by `tokio::join!`, are asked together. A key is used once in a call; in a
-/// loop, number it. A `select!` or a timeout around a question means something in a session only: elsewhere the question
+/// Code before an input request may therefore run several times. Request all inputs first, or wrap side effects in
+/// [`Inputs::once`] and changing values in [`Inputs::remember`].
+///
+/// Input requests that are polled together, for example by `tokio::join!`, are sent together. In a loop, give each one
+/// its own key. A `select!` or a timeout around an input request works in a session only: elsewhere the input request
 /// ends the run.
+///
+/// ```
+/// use mcp_server_core::{InputError, Inputs, Server, tool};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Confirm {
+///     yes: bool,
+/// }
+///
+/// async fn delete(inputs: Inputs) -> Result<String, InputError> {
+///     let answer: Confirm = inputs.elicit("confirm", "Delete the file?").await?;
+///     Ok(if answer.yes { "deleted" } else { "kept" }.to_owned())
+/// }
+///
+/// let server = Server::builder("files", "1.0").tool(tool("delete", delete)).build();
+/// # let _ = server;
+/// ```
 #[derive(Debug, Clone)]
 pub struct Inputs {
     context: Context,
@@ -53,24 +71,25 @@ impl<S: Send + Sync> FromCallParts<S> for Inputs {
             Some(collector) => Ok(Self { context, collector }),
             None => {
                 tracing::error!(
-                    "a handler draws `Inputs` and did not say so at registration, so that nothing can be asked: an \
+                    "a handler takes `Inputs` without declaring it at registration, so it cannot send input requests: an \
                      extractor that wraps `Inputs` has to call `Inputs::describe` in its own `describe`"
                 );
-                Err(ToolError::protocol(RpcError::internal("nobody can be asked here")))
+                Err(ToolError::protocol(RpcError::internal("input requests are not available here")))
             }
         }
     }
 }
 
 impl Inputs {
-    /// Asks the user to fill in a form. The fields of `T` are the fields of the form: texts, numbers, booleans, unit enums
-    /// and lists of those; doc comments are their descriptions, `#[schemars(…)]` adds titles, formats and bounds.
+    /// Asks the user to fill in a form. The fields of `T` are the fields of the form: strings, numbers, booleans, unit
+    /// enums, and lists of those. Doc comments become descriptions, and `#[schemars(…)]` adds titles, formats and
+    /// bounds.
     ///
-    /// Never ask for secrets this way: they belong behind a URL ([`Inputs::elicit_url`]).
+    /// Do not request secrets this way: use a page ([`Inputs::elicit_url`]).
     ///
     /// # Errors
-    /// [`InputError`]: the user declined or cancelled, the client cannot be asked, the answer came too late or did not fit
-    /// three times.
+    /// [`InputError`]: the user declined or cancelled, the client does not support forms, the answer was late, or three
+    /// answers were invalid.
     pub async fn elicit<T: DeserializeOwned + JsonSchema>(
         &self,
         key: &str,
@@ -78,11 +97,11 @@ impl Inputs {
     ) -> Result<T, InputError> {
         let (schema, _) = schema_of::<T>();
         let form = Form::from_schema(&schema).map_err(|e| InputError::misuse(format!("the form `{key}`: {e}")))?;
-        // The type may refuse what fits the form: that is an answer that does not fit, as any other.
+        // A value that fits the form may still be rejected by the type, which makes the answer invalid.
         self.fill_in(key, message, &form, |content| decode_value(content).map_err(InputError::invalid)).await
     }
 
-    /// Asks the user to fill in a form that is known at run time only.
+    /// Asks the user to fill in a form that is built at run time.
     ///
     /// # Errors
     /// As for [`Inputs::elicit`].
@@ -121,16 +140,18 @@ impl Inputs {
                 .accept(&Value::Object(content.into_inner()))
                 .map_err(|errors| InputError::invalid(errors.to_string()))?;
             let read = read(&content)?;
-            // What the form did not ask for is not kept.
+            // Members that the form does not have are dropped.
             Ok((read, json!({ "action": "accept", "content": content })))
         })
         .await
     }
 
-    /// Sends the user to a URL, for what must not pass through the client: secrets, payments, sign-ins elsewhere
-    /// (2025-11-25 and later). `Ok` means that the user agreed to go there, not that anything happened there: check that
-    /// yourself, and that the visitor is the user who was asked. [`Inputs::elicit_page`] lets you tell the client when the
-    /// user is done there.
+    /// Sends the user to a URL, for data that must not pass through the client: secrets, payments, logins (2025-11-25
+    /// and later).
+    ///
+    /// `Ok` means that the user agreed to open the page. The application must check the result itself, and that the
+    /// visitor is the user of this call. With [`Inputs::elicit_page`] the application can notify the client when the
+    /// user is done.
     ///
     /// # Errors
     /// As for [`Inputs::elicit`].
@@ -143,9 +164,10 @@ impl Inputs {
         self.send_to(key, UrlElicitParams::new(message, url)).await
     }
 
-    /// Like [`Inputs::elicit_url`], under an id of yours for the page, which no other page has and nobody can guess. Who
-    /// serves the page tells the client by [`Notices::elicitation_complete`](crate::Notices::elicitation_complete) that the
-    /// user is done there. 2025-11-25 alone has such ids and tells of them.
+    /// Sends the user to a URL, like [`Inputs::elicit_url`], with an unguessable id of the application for the page.
+    ///
+    /// The application then calls [`Notices::elicitation_complete`](crate::Notices::elicitation_complete) when the user
+    /// is done. Only 2025-11-25 has such ids.
     ///
     /// # Errors
     /// As for [`Inputs::elicit`].
@@ -174,9 +196,9 @@ impl Inputs {
         }
         let request = self.elicitation(ElicitParams::Url(params))?;
         let page = self.context.session().zip(page);
-        // The user may be done there before the client says that they agreed.
+        // The user may be done before the client's response arrives.
         if let Some((session, page)) = &page {
-            session.sends_to(page);
+            session.add_page(page);
         }
         let asked = self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
             accepted(answer)?;
@@ -184,17 +206,17 @@ impl Inputs {
         });
         let agreed = asked.await;
         if let (Err(_), Some((session, page))) = (&agreed, &page) {
-            session.forget_page(page);
+            session.remove_page(page);
         }
         agreed
     }
 
-    /// Asks the client's model. Where the conversation has uses of tools, the next message has their results and nothing
-    /// else ([`CreateMessageParams::check_conversation`]).
+    /// Requests a completion from the client's model. After a message with tool uses, the next message must contain
+    /// their results only ([`CreateMessageParams::check_conversation`]).
     ///
     /// # Errors
-    /// [`InputError`]: the conversation is none, the client cannot be asked (or not with tools), it refused, or the answer
-    /// came too late.
+    /// [`InputError`]: the conversation is malformed, the client does not support sampling (or tools in it), the client
+    /// refused, or the answer was late.
     pub async fn sample(&self, key: &str, params: CreateMessageParams) -> Result<CreateMessageResult, InputError> {
         params.check_conversation().map_err(|e| InputError::misuse(format!("the sampling `{key}`: {e}")))?;
         let mut needed = SamplingCapability::default();
@@ -210,10 +232,10 @@ impl Inputs {
         self.ask(key, &capabilities, request, self.limits().sampling, decoded).await
     }
 
-    /// Asks the client for its roots: the places that it lets servers work in.
+    /// Requests the roots of the client: the directories in which it lets servers work.
     ///
     /// # Errors
-    /// [`InputError`]: the client has none to offer, or the answer came too late.
+    /// [`InputError`]: the client does not support roots, or the answer was late.
     pub async fn roots(&self, key: &str) -> Result<Vec<Root>, InputError> {
         let mut capabilities = ClientCapabilities::default();
         capabilities.roots = Some(RootsCapability::default());
@@ -223,8 +245,9 @@ impl Inputs {
         Ok(result.roots)
     }
 
-    /// Asks several questions of one kind at once and waits for all answers, which come in the order of the questions; the
-    /// first that fails ends it. Questions of different kinds go together by `tokio::try_join!`.
+    /// Sends several input requests of one kind together. Returns their answers in the same order, or the first error.
+    ///
+    /// For different kinds use `tokio::try_join!`.
     ///
     /// ```
     /// # use mcp_server_core::{InputError, Inputs};
@@ -266,13 +289,24 @@ impl Inputs {
         .await
     }
 
-    /// Runs a side effect at most once per call, however often the handler runs: later rounds get the first result. A round
-    /// that comes while the first is still at it waits. If the process ends in the middle, later rounds get an error: the
-    /// effect is never tried a second time, also when it failed. Nothing can be asked inside of it: ask first. What is asked
-    /// beside it, as by `tokio::join!`, ends the run of the handler in the stateless revision when the effect is done.
+    /// Runs a side effect at most once per call, however often the handler runs. Later rounds get the first result.
+    ///
+    /// A round that arrives while the side effect runs waits for it. After a failure, or when the process stopped in
+    /// the middle, later rounds get an error: the side effect is never repeated. Input requests inside of it fail.
+    /// Input requests beside it, for example by `tokio::join!`, end the run when the side effect is done (stateless
+    /// era).
+    ///
+    /// ```
+    /// use mcp_server_core::{Inputs, ToolError};
+    ///
+    /// async fn pay(inputs: Inputs) -> Result<String, ToolError> {
+    ///     inputs.once("payment", async || Ok::<_, ToolError>("receipt 7".to_owned())).await
+    /// }
+    /// # let _ = pay;
+    /// ```
     ///
     /// # Errors
-    /// The error of `effect`, or one that says that an earlier round did not finish it.
+    /// The error of `effect`, or an error that an earlier round did not finish it.
     pub async fn once<T, E, F, Fut>(&self, key: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -283,11 +317,21 @@ impl Inputs {
         run_once(&self.collector, key, effect).await
     }
 
-    /// Computes a value the first time, and gives the same one in every later round of the call: a random choice, a time, a
-    /// snapshot. The value travels in the sealed state, so it should be small.
+    /// Computes a value in the first round and returns the same value in later rounds: a random number, a time, a
+    /// snapshot. The value travels in the request state, so keep it small.
+    ///
+    /// ```
+    /// use mcp_server_core::{Inputs, ToolError};
+    ///
+    /// async fn roll(inputs: Inputs) -> Result<String, ToolError> {
+    ///     let seed: u64 = inputs.remember("seed", || 4)?;
+    ///     Ok(format!("the seed is {seed}"))
+    /// }
+    /// # let _ = roll;
+    /// ```
     ///
     /// # Errors
-    /// When the value cannot be written as JSON, or read back.
+    /// Fails when the value does not convert to JSON or back.
     pub fn remember<T: Serialize + DeserializeOwned>(
         &self,
         key: &str,
@@ -308,7 +352,7 @@ impl Inputs {
 
     fn require(&self, needed: &ClientCapabilities) -> Result<(), InputError> {
         match needed.missing_from(self.context.client_capabilities()) {
-            // Nothing was declared where there is no session, whatever the client can do.
+            // Without a session the server knows no capabilities of the client.
             Some(missing) if self.context.version().has_handshake() && self.context.session().is_none() => {
                 Err(InputError::without_session(missing))
             }
@@ -330,7 +374,7 @@ impl Inputs {
         limit: Duration,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
-        // Statelessly the question is part of the answer, whose trace the client knows.
+        // In the stateless era the input request is part of the result, which the client's trace covers.
         if self.context.session().is_none() {
             return self.collector.ask(key, needed, request, limit, check).await;
         }
@@ -356,7 +400,7 @@ fn accepted(answer: &Value) -> Result<ElicitResult, InputError> {
     }
 }
 
-/// An answer as its type, and what of it is kept: the members that the type knows.
+/// Returns an answer as its type, and the part of it that the flow keeps: the members that the type knows.
 fn decoded<T: DeserializeOwned + Serialize>(answer: &Value) -> Result<(T, Value), InputError> {
     let decoded: T = decode_value(answer).map_err(InputError::invalid)?;
     let kept = serde_json::to_value(&decoded).map_err(|e| InputError::invalid(e.to_string()))?;

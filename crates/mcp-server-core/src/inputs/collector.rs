@@ -1,4 +1,4 @@
-//! One request's questions: where answers come from in this era, and what is asked but not answered yet.
+//! The input requests of one call: their delivery in this era, and the answers of earlier rounds.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{
     InputLimits, StateKeys, once,
-    seal::{self, Flow, Kept},
+    seal::{self, Flow, StoredFlow},
     task,
 };
 use crate::{
@@ -34,9 +34,9 @@ use crate::{
     trace::Bridge,
 };
 
-/// So many answers that do not fit end the question.
+/// The most invalid answers to one input request.
 const ATTEMPTS: u8 = 3;
-/// The most bytes that one flow may come to, in the store as well.
+/// The most bytes of one flow, also in the store.
 const STATE_CAP: usize = 256 << 10;
 
 /// The parts of a server that input requests need.
@@ -56,49 +56,49 @@ pub(crate) struct Origin<'a> {
     pub(crate) cancel: &'a CancellationToken,
 }
 
-/// Where the questions of one request go.
+/// Collects the input requests of one call and finds their answers.
 pub(crate) struct InputCollector {
     services: Arc<InputServices>,
-    way: Way,
-    /// The task that the call has become.
+    delivery: Delivery,
+    /// The task that the call became.
     task: OnceLock<Arc<RunningTask>>,
     state: Mutex<State>,
-    /// Fires when the call is over, or was dropped: who asks then is told so.
-    over: CancellationToken,
-    /// Told when the handler no longer waits for answers, when an effect is over, and when the call becomes a task.
-    woken: Notify,
+    /// Cancelled when the call is over or was dropped. Later input requests fail.
+    ended: CancellationToken,
+    /// Notified when the handler stops waiting, when a side effect ends, and when the call becomes a task.
+    changed: Notify,
 }
 
-enum Way {
-    /// Into the result; the answers come with the next round (2026-07-28).
+enum Delivery {
+    /// In the result of the request. The answers arrive with the next round (2026-07-28).
     Rounds {
-        /// What the state of the flow is bound to.
+        /// The caller and the parameters that the request state is bound to.
         binding: Vec<u8>,
     },
-    /// To the client at once, as requests of the server's own.
+    /// As requests of the server, while the handler waits.
     Session { session: Arc<Session>, sink: Option<Arc<dyn FrameSender>>, request_id: RequestId },
 }
 
 #[derive(Default)]
 struct State {
     flow: Flow,
-    /// The name under which the store has the flow, until it is fetched.
+    /// The key of a flow in the store, until the flow is loaded.
     kept: Option<String>,
-    /// Answers that came with this round and were not looked at yet.
-    fresh: JsonObject,
-    /// Asked in this round, and not answered.
+    /// The answers of this round that no input request has used yet.
+    responses: JsonObject,
+    /// The unanswered input requests of this round.
     open: BTreeMap<String, InputRequest>,
-    /// Keys that this run of the handler used.
+    /// The keys that this run of the handler used.
     used: HashSet<String>,
-    /// How many side effects run that happen once: the run of the handler does not end before they do.
+    /// The number of running side effects. The run of the handler does not end before they do.
     effects: usize,
-    /// Side effects of this run of the handler that are not done.
+    /// The side effects of this run that have not succeeded.
     claims: HashMap<String, Claimed>,
-    /// What the handler was ended for.
+    /// The input requests on which the run ended.
     asked: Option<InputRequests>,
-    /// Wakes whoever drives the handler, so that it sees what is open.
+    /// Wakes the task that drives the handler when an input request opens.
     driver: Option<Waker>,
-    /// How long the handler has waited for answers, so that its time limit does not count that.
+    /// The time that the handler has waited for answers. It does not count towards the time limit.
     waiting: usize,
     waiting_since: Option<Instant>,
     waited: Duration,
@@ -106,64 +106,66 @@ struct State {
 
 impl InputCollector {
     /// # Errors
-    /// `-32602` when what came of an earlier round cannot be read or does not belong to this request.
+    /// `-32602` when the request state is invalid or belongs to another request.
     pub(crate) fn new(
         services: &Arc<InputServices>,
         request: &Request<'_>,
         origin: Origin<'_>,
     ) -> Result<Self, RpcError> {
         let mut state = State::default();
-        let way = match origin.client {
-            Client::Session(session) => {
-                Way::Session { session: session.clone(), sink: origin.sink.cloned(), request_id: request.id.clone() }
-            }
+        let delivery = match origin.client {
+            Client::Session(session) => Delivery::Session {
+                session: session.clone(),
+                sink: origin.sink.cloned(),
+                request_id: request.id.clone(),
+            },
             Client::Request(_) => {
                 let round: Round = decode_params(&request.method, request.params)?;
-                // What cannot be read as a value cannot be bound to either: `1e400` passes where it is skipped.
+                // The binding needs the parameters as values. A number such as `1e400` has none, and is rejected here.
                 let params = decode_params::<Value>(&request.method, request.params)?;
                 let principal = origin.principal.map(Principal::key);
                 let binding = seal::binding(principal.as_deref(), &request.method, params)
                     .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
-                state.fresh = round.input_responses.unwrap_or_default();
+                state.responses = round.input_responses.unwrap_or_default();
                 match round.request_state.map(|text| services.keys.open(&text, &binding, seal_limit(&services.limits)))
                 {
                     None => state.flow.id = Uuid::new_v4().simple().to_string(),
-                    Some(Some(Kept::Inline(flow))) => state.flow = flow,
-                    Some(Some(Kept::Handle(name))) => state.kept = Some(name),
+                    Some(Some(StoredFlow::Inline(flow))) => state.flow = flow,
+                    Some(Some(StoredFlow::Handle(name))) => state.kept = Some(name),
                     Some(None) => return Err(stale()),
                 }
-                Way::Rounds { binding }
+                Delivery::Rounds { binding }
             }
         };
         Ok(Self {
             services: services.clone(),
-            way,
+            delivery,
             task: OnceLock::new(),
             state: Mutex::new(state),
-            over: origin.cancel.child_token(),
-            woken: Notify::new(),
+            ended: origin.cancel.child_token(),
+            changed: Notify::new(),
         })
     }
 
-    /// The call has become a task: its handler is not ended for questions any more, and what it asked meanwhile is asked
-    /// in the task.
+    /// Continues the call as a task. The handler is no longer ended for input requests; open ones are sent inside of
+    /// the task.
     pub(crate) fn become_task(&self, task: &Arc<RunningTask>) {
         {
             let mut state = self.state();
             let _ = self.task.set(task.clone());
             state.open.clear();
         }
-        self.woken.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn services(&self) -> &Arc<InputServices> {
         &self.services
     }
 
-    /// Fetches what an earlier round left in the store.
+    /// Loads the flow that an earlier round left in the store.
     ///
     /// # Errors
-    /// `-32602` when it is not there any more.
+    /// `-32602` when the store no longer has it.
     pub(crate) async fn resume(&self) -> Result<(), RpcError> {
         let Some(name) = self.state().kept.take() else { return Ok(()) };
         let kept = self.services.records.get(&name).await.map_err(|error| {
@@ -175,7 +177,8 @@ impl InputCollector {
         Ok(())
     }
 
-    /// Drives a handler until it is done or has asked. What it then returns does not count: see [`InputCollector::take_asked`].
+    /// Polls a handler until it is done or has opened input requests. In the second case its output does not count: see
+    /// [`InputCollector::take_requests`].
     pub(crate) async fn drive<T>(&self, handler: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
         let mut handler = std::pin::pin!(handler);
         poll_fn(|cx| match handler.as_mut().poll(cx) {
@@ -186,8 +189,8 @@ impl InputCollector {
         .await
     }
 
-    /// Whether a question is open, on which the handler ends. Otherwise the waker learns of the next one. An effect that
-    /// happens once is never broken off for a question.
+    /// Whether open input requests end the run now. Otherwise the waker is called for the next one. A running side
+    /// effect is never interrupted.
     fn is_asked(&self, driver: &Waker) -> bool {
         let mut state = self.state();
         if state.open.is_empty() || state.effects > 0 {
@@ -198,34 +201,36 @@ impl InputCollector {
         true
     }
 
-    /// The questions on which the handler ended.
-    pub(crate) fn take_asked(&self) -> Option<InputRequests> {
+    /// Returns the input requests on which the run ended.
+    pub(crate) fn take_requests(&self) -> Option<InputRequests> {
         self.state().asked.take()
     }
 
-    /// The result that asks them.
+    /// Returns the result with the input requests and the sealed state.
     ///
     /// # Errors
-    /// `-32603` when the state cannot be sealed or kept.
+    /// `-32603` when the state cannot be sealed or stored.
     pub(crate) async fn result(&self, requests: InputRequests) -> Result<InputRequiredResult, RpcError> {
-        let Way::Rounds { binding } = &self.way else { return Err(RpcError::internal("a session has no rounds")) };
+        let Delivery::Rounds { binding } = &self.delivery else {
+            return Err(RpcError::internal("a session has no rounds"));
+        };
         let limits = &self.services.limits;
         let flow = self.state().flow.clone();
         let written = serde_json::to_vec(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
         if written.len() > STATE_CAP.max(limits.state_bytes) {
-            return Err(RpcError::invalid_params("the answers so far are too large to go on"));
+            return Err(RpcError::invalid_params("the answers are too large to continue the call"));
         }
         let state = if written.len() <= limits.state_bytes {
-            Kept::Inline(flow)
+            StoredFlow::Inline(flow)
         } else {
-            // The same round kept twice takes the room of one.
+            // A round that is stored twice uses the same key.
             let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
             let name = format!("mcp/state/{}/{round}", flow.id);
             self.services.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
                 tracing::error!(%error, "the state of a call cannot be kept");
                 RpcError::internal("the state of the call cannot be kept")
             })?;
-            Kept::Handle(name)
+            StoredFlow::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);
         let sealed = self.services.keys.seal(&state, limits.state, binding);
@@ -233,18 +238,18 @@ impl InputCollector {
         Ok(result)
     }
 
-    /// Lets a future take `limit`, not counting the time that it waits for answers. `None` when it took longer.
+    /// Limits the time of a future, without the time that it waits for answers. Returns `None` when the time is over.
     pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         let start = Instant::now();
         loop {
-            let woken = self.woken.notified();
+            let woken = self.changed.notified();
             let (waited, is_waiting) = self.waited();
-            // A limit beyond the end of time is none.
+            // A deadline beyond the range of the clock is no limit.
             let deadline = start.checked_add(limit).and_then(|end| end.checked_add(waited));
             let Some(deadline) = deadline else { return Some(future.await) };
             if is_waiting {
-                // The clock stands still. What is waited for has a limit of its own.
+                // Waiting time does not count. The input request has a timeout of its own.
                 tokio::select! {
                     biased;
                     output = future.as_mut() => return Some(output),
@@ -258,7 +263,7 @@ impl InputCollector {
         }
     }
 
-    /// How long the handler has waited for answers so far, and whether it waits now.
+    /// Returns the time that the handler has waited so far, and whether it waits now.
     fn waited(&self) -> (Duration, bool) {
         let state = self.state();
         let now = state.waiting_since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -281,7 +286,7 @@ impl InputCollector {
         self.state().flow.remembered.insert(key.to_owned(), value);
     }
 
-    /// Asks until an answer passes `check`, or three did not.
+    /// Sends an input request until an answer passes `check`, three times at most.
     pub(crate) async fn ask<T>(
         &self,
         key: &str,
@@ -291,26 +296,28 @@ impl InputCollector {
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
     ) -> Result<T, InputError> {
         if once::is_inside(self) {
-            return Err(InputError::misuse(format!("`{key}` is asked inside of a side effect that runs once")));
+            return Err(InputError::misuse(format!(
+                "`{key}` is an input request inside of a side effect that runs once"
+            )));
         }
         if !self.state().used.insert(key.to_owned()) {
             return Err(InputError::misuse(format!("the key `{key}` is used twice in one call")));
         }
-        if self.over.is_cancelled() {
+        if self.ended.is_cancelled() {
             return Err(InputError::gone());
         }
-        match &self.way {
-            Way::Rounds { .. } => {
+        match &self.delivery {
+            Delivery::Rounds { .. } => {
                 let request = match self.answered(key, &check)? {
-                    Found::Answer(answer) => return Ok(answer),
-                    Found::Misfit(error) => again(&request, &error),
-                    Found::Nothing => request,
+                    Earlier::Answer(answer) => return Ok(answer),
+                    Earlier::Invalid(error) => with_error(&request, &error),
+                    Earlier::Nothing => request,
                 };
                 let task = self.wait_for_next_round(key, &request).await?;
                 let ask = async |request| task.ask(key, request).await;
                 self.attempts(request, limit, check, ask).await
             }
-            Way::Session { session, sink, request_id } => match self.task.get() {
+            Delivery::Session { session, sink, request_id } => match self.task.get() {
                 None => {
                     let ask = async |request| session.ask(&request, sink.as_deref(), request_id).await;
                     self.attempts(request, limit, check, ask).await
@@ -326,7 +333,8 @@ impl InputCollector {
         }
     }
 
-    /// Asks until an answer passes `check`, or three did not. The clock of the handler stands still meanwhile.
+    /// Sends an input request until an answer passes `check`, three times at most. The waiting time does not count
+    /// towards the time limit of the handler.
     async fn attempts<T, F: Future<Output = Result<Value, InputError>>>(
         &self,
         request: InputRequest,
@@ -334,60 +342,59 @@ impl InputCollector {
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
         ask: impl Fn(InputRequest) -> F,
     ) -> Result<T, InputError> {
-        let mut asking = request.clone();
+        let mut collector = request.clone();
         for attempt in 1.. {
             let _waiting = self.wait();
             let answer = tokio::select! {
-                answer = tokio::time::timeout(limit, ask(asking)) => answer.map_err(|_| InputError::timed_out())??,
-                () = self.over.cancelled() => return Err(InputError::gone()),
+                answer = tokio::time::timeout(limit, ask(collector)) => answer.map_err(|_| InputError::timed_out())??,
+                () = self.ended.cancelled() => return Err(InputError::gone()),
             };
             match check(&answer) {
-                Err(error) if error.is_invalid() && attempt < ATTEMPTS => asking = again(&request, &error),
+                Err(error) if error.is_invalid() && attempt < ATTEMPTS => collector = with_error(&request, &error),
                 checked => return checked.map(|(answer, _)| answer),
             }
         }
         Err(InputError::gone())
     }
 
-    /// The answer to a question in this round or an earlier one, if there is one that fits.
+    /// Returns a valid answer of this round or an earlier one.
     fn answered<T>(
         &self,
         key: &str,
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
-    ) -> Result<Found<T>, InputError> {
+    ) -> Result<Earlier<T>, InputError> {
         let mut state = self.state();
         if let Some(earlier) = state.flow.answers.get(key) {
-            return check(earlier).map(|(answer, _)| Found::Answer(answer));
+            return check(earlier).map(|(answer, _)| Earlier::Answer(answer));
         }
         if state.flow.failures.get(key).is_some_and(|failures| *failures >= ATTEMPTS) {
-            return Err(InputError::invalid("too many answers did not"));
+            return Err(InputError::invalid("too many invalid answers"));
         }
-        let Some(answer) = state.fresh.remove(key) else { return Ok(Found::Nothing) };
+        let Some(answer) = state.responses.remove(key) else { return Ok(Earlier::Nothing) };
         match check(&answer) {
             Err(error) if error.is_invalid() => {
                 let failures = state.flow.failures.entry(key.to_owned()).or_default();
                 *failures = failures.saturating_add(1);
-                if *failures >= ATTEMPTS { Err(error) } else { Ok(Found::Misfit(error)) }
+                if *failures >= ATTEMPTS { Err(error) } else { Ok(Earlier::Invalid(error)) }
             }
             Err(error) => {
-                // Also a refusal is an answer, and is not asked for again; only what it was counts.
+                // A refusal is an answer too: the flow keeps its action, and the user is not asked again.
                 let action = if error.is_declined() { "decline" } else { "cancel" };
                 state.flow.answers.insert(key.to_owned(), json!({ "action": action }));
                 Err(error)
             }
             Ok((answer, kept)) => {
                 state.flow.answers.insert(key.to_owned(), kept);
-                Ok(Found::Answer(answer))
+                Ok(Earlier::Answer(answer))
             }
         }
     }
 
-    /// Puts the question where the driver finds it. The handler ends here, and starts again with the answer; unless the call
-    /// becomes a task, which is to ask then.
+    /// Opens an input request and waits. The run of the handler ends here, unless the call becomes a task.
     async fn wait_for_next_round(&self, key: &str, request: &InputRequest) -> Result<&Arc<RunningTask>, InputError> {
         let driver = {
             let mut state = self.state();
-            // Under the lock, since what is open when the call becomes a task is taken out.
+            // Checked under the lock, because becoming a task clears the open requests.
             if let Some(task) = self.task.get() {
                 return Ok(task);
             }
@@ -398,28 +405,27 @@ impl InputCollector {
             driver.wake();
         }
         loop {
-            let woken = self.woken.notified();
+            let woken = self.changed.notified();
             if let Some(task) = self.task.get() {
                 return Ok(task);
             }
-            // Who drives the handler drops it here. A task that the handler started is told when the round is over.
+            // The driver drops the handler here. A task that the handler spawned gets an error when the round is over.
             tokio::select! {
-                () = self.over.cancelled() => return Err(InputError::gone()),
+                () = self.ended.cancelled() => return Err(InputError::gone()),
                 () = woken => {}
             }
         }
     }
 
-    /// The call is over: nobody is asked any more, and who still waits is told.
+    /// Ends the call: waiting input requests fail, and so do new ones.
     pub(crate) fn end(&self) {
-        self.over.cancel();
+        self.ended.cancel();
     }
 
-    /// What came of an effect that happens once; otherwise it is the caller's to try, unless somebody is at it, who is
-    /// waited for, or was.
+    /// Claims a side effect, or returns its earlier result. Waits while another claim of the same key runs.
     pub(super) async fn claim(&self, key: &str) -> Claim<'_> {
         loop {
-            let woken = self.woken.notified();
+            let woken = self.changed.notified();
             {
                 let mut state = self.state();
                 if let Some(value) = state.flow.done.get(key) {
@@ -430,7 +436,7 @@ impl InputCollector {
                     Some(Claimed::Running) => {}
                     None => {
                         state.claims.insert(key.to_owned(), Claimed::Running);
-                        return Claim::Mine(Attempt { asking: self, key: key.to_owned(), value: None });
+                        return Claim::Mine(Attempt { collector: self, key: key.to_owned(), value: None });
                     }
                 }
             }
@@ -438,51 +444,51 @@ impl InputCollector {
         }
     }
 
-    /// Until the guard is dropped, no question ends the run of the handler.
+    /// Keeps input requests from ending the run until the guard is dropped.
     pub(super) fn effect(&self) -> Effect<'_> {
         self.state().effects += 1;
-        Effect { asking: self }
+        Effect { collector: self }
     }
 
-    /// Stops the clock of the handler until the guard is dropped.
+    /// Stops the time limit of the handler until the guard is dropped.
     pub(super) fn wait(&self) -> Waiting<'_> {
         let mut state = self.state();
         state.waiting += 1;
         state.waiting_since.get_or_insert_with(Instant::now);
-        Waiting { asking: self }
+        Waiting { collector: self }
     }
 }
 
-/// What this round has for a question.
-enum Found<T> {
+/// The answer of this round or an earlier one to an input request.
+enum Earlier<T> {
     Answer(T),
-    /// An answer that does not fit, not for the last time.
-    Misfit(InputError),
+    /// An invalid answer, with attempts left.
+    Invalid(InputError),
     Nothing,
 }
 
-/// The same question to the user, which says what was wrong with the last answer.
-fn again(request: &InputRequest, error: &InputError) -> InputRequest {
+/// Returns the same input request with the error of the last answer in its message.
+fn with_error(request: &InputRequest, error: &InputError) -> InputRequest {
     let mut request = request.clone();
     if let (Some(Value::String(message)), Some(problem)) =
         (request.params.as_mut().and_then(|params| params.get_mut("message")), error.problem())
     {
-        let problem: String = problem.chars().take(MISFIT_CHARS).collect();
+        let problem: String = problem.chars().take(ERROR_CHARS).collect();
         message.push_str(&format!("\n\nThe last answer did not fit: {problem}"));
     }
     request
 }
 
-/// So much of what was wrong is told.
-const MISFIT_CHARS: usize = 500;
+/// The most characters of an error that the message includes.
+const ERROR_CHARS: usize = 500;
 
 pub(super) struct Waiting<'a> {
-    asking: &'a InputCollector,
+    collector: &'a InputCollector,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut state = self.asking.state();
+        let mut state = self.collector.state();
         state.waiting -= 1;
         if state.waiting == 0
             && let Some(since) = state.waiting_since.take()
@@ -490,19 +496,19 @@ impl Drop for Waiting<'_> {
             state.waited += since.elapsed();
         }
         drop(state);
-        self.asking.woken.notify_waiters();
+        self.collector.changed.notify_waiters();
     }
 }
 
 pub(super) struct Effect<'a> {
-    asking: &'a InputCollector,
+    collector: &'a InputCollector,
 }
 
 impl Drop for Effect<'_> {
     fn drop(&mut self) {
-        let mut state = self.asking.state();
+        let mut state = self.collector.state();
         state.effects -= 1;
-        // What was asked beside it ends the run now.
+        // Input requests that opened beside the side effect end the run now.
         let is_due = state.effects == 0 && !state.open.is_empty();
         let driver = if is_due { state.driver.take() } else { None };
         drop(state);
@@ -512,23 +518,23 @@ impl Drop for Effect<'_> {
     }
 }
 
-/// How far an effect came that is not done.
+/// The state of a side effect that has not succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claimed {
     Running,
     Failed,
 }
 
-/// Whose an effect is.
+/// The result of claiming a side effect.
 pub(super) enum Claim<'a> {
     Mine(Attempt<'a>),
     Done(Value),
     Failed,
 }
 
-/// The one attempt at an effect; it has failed when it is dropped without a value.
+/// The attempt at a side effect. It fails when it is dropped without a value.
 pub(super) struct Attempt<'a> {
-    asking: &'a InputCollector,
+    collector: &'a InputCollector,
     key: String,
     value: Option<Value>,
 }
@@ -541,7 +547,7 @@ impl Attempt<'_> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        let mut state = self.asking.state();
+        let mut state = self.collector.state();
         let key = std::mem::take(&mut self.key);
         match self.value.take() {
             Some(value) => {
@@ -553,11 +559,11 @@ impl Drop for Attempt<'_> {
             }
         }
         drop(state);
-        self.asking.woken.notify_waiters();
+        self.collector.changed.notify_waiters();
     }
 }
 
-/// What a stateless request brings of earlier rounds.
+/// The parameters that carry the earlier rounds of a stateless request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Round {
@@ -567,12 +573,12 @@ struct Round {
     request_state: Option<String>,
 }
 
-/// One answer for whatever is wrong with a state, so that it teaches a forger nothing.
+/// Returns the same error for every invalid state, so that the error does not help a forger.
 fn stale() -> RpcError {
     RpcError::invalid_params("`requestState` does not belong to this request, or is too old: call again without it")
 }
 
-/// The longest text that a state of this server can be.
+/// Returns the length of the longest sealed state.
 fn seal_limit(limits: &InputLimits) -> usize {
     limits.state_bytes.saturating_add(4096).saturating_mul(2)
 }

@@ -1,5 +1,5 @@
-//! Side effects that happen once per flow: guarded in the store by compare-and-swap, so that also two rounds that come at
-//! the same time, on two nodes, run the effect once.
+//! Side effects that run at most once per flow. A record in the store guards each of them, also when two rounds run at
+//! the same time on two nodes.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -11,28 +11,28 @@ use uuid::Uuid;
 use super::{InputCollector, InputLimits, collector::Claim};
 use crate::error::{InputError, ToolError};
 
-/// What stands under the guard's name.
+/// The record of a side effect.
 #[derive(Debug, Serialize, Deserialize)]
 enum Guard {
-    /// Somebody is at it, who is told from others by this.
+    /// An attempt is running. The random id identifies it.
     Running(String),
-    /// It is done, and this came of it.
+    /// The side effect succeeded with this value.
     Done(Value),
-    /// It failed; nobody knows how far it came.
+    /// The side effect failed, or its node stopped. It may have had an effect.
     Failed,
-    /// Whoever was to do it gave up before it began. Who that was, so that what is on its way to another such record does
-    /// not find this one.
+    /// An attempt ended before the side effect began, and another may run. The random id identifies the ended attempt,
+    /// so that its late write does not match a later record.
     Free(String),
 }
 
-/// Between two looks of a round whether another one is done: the first and the longest pause.
+/// The first and the longest pause between two reads of another round's record.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What is polled: an effect, and those that it is inside of.
+/// The side effects that contain the running code.
 #[derive(Clone)]
 struct Inside {
-    /// Whose effects they are, by its address.
-    asking: usize,
+    /// The address of the collector that they belong to.
+    collector: usize,
     keys: Vec<String>,
 }
 
@@ -40,71 +40,72 @@ tokio::task_local! {
     static INSIDE: Inside;
 }
 
-/// Whether this is polled by an effect that happens once.
-pub(super) fn is_inside(asking: &InputCollector) -> bool {
-    !keys_around(asking).is_empty()
+/// Whether the running code is inside of a side effect.
+pub(super) fn is_inside(collector: &InputCollector) -> bool {
+    !keys_around(collector).is_empty()
 }
 
-/// The keys of the effects that poll this, the outermost first.
-fn keys_around(asking: &InputCollector) -> Vec<String> {
+/// Returns the keys of the side effects that contain the running code, the outermost first.
+fn keys_around(collector: &InputCollector) -> Vec<String> {
     let inside = INSIDE.try_with(Inside::clone).ok();
-    inside.filter(|inside| inside.asking == address(asking)).map(|inside| inside.keys).unwrap_or_default()
+    inside.filter(|inside| inside.collector == address(collector)).map(|inside| inside.keys).unwrap_or_default()
 }
 
-fn address(asking: &InputCollector) -> usize {
-    std::ptr::from_ref(asking).addr()
+fn address(collector: &InputCollector) -> usize {
+    std::ptr::from_ref(collector).addr()
 }
 
-pub(crate) async fn run<T, E, F, Fut>(asking: &InputCollector, key: &str, effect: F) -> Result<T, ToolError>
+pub(crate) async fn run<T, E, F, Fut>(collector: &InputCollector, key: &str, effect: F) -> Result<T, ToolError>
 where
     T: Serialize + DeserializeOwned,
     E: Into<ToolError>,
     F: FnOnce() -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
-    let mut keys = keys_around(asking);
+    let mut keys = keys_around(collector);
     if keys.iter().any(|around| around == key) {
         return Err(
             InputError::misuse(format!("the side effect `{key}` runs once, and so not inside of itself")).into()
         );
     }
     keys.push(key.to_owned());
-    // What was done in this round, or in an earlier one whose state says so, needs no guard any more.
-    let attempt = match asking.claim(key).await {
+    // A result of this round or of an earlier one needs no record.
+    let attempt = match collector.claim(key).await {
         Claim::Done(value) => return Ok(serde_json::from_value(value)?),
         Claim::Failed => return Err(unfinished()),
         Claim::Mine(attempt) => attempt,
     };
-    let effect = INSIDE.scope(Inside { asking: address(asking), keys }, async { effect().await.map_err(Into::into) });
-    let value = match asking.flow_id() {
-        // A call that has one round only: its handler runs once, and so does the effect.
+    let effect =
+        INSIDE.scope(Inside { collector: address(collector), keys }, async { effect().await.map_err(Into::into) });
+    let value = match collector.flow_id() {
+        // In a session the handler runs once, and so does the side effect.
         None => {
-            let _running = asking.effect();
+            let _running = collector.effect();
             effect.await?
         }
-        Some(flow) => guarded(asking, format!("mcp/once/{flow}/{key}"), effect).await?,
+        Some(flow) => guarded(collector, format!("mcp/once/{flow}/{key}"), effect).await?,
     };
     attempt.done(serde_json::to_value(&value)?);
     Ok(value)
 }
 
-/// Runs an effect unless another round has, or is at it.
+/// Runs a side effect unless another round has run it, or is running it.
 async fn guarded<T: Serialize + DeserializeOwned>(
-    asking: &InputCollector,
+    collector: &InputCollector,
     name: String,
     effect: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
-    let records = &asking.services().records;
+    let records = &collector.services().records;
     let me = Uuid::new_v4().simple().to_string();
     let mark = written(&Guard::Running(me.clone()))?;
     let mut expected = None;
-    let (mut given_up, _running) = loop {
-        // Until it is known what came of it, this run of the handler goes on.
-        let running = asking.effect();
-        // Whatever ends this future early, later rounds learn it instead of waiting; also when nobody heard that the store
-        // took the mark.
-        let mut given_up = GiveUp {
-            asking,
+    let (mut guard_on_drop, _running) = loop {
+        // This run of the handler continues until the state of the side effect is known.
+        let running = collector.effect();
+        // When this future is dropped early, the record tells later rounds. That holds also when the store took the
+        // mark and the response was lost.
+        let mut guard_on_drop = AbandonGuard {
+            collector,
             name: Some(name.clone()),
             mark: mark.clone(),
             me: me.clone(),
@@ -112,13 +113,13 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             has_begun: false,
         };
         let swap =
-            records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(&asking.services().limits));
+            records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(&collector.services().limits));
         match swap.await? {
-            Swap::Done => break (given_up, running),
+            Swap::Done => break (guard_on_drop, running),
             Swap::Lost { current } => {
-                given_up.name = None;
+                guard_on_drop.name = None;
                 drop(running);
-                match wait_for(asking, &name, current).await? {
+                match wait_for(collector, &name, current).await? {
                     Ended::Done(value) => return Ok(serde_json::from_value(value)?),
                     Ended::Free(record) => expected = Some(record),
                 }
@@ -126,31 +127,32 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             _ => return Err(unfinished()),
         }
     };
-    given_up.has_begun = true;
+    guard_on_drop.has_begun = true;
     let outcome = effect.await;
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
     };
-    records.put(&name, written(&guard)?, ttl(&asking.services().limits)).await?;
-    given_up.name = None;
+    records.put(&name, written(&guard)?, ttl(&collector.services().limits)).await?;
+    guard_on_drop.name = None;
     outcome
 }
 
-/// How long a guard stands: longer than any state that knows of its flow.
+/// Returns the lifetime of a record: longer than any request state of its flow.
 fn ttl(limits: &InputLimits) -> Option<Duration> {
     Some(limits.state.saturating_mul(2))
 }
 
-/// What another round came to.
+/// The end of another round's attempt.
 enum Ended {
     Done(Value),
-    /// It did not begin. The record that says so.
+    /// The attempt ended before the side effect began. This is its record.
     Free(Arc<[u8]>),
 }
 
-/// Waits until another round is done. The handler's own time limit bounds it, and the guard's life.
-async fn wait_for(asking: &InputCollector, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Ended, ToolError> {
+/// Waits for the end of another round's attempt. The time limit of the handler and the lifetime of the record bound the
+/// wait.
+async fn wait_for(collector: &InputCollector, name: &str, mut current: Option<Arc<[u8]>>) -> Result<Ended, ToolError> {
     let mut pause = PAUSES.0;
     loop {
         let record = current.ok_or_else(unfinished)?;
@@ -162,32 +164,31 @@ async fn wait_for(asking: &InputCollector, name: &str, mut current: Option<Arc<[
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-        current = asking.services().records.get(name).await?;
+        current = collector.services().records.get(name).await?;
     }
 }
 
-/// Marks the effect when it is dropped before it is done: as failed if it has begun, otherwise as one to try again.
-struct GiveUp<'a> {
-    asking: &'a InputCollector,
+/// Updates the record when the attempt is dropped: as failed after the side effect began, and as free before.
+struct AbandonGuard<'a> {
+    collector: &'a InputCollector,
     name: Option<String>,
-    /// What the store has when it is ours.
+    /// The record of this attempt.
     mark: Arc<[u8]>,
     me: String,
-    /// What the mark was to take the place of.
+    /// The record that this attempt replaced.
     before: Option<Arc<[u8]>>,
     has_begun: bool,
 }
 
-impl Drop for GiveUp<'_> {
+impl Drop for AbandonGuard<'_> {
     fn drop(&mut self) {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let guard = if self.has_begun { Guard::Failed } else { Guard::Free(std::mem::take(&mut self.me)) };
-        let (services, Ok(guard)) = (self.asking.services().clone(), written(&guard)) else { return };
+        let (services, Ok(guard)) = (self.collector.services().clone(), written(&guard)) else { return };
         let (mark, before, has_begun) = (self.mark.clone(), self.before.take(), self.has_begun);
         runtime.spawn(async move {
-            // Until the effect begins nobody knows whether the store has the mark, so that the guard is put also in the
-            // place where that may still arrive, and is refused then. It arrives before the first swap, between two, or
-            // never.
+            // Before the side effect begins, the store may or may not have the mark. The update replaces either record,
+            // so a mark that arrives late is rejected. The mark arrives before the first swap, between two, or never.
             let mut expected = Some(mark.clone());
             for _ in 0..3 {
                 let records = &services.records;

@@ -1,5 +1,5 @@
-//! The state that travels through a client between two rounds of one request: sealed, so that only this fleet can write
-//! it, and bound to who asked for what (2026-07-28, patterns/mrtr).
+//! The request state that travels through a client between two rounds: sealed by the fleet, and bound to the caller and
+//! its request (2026-07-28, patterns/mrtr).
 
 use std::{
     collections::BTreeMap,
@@ -14,49 +14,59 @@ use chacha20poly1305::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What one flow carries from round to round.
+/// The state of one flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Flow {
-    /// Names the flow; what must happen once in it is guarded under this name.
+    /// The id of the flow. Records of its side effects use it as a prefix.
     #[serde(rename = "f")]
     pub(crate) id: String,
-    /// Answers of earlier rounds, by key.
+    /// The answers of earlier rounds, by key.
     #[serde(rename = "a", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) answers: BTreeMap<String, Value>,
-    /// What the handler remembered, by key.
+    /// The values that the handler remembered, by key.
     #[serde(rename = "r", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) remembered: BTreeMap<String, Value>,
-    /// What came of effects that happen once, by key.
+    /// The results of side effects, by key.
     #[serde(rename = "o", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) done: BTreeMap<String, Value>,
-    /// How many answers did not fit, by key.
+    /// The number of invalid answers, by key.
     #[serde(rename = "n", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failures: BTreeMap<String, u8>,
 }
 
-/// Where a flow is.
+/// The place of a flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Kept {
-    /// In the seal itself.
+pub(crate) enum StoredFlow {
+    /// In the sealed text.
     #[serde(rename = "i")]
     Inline(Flow),
-    /// In the store, under this name.
+    /// In the store, under this key.
     #[serde(rename = "h")]
     Handle(String),
 }
 
-/// The keys that seal the state. The first one seals, all of them open: put a new key in front, and drop an old one once
-/// what it sealed has expired. A fleet shares its keys; a single process makes a random one.
+/// The keys that seal request states. The first key seals, and all keys open.
+///
+/// To rotate, put a new key first. Remove an old key when its states have expired. All nodes of a fleet need the same
+/// keys; a single process uses a random one.
+///
+/// ```
+/// use mcp_server_core::{Server, StateKeys};
+///
+/// let (new, old) = ([2; 32], [1; 32]);
+/// let server = Server::builder("fleet", "1.0").state_keys(StateKeys::new([new, old])).build();
+/// # let _ = server;
+/// ```
 #[derive(Clone)]
 pub struct StateKeys {
     keys: Vec<XChaCha20Poly1305>,
 }
 
 impl StateKeys {
-    /// Keys of 32 bytes each, newest first.
+    /// Creates keys of 32 bytes each, the newest first.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics when there is no key.
     #[track_caller]
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = [u8; 32]>) -> Self {
@@ -65,18 +75,18 @@ impl StateKeys {
         Self { keys }
     }
 
-    /// One random key, which lives as long as the process.
+    /// Creates one random key, which lives as long as the process.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// Fails when the system has no random numbers.
     pub fn random() -> std::io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(Self::new([key]))
     }
 
-    /// Seals a state. `binding` is what it is bound to: it opens with the same bytes only.
-    pub(crate) fn seal(&self, state: &Kept, ttl: Duration, binding: &[u8]) -> Option<String> {
+    /// Seals a state. It opens with the same `binding` only.
+    pub(crate) fn seal(&self, state: &StoredFlow, ttl: Duration, binding: &[u8]) -> Option<String> {
         let expires = millis_now().saturating_add(millis(ttl));
         let plain = serde_json::to_vec(&(expires, state)).ok()?;
         let mut nonce = [0; NONCE];
@@ -90,8 +100,8 @@ impl StateKeys {
         Some(BASE64_URL_SAFE_NO_PAD.encode(out))
     }
 
-    /// Opens a state. `None` whatever was wrong: forged, foreign, bound to something else, or too old.
-    pub(crate) fn open(&self, text: &str, binding: &[u8], max_len: usize) -> Option<Kept> {
+    /// Opens a state. Returns `None` for every fault: a foreign key, another binding, or an expired state.
+    pub(crate) fn open(&self, text: &str, binding: &[u8], max_len: usize) -> Option<StoredFlow> {
         if text.len() > max_len {
             return None;
         }
@@ -103,7 +113,7 @@ impl StateKeys {
         }
         let plain =
             self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
-        let (expires, state): (u64, Kept) = serde_json::from_slice(&plain).ok()?;
+        let (expires, state): (u64, StoredFlow) = serde_json::from_slice(&plain).ok()?;
         (expires > millis_now()).then_some(state)
     }
 }
@@ -114,7 +124,7 @@ impl std::fmt::Debug for StateKeys {
     }
 }
 
-/// Says how the rest is written. Another one than this is not read: in the first one times were in seconds.
+/// The version of the sealed form. Version 1 had times in seconds and is not accepted.
 const FORM: u8 = 2;
 const NONCE: usize = 24;
 
@@ -126,10 +136,11 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a state is bound to: who asks, which method, and the parameters without what changes from round to round.
+/// Returns the binding of a state: the principal, the method, and the parameters without the members that change
+/// between rounds.
 ///
 /// # Errors
-/// When they cannot be written, so that nothing could be bound to them.
+/// Fails when the parameters cannot be written.
 pub(crate) fn binding(principal: Option<&str>, method: &str, mut params: Value) -> Result<Vec<u8>, serde_json::Error> {
     if let Some(object) = params.as_object_mut() {
         for changing in ["_meta", "inputResponses", "requestState"] {
@@ -140,7 +151,7 @@ pub(crate) fn binding(principal: Option<&str>, method: &str, mut params: Value) 
     serde_json::to_vec(&(principal, method, params))
 }
 
-/// Members in the order of their names, so that a client may write them in any.
+/// Sorts members by name, so that their order does not matter.
 fn sort(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -158,10 +169,10 @@ mod tests {
 
     use super::*;
 
-    fn flow() -> Kept {
+    fn flow() -> StoredFlow {
         let mut flow = Flow { id: "f".into(), ..Flow::default() };
         flow.answers.insert("a".into(), json!({ "x": [1, null] }));
-        Kept::Inline(flow)
+        StoredFlow::Inline(flow)
     }
 
     const TTL: Duration = Duration::from_secs(60);
@@ -219,7 +230,7 @@ mod tests {
     #[test]
     fn a_time_below_a_second_is_some_time() {
         let keys = StateKeys::new([[7; 32]]);
-        let state = Kept::Handle("h".into());
+        let state = StoredFlow::Handle("h".into());
         let sealed = |millis| keys.seal(&state, Duration::from_millis(millis), b"b").unwrap();
         assert_eq!(keys.open(&sealed(999), b"b", 1000), Some(state.clone()));
         assert_eq!(keys.open(&sealed(0), b"b", 1000), None);

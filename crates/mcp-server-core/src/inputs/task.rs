@@ -1,4 +1,4 @@
-//! Questions inside of a task of a session: the answer to the call is out, and the handler stays where it asks.
+//! Input requests of a task in a session: the response to the call is sent, and the handler waits.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::InputError, session::Session, tasks::RunningTask};
 
-/// Asks about a task of a session (2025-11-25). The question goes on the stream of a request for the result, whichever
-/// session that belongs to, and is asked again on the next one when that ends without an answer. HTTP waits for such a
-/// stream; elsewhere the session of the call has one for everything, as long as it lasts.
+/// Sends an input request of a task (2025-11-25).
+///
+/// It uses the stream of a waiting `tasks/result` request, of any session of the owner. When that request ends
+/// without an answer, the input request is sent again on the next one. HTTP waits for such a stream. On one-stream
+/// transports the session of the call is used while it lasts.
 pub(super) async fn ask_about(
     task: Arc<RunningTask>,
     session: Arc<Session>,
@@ -21,7 +23,7 @@ pub(super) async fn ask_about(
     loop {
         if task.stream(&needed).is_none() && session.id().is_none() {
             match session.ask(&request, None, &call).await {
-                // Another session may have taken its place, whose client can still ask for the result.
+                // Another session may have replaced this one, and its client can still request the result.
                 Err(error) if error.is_gone() => {}
                 answered => return answered,
             }
@@ -39,7 +41,7 @@ pub(super) async fn ask_about(
     }
 }
 
-/// The same question, which names the task that it is about.
+/// Returns the same input request with the id of its task.
 pub(super) fn related(request: &InputRequest, task: &str) -> InputRequest {
     let mut request = request.clone();
     let params = request.params.get_or_insert_with(|| Value::Object(Map::new()));

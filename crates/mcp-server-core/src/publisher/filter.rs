@@ -1,4 +1,4 @@
-//! What a reader wants to be told of, and how much of it there may be.
+//! The subscriptions of one `subscriptions/listen` stream, and their limits.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -19,59 +19,59 @@ pub(crate) struct Offered {
     pub(crate) tasks: bool,
 }
 
-/// What a `subscriptions/listen` stream is told of.
+/// The changes that a `subscriptions/listen` stream receives.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     tools: bool,
     prompts: bool,
     resources: bool,
     uris: HashSet<Arc<str>>,
-    /// The tasks that were asked for; which of them there are is found out when the stream opens.
+    /// The tasks that the client named. The stream looks them up when it opens.
     tasks: Vec<String>,
 }
 
 impl Filter {
-    /// The part of what was asked for that this server has, as it is acknowledged and as it is kept.
+    /// Returns the accepted part of a subscription request, as the response shows it and as the stream keeps it.
     ///
     /// # Errors
-    /// `-32602` when more resources or tasks are named than a reader may; `-32021` for tasks when the client did not declare
-    /// the extension.
-    pub(crate) fn honour(
+    /// `-32602` when the request names more resources or tasks than the limits allow. `-32021` when it names tasks and
+    /// the client did not declare the extension.
+    pub(crate) fn accept(
         asked: &SubscriptionFilter,
         offered: Offered,
         limits: &Limits,
         client: &ClientCapabilities,
     ) -> Result<(SubscriptionFilter, Self), RpcError> {
-        let (mut honoured, mut filter) = (SubscriptionFilter::new(), Self::default());
+        let (mut accepted, mut filter) = (SubscriptionFilter::new(), Self::default());
         let wanted = |flag: Option<bool>, has: bool| flag == Some(true) && has;
         filter.tools = wanted(asked.tools_list_changed, offered.tools);
         filter.prompts = wanted(asked.prompts_list_changed, offered.prompts);
         filter.resources = wanted(asked.resources_list_changed, offered.resources);
-        honoured.tools_list_changed = filter.tools.then_some(true);
-        honoured.prompts_list_changed = filter.prompts.then_some(true);
-        honoured.resources_list_changed = filter.resources.then_some(true);
+        accepted.tools_list_changed = filter.tools.then_some(true);
+        accepted.prompts_list_changed = filter.prompts.then_some(true);
+        accepted.resources_list_changed = filter.resources.then_some(true);
         for uri in &asked.resource_subscriptions {
             if add_uri(&mut filter.uris, uri, limits.subscribed_uris)? {
-                honoured.resource_subscriptions.push(uri.clone());
+                accepted.resource_subscriptions.push(uri.clone());
             }
         }
         if !offered.resources {
             filter.uris.clear();
-            honoured.resource_subscriptions.clear();
+            accepted.resource_subscriptions.clear();
         }
         if !asked.task_ids.is_empty() && offered.tasks {
             filter.tasks = tasks_of(asked, limits, client)?;
         }
-        Ok((honoured, filter))
+        Ok((accepted, filter))
     }
 
-    /// Takes the ids of the tasks that were asked for.
+    /// Takes the ids of the tasks that the client named.
     pub(crate) fn take_tasks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.tasks)
     }
 
-    pub(super) fn wants(&self, notice: &Change) -> bool {
-        match notice {
+    pub(super) fn wants(&self, change: &Change) -> bool {
+        match change {
             Change::Tools => self.tools,
             Change::Prompts => self.prompts,
             Change::Resources => self.resources,
@@ -84,7 +84,7 @@ impl Filter {
     }
 }
 
-/// The tasks that are asked for, each once.
+/// Returns the ids of the named tasks without duplicates.
 fn tasks_of(asked: &SubscriptionFilter, limits: &Limits, client: &ClientCapabilities) -> Result<Vec<String>, RpcError> {
     if tasks::required().missing_from(client).is_some() {
         return Err(tasks::undeclared());

@@ -1,5 +1,4 @@
-//! The notices of several nodes: what one publishes reaches the readers of all, through the store that they share. So does
-//! the cancellation of a task that runs on another node.
+//! The bus between the nodes of a fleet: changes, and cancellations of tasks that run on another node.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
@@ -16,15 +15,14 @@ use crate::{
     tasks::TaskTable,
 };
 
-/// Notices that wait for the store, and notices of others that wait for this node. Beyond them, everything counts as
-/// changed.
+/// The most changes that wait to be published or received. Beyond it, all changes are merged into one.
 const QUEUE: usize = 256;
-/// The longest URI that travels between nodes; a change of a resource with a longer one is told as a change of everything.
+/// The longest URI in bytes that is published. A change with a longer URI is published as a change of everything.
 const URI_BYTES: usize = 8 << 10;
-/// Between two tries of a store that fails, the first and the longest pause.
+/// The first and the longest pause between retries of a failing store.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// This node's end of the bus.
+/// The connection of this node to the bus.
 pub(crate) struct Fleet {
     shared: Arc<Shared>,
     task: Mutex<Option<AbortHandle>>,
@@ -39,7 +37,7 @@ struct Shared {
     tasks: Arc<TaskTable>,
     outgoing: Mutex<Outgoing>,
     more: Notify,
-    /// Something that other nodes said was not heard.
+    /// Messages of other nodes may have been lost.
     missed: Notify,
 }
 
@@ -47,12 +45,12 @@ struct Shared {
 struct Outgoing {
     changes: PendingChanges,
     all: bool,
-    /// Ids of tasks that run elsewhere. Beyond the cap the oldest is dropped, and everything counts as changed: the
-    /// record of the task is marked.
+    /// Ids of tasks on other nodes. When the queue is full, the oldest is dropped and everything counts as changed. The
+    /// record of a dropped task is marked, so its node finds the cancellation there.
     cancelled: VecDeque<String>,
 }
 
-/// A notice between nodes.
+/// A message between nodes.
 #[derive(Serialize, Deserialize)]
 struct Message {
     node: String,
@@ -67,12 +65,12 @@ enum Changed {
     Prompts,
     Resources,
     Resource(String),
-    /// A task was cancelled, which may run on another node.
+    /// A task was cancelled that may run on another node.
     Cancelled(String),
 }
 
 impl Fleet {
-    /// Nodes whose servers have the same name hear each other.
+    /// Creates the connection. Servers with the same name and store are one fleet.
     pub(crate) fn new(store: Arc<dyn Store>, server: &str, readers: Arc<Readers>, tasks: Arc<TaskTable>) -> Self {
         let node = Uuid::new_v4().simple().to_string();
         let name: String = server.chars().take(100).collect();
@@ -90,36 +88,36 @@ impl Fleet {
         Self { shared: Arc::new(shared), task: Mutex::default() }
     }
 
-    /// Takes part from now on, where there is a runtime to do it.
+    /// Starts the tasks of the bus, if a Tokio runtime is present and they do not run.
     pub(super) fn start(&self) {
         let mut task = self.task.lock();
-        // A runtime of another time may have ended with the task.
+        // The runtime of an earlier start may have ended.
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let shared = self.shared.clone();
-        let running = async move { tokio::join!(shared.publish(), shared.listen(), shared.catch_up()) };
+        let running = async move { tokio::join!(shared.publish(), shared.listen(), shared.recheck_tasks()) };
         *task = Some(runtime.spawn(running).abort_handle());
     }
 
-    /// Tells the other nodes. Never waits: what the store was not given yet becomes one with its equals.
-    pub(super) fn tell(&self, notice: Change) {
-        let is_long = matches!(&notice, Change::Updated(uri) if uri.len() > URI_BYTES);
+    /// Publishes a change to the other nodes. Does not wait; equal changes that wait are merged.
+    pub(super) fn publish(&self, change: Change) {
+        let is_long = matches!(&change, Change::Updated(uri) if uri.len() > URI_BYTES);
         {
             let mut outgoing = self.shared.outgoing();
             if is_long || outgoing.changes.len() >= QUEUE {
                 outgoing.changes.clear();
                 outgoing.all = true;
             } else if !outgoing.all {
-                outgoing.changes.insert(notice);
+                outgoing.changes.insert(change);
             }
         }
         self.shared.more.notify_one();
     }
 
-    /// Tells the other nodes that a task was cancelled. Never waits.
-    pub(crate) fn tell_cancelled(&self, id: &str) {
+    /// Publishes the cancellation of a task to the other nodes. Does not wait.
+    pub(crate) fn publish_cancellation(&self, id: &str) {
         {
             let mut outgoing = self.shared.outgoing();
             if outgoing.cancelled.len() >= QUEUE && outgoing.cancelled.pop_front().is_some() {
@@ -192,9 +190,9 @@ impl Shared {
                     if !std::mem::take(&mut is_first) {
                         self.readers.deliver_all();
                     }
-                    // A task may have been cancelled before this node listened.
+                    // A task may have been cancelled before this node subscribed.
                     self.missed.notify_one();
-                    self.hear(subscription).await;
+                    self.receive(subscription).await;
                 }
                 failed => {
                     let problem = problem(failed.map(|outcome| outcome.map(drop)));
@@ -207,17 +205,17 @@ impl Shared {
         }
     }
 
-    async fn hear(&self, mut subscription: Subscription) {
+    async fn receive(&self, mut subscription: Subscription) {
         while let Some(delivery) = subscription.recv().await {
             let Delivery::Message(message) = delivery else {
-                self.miss();
+                self.messages_lost();
                 continue;
             };
-            let notice = match serde_json::from_slice::<Message>(&message) {
+            let change = match serde_json::from_slice::<Message>(&message) {
                 Ok(message) if message.node == self.node => continue,
                 Ok(message) => match message.changed {
                     Changed::All => {
-                        self.miss();
+                        self.messages_lost();
                         continue;
                     }
                     Changed::Tools => Change::Tools,
@@ -229,25 +227,25 @@ impl Shared {
                         continue;
                     }
                 },
-                // A newer version of this library may know more kinds of change.
+                // A newer version of this library may publish other kinds of change.
                 Err(error) => {
                     tracing::debug!(%error, "a notice of another node cannot be read");
-                    self.miss();
+                    self.messages_lost();
                     continue;
                 }
             };
-            self.readers.deliver(&notice);
+            self.readers.deliver(&change);
         }
     }
 
-    /// Something was not heard: anything may have changed, and any task may have been cancelled.
-    fn miss(&self) {
+    /// Handles lost messages: everything may have changed, and any task may have been cancelled.
+    fn messages_lost(&self) {
         self.readers.deliver_all();
         self.missed.notify_one();
     }
 
-    /// Looks whether the tasks that run here were cancelled, whenever that may not have been heard.
-    async fn catch_up(&self) {
+    /// Checks the records of running tasks whenever cancellations may have been lost.
+    async fn recheck_tasks(&self) {
         loop {
             self.missed.notified().await;
             for id in self.tasks.running() {
@@ -262,7 +260,7 @@ impl Shared {
     }
 }
 
-/// What went wrong, in words.
+/// Returns the error as text.
 fn problem<E: fmt::Display>(outcome: Result<Result<(), E>, tokio::time::error::Elapsed>) -> Option<String> {
     match outcome {
         Ok(Ok(())) => None,

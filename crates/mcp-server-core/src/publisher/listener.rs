@@ -1,4 +1,4 @@
-//! One `subscriptions/listen` stream: acknowledged first, told of what it asked for, answered when the server ends it.
+//! One `subscriptions/listen` stream and the changes that wait for it.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     tasks::{RunningTask, TaskListener},
 };
 
-/// A stream of notices as the publisher sees it.
+/// The subscriptions and waiting changes of one stream.
 #[derive(Debug)]
 pub(crate) struct Listener {
     filter: Filter,
@@ -25,27 +25,27 @@ pub(crate) struct Listener {
     more: Notify,
 }
 
-/// What a stream was not told yet.
+/// The changes that wait to be sent.
 #[derive(Debug, Default)]
 struct Waiting {
     changes: PendingChanges,
-    /// Each task once, however often it changed: what is told is how it stands then.
-    tasks: VecDeque<Told>,
-    /// Whether a task is next where both wait: neither keeps the other from being told.
+    /// Each task once. The stream sends the latest state of a task.
+    tasks: VecDeque<TaskUpdate>,
+    /// Whether the next message is a task when both kinds wait. The kinds alternate.
     is_turn_of_tasks: bool,
 }
 
 enum Next {
     Change(Change),
-    Task(Told),
+    Task(TaskUpdate),
 }
 
-/// A task that waits to be told of.
+/// A task whose state waits to be sent.
 #[derive(Debug)]
-struct Told {
+struct TaskUpdate {
     id: Box<str>,
-    /// Not there once it came to something large: that is fetched when it is its turn, so that a slow reader keeps nothing
-    /// which the table of tasks has counted and forgotten.
+    /// `None` after a large outcome. The stream then fetches the outcome when it sends it, so a slow reader does not
+    /// keep an outcome that the task table has dropped.
     live: Option<Arc<RunningTask>>,
 }
 
@@ -58,25 +58,25 @@ impl Listener {
         self.waiting.lock()
     }
 
-    /// A task that the stream asked for has ended before.
-    fn tell_ended(&self, id: &str) {
-        self.waiting().tasks.push_back(Told { id: id.into(), live: None });
+    /// Queues a task that ended before the stream opened.
+    fn task_ended(&self, id: &str) {
+        self.waiting().tasks.push_back(TaskUpdate { id: id.into(), live: None });
         self.more.notify_one();
     }
 
-    pub(super) fn tell(&self, notice: &Change) {
-        if self.filter.wants(notice) {
-            self.waiting().changes.insert(notice.clone());
+    pub(super) fn notify(&self, change: &Change) {
+        if self.filter.wants(change) {
+            self.waiting().changes.insert(change.clone());
             self.more.notify_one();
         }
     }
 
-    pub(super) fn tell_all(&self) {
-        for notice in &LISTS {
-            self.tell(notice);
+    pub(super) fn notify_all(&self) {
+        for change in &LISTS {
+            self.notify(change);
         }
         for uri in self.filter.uris() {
-            self.tell(&Change::Updated(uri.clone()));
+            self.notify(&Change::Updated(uri.clone()));
         }
     }
 
@@ -104,19 +104,20 @@ impl TaskListener for Listener {
     fn task_changed(&self, task: &Arc<RunningTask>) {
         {
             let mut waiting = self.waiting();
-            // Looked at while nobody else can say how it stood before. Whoever holds the state of a task tells nobody.
+            // The queue is locked, so no other thread can queue an older state. The state of the task is not locked
+            // here.
             let live = task.is_small().then(|| task.clone());
             if let Some(waiting) = waiting.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
                 waiting.live = live;
                 return;
             }
-            waiting.tasks.push_back(Told { id: task.id().into(), live });
+            waiting.tasks.push_back(TaskUpdate { id: task.id().into(), live });
         }
         self.more.notify_one();
     }
 }
 
-/// The place of a stream among the readers, given back when dropped.
+/// The registration of a stream with the publisher. Dropping it removes the stream.
 pub(crate) struct Listening {
     readers: Arc<Readers>,
     number: u64,
@@ -128,43 +129,44 @@ impl Listening {
         Self { readers, number, listener }
     }
 
-    /// Tells the stream of a task from now on, beginning with how it stands.
+    /// Adds a task that runs. The stream receives its current state first.
     pub(crate) fn add_task(&self, task: &Arc<RunningTask>) {
         task.listen(self.listener.clone());
     }
 
-    /// Tells the stream once of a task that has ended.
+    /// Adds a task that has ended. The stream receives its state once.
     pub(crate) fn add_ended(&self, id: &str) {
-        self.listener.tell_ended(id);
+        self.listener.task_ended(id);
     }
 
-    /// Sends notices, until the stream breaks. `fetch` knows how a task stands, unless it is no more; where it fails it
-    /// is asked again later.
-    pub(crate) async fn tell<F: Future<Output = Result<Option<DetailedTask>, RpcError>>>(
+    /// Sends changes until the stream breaks.
+    ///
+    /// `fetch` returns the state of a task, or `None` for an unknown task. A failed fetch is repeated later.
+    pub(crate) async fn run<F: Future<Output = Result<Option<DetailedTask>, RpcError>>>(
         &self,
-        stream: &Stream<'_>,
+        stream: &ListenStream<'_>,
         fetch: impl Fn(Box<str>) -> F,
     ) -> Result<Infallible, TransportError> {
-        // Tasks of which it is not known how they stand: none is in it twice.
+        // The tasks whose fetch failed, without duplicates.
         let mut late = VecDeque::new();
         let (mut pause, mut again) = (PAUSES.0, Instant::now());
         loop {
             let next = tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(again), if !late.is_empty() => {
-                    // In turn with what waits, so that neither keeps the other from being told.
+                    // Repeated fetches and other messages alternate.
                     again = Instant::now() + PAUSES.0;
-                    late.pop_front().map(|id| Next::Task(Told { id, live: None }))
+                    late.pop_front().map(|id| Next::Task(TaskUpdate { id, live: None }))
                 }
                 next = self.listener.next() => Some(next),
             };
             let task = match next {
                 None => continue,
-                Some(Next::Change(notice)) => {
-                    stream.send(notice.message(Some(stream.id))).await?;
+                Some(Next::Change(change)) => {
+                    stream.send(change.message(Some(stream.id))).await?;
                     continue;
                 }
-                Some(Next::Task(Told { id, live })) => {
+                Some(Next::Task(TaskUpdate { id, live })) => {
                     late.retain(|late| *late != id);
                     match live {
                         Some(live) => Some(live.detailed()),
@@ -184,7 +186,7 @@ impl Listening {
                 }
             };
             if let Some(task) = task {
-                stream.tell_task(task).await?;
+                stream.send_task(task).await?;
             }
         }
     }
@@ -196,42 +198,42 @@ impl Drop for Listening {
     }
 }
 
-/// Where the messages of one subscription go.
-pub(crate) struct Stream<'a> {
+/// The outgoing messages of one subscription.
+pub(crate) struct ListenStream<'a> {
     pub(crate) id: &'a RequestId,
     pub(crate) sink: &'a dyn FrameSender,
 }
 
-impl Stream<'_> {
+impl ListenStream<'_> {
     async fn send(&self, message: Vec<u8>) -> Result<(), TransportError> {
         self.sink.send(Frame::new(message).with_route(Route::Request(self.id.clone()))).await
     }
 
     async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync)) -> Result<(), TransportError> {
-        // Texts, flags, ids and JSON values: writing those into memory has no way to fail.
+        // Strings, flags, ids and JSON values always serialize.
         self.send(jsonrpc::notification(N::NAME, params).unwrap_or_default()).await
     }
 
-    /// Says what is honoured, before anything else.
-    pub(crate) async fn acknowledge(&self, honoured: SubscriptionFilter) -> Result<(), TransportError> {
-        let mut params = SubscriptionsAcknowledgedParams::new(honoured);
+    /// Sends the accepted subscriptions. It is the first message.
+    pub(crate) async fn acknowledge(&self, accepted: SubscriptionFilter) -> Result<(), TransportError> {
+        let mut params = SubscriptionsAcknowledgedParams::new(accepted);
         params.meta = Some(subscription_meta(self.id));
         self.notify::<notification::SubscriptionsAcknowledged>(&params).await
     }
 
-    /// How a task stands, with what its status brings along.
-    pub(crate) async fn tell_task(&self, mut task: DetailedTask) -> Result<(), TransportError> {
+    /// Sends the state of a task.
+    pub(crate) async fn send_task(&self, mut task: DetailedTask) -> Result<(), TransportError> {
         task.meta = Some(subscription_meta(self.id));
         self.notify::<notification::Task>(&task).await
     }
 
-    /// Says that the subscription ends, where no end of a stream says it (basic/patterns/cancellation).
-    pub(crate) async fn tell_end(&self) {
+    /// Sends a cancellation, on transports where no closed stream shows the end (basic/patterns/cancellation).
+    pub(crate) async fn send_end(&self) {
         let params = CancelledParams::new(self.id.clone()).with_reason("the server ends the subscription");
         let _ = self.notify::<notification::Cancelled>(&params).await;
     }
 
-    /// The answer to the request, at the end.
+    /// Returns the response, which ends the subscription.
     pub(crate) fn result(&self) -> ListenResult {
         let mut result = ListenResult::new();
         result.meta = Some(subscription_meta(self.id));

@@ -1,4 +1,4 @@
-//! Who is on the other side of a connection that carries everything in one stream.
+//! The caller on a connection or in a session.
 
 use std::{fmt, sync::Arc};
 
@@ -7,8 +7,18 @@ use mcp_protocol::Principal;
 use super::Scope;
 use crate::{context::Extensions, tasks::Owner};
 
-/// Who is on the other side of a connection or opens a session, for [`Server::serve_as`](crate::Server::serve_as) and
+/// The caller on a connection or in a session, for [`Server::serve_as`](crate::Server::serve_as) and
 /// [`Server::initialize`](crate::Server::initialize).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_protocol::Principal;
+/// use mcp_server_core::Caller;
+///
+/// let caller = Caller::remote().principal(Some(Arc::new(Principal::new("alice"))));
+/// # let _ = caller;
+/// ```
 #[derive(Clone, Default)]
 pub struct Caller {
     is_local: bool,
@@ -18,33 +28,33 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whoever owns the process (stdio, in memory): scopes do not apply to it.
+    /// The process's own client (stdio, in memory). Scopes do not apply to it.
     #[must_use]
     pub fn local() -> Self {
         Self { is_local: true, ..Self::default() }
     }
 
-    /// Somebody on a network, of whom nothing is known.
+    /// A network caller without authentication.
     #[must_use]
     pub fn remote() -> Self {
         Self::default()
     }
 
-    /// Who was authenticated when the connection was opened.
+    /// Sets the authenticated principal.
     #[must_use]
     pub fn principal(mut self, principal: Option<Arc<Principal>>) -> Self {
         self.principal = principal;
         self
     }
 
-    /// Values for the `Extension` extractor of every call on the connection.
+    /// Sets values for the `Extension` extractor of every call on the connection.
     #[must_use]
     pub fn extensions(mut self, extensions: Extensions) -> Self {
         self.extensions = extensions;
         self
     }
 
-    /// The id that the transport has for the connection, for [`Context::session_id`](crate::Context::session_id).
+    /// Sets the transport's id of the connection, for [`Context::session_id`](crate::Context::session_id).
     #[must_use]
     pub fn session_id(mut self, id: impl Into<Box<str>>) -> Self {
         self.session_id = Some(id.into());
@@ -59,12 +69,12 @@ impl Caller {
         self.is_local
     }
 
-    /// Whether it can be told from other callers.
+    /// Whether the caller can be distinguished from other callers.
     pub(crate) fn is_one(&self) -> bool {
         Owner::of(self.principal.as_deref(), self.is_local).is_one()
     }
 
-    /// The same request, of this caller.
+    /// Returns a scope with the data of this caller.
     pub(crate) fn scope(&self, scope: Scope) -> Scope {
         let scope = scope.principal(self.principal.clone()).extensions(self.extensions.clone());
         if self.is_local { scope.local() } else { scope }
@@ -73,7 +83,7 @@ impl Caller {
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The id lets its holder speak for the session, so it is not printed.
+        // The id is a secret of the session, so it is not printed.
         f.debug_struct("Caller").field("is_local", &self.is_local).finish_non_exhaustive()
     }
 }

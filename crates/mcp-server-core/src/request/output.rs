@@ -7,7 +7,7 @@ use mcp_protocol::{
 
 use crate::trace::Ending;
 
-/// What a handler brought forth, before it becomes bytes.
+/// The output of a handler, before it is written as JSON.
 #[derive(Debug)]
 pub(crate) enum Output {
     Tool(CallToolResult),
@@ -15,13 +15,13 @@ pub(crate) enum Output {
     Prompt(GetPromptResult),
     Completion(CompleteResult),
     Asked(InputRequiredResult),
-    /// A task that the client wanted (2025-11-25).
+    /// A task that the client requested (2025-11-25).
     TaskOfClient(CreateTaskResult),
-    /// A task that the server made (the tasks extension).
+    /// A task that the server created (the tasks extension).
     TaskOfServer(ext::CreateTaskResult),
 }
 
-/// Why there is no output.
+/// The reason for a missing output.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Cancelled,

@@ -3,13 +3,13 @@
 use mcp_protocol::RpcError;
 use serde_json::json;
 
-/// Why a request is refused before anything runs.
+/// The reason for which a request is rejected before it runs.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A JSON-RPC error.
     Error(RpcError),
-    /// The caller lacks scopes: all that the operation needs are listed.
+    /// The caller lacks scopes. All scopes of the operation are listed.
     Scopes(Vec<String>),
 }
 
@@ -20,7 +20,7 @@ impl From<RpcError> for Refusal {
 }
 
 impl Refusal {
-    /// The error for transports that have no other way to say it.
+    /// Returns the JSON-RPC error, for transports without a status for missing scopes.
     #[must_use]
     pub fn into_error(self) -> RpcError {
         match self {

@@ -13,7 +13,7 @@ use crate::{
     session::{Client, Peer, Session},
 };
 
-/// What surrounds one request: who asks, in which era, and where its notifications go.
+/// The surroundings of one request: its client, its era, and the stream for its notifications.
 #[derive(Clone)]
 pub struct Scope {
     pub(crate) version: ProtocolVersion,
@@ -25,34 +25,34 @@ pub struct Scope {
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
-    /// Fires when the connection ends, where that is not the end of the server.
+    /// Cancelled when the connection ends, if that differs from the end of the server.
     pub(crate) ending: Option<CancellationToken>,
-    /// What the metadata of the request said, where it was read already.
+    /// The metadata of the request, if it was read already.
     pub(crate) said: Option<Said>,
 }
 
 impl Scope {
-    /// A request of a legacy session.
+    /// Creates the scope of a request in a session.
     #[must_use]
     pub fn session(session: Arc<Session>) -> Self {
         Self::new(session.version(), Client::Session(session), None)
     }
 
-    /// A request that stands alone (2026-07-28).
+    /// Creates the scope of a request of the stateless era.
     #[must_use]
     pub fn stateless(call: StatelessCall) -> Self {
         let scope = Self::new(call.version, Client::Request(call.client), call.log_level);
         Self { said: Some(call.said), ..scope }
     }
 
-    /// A request of a revision with a handshake, to a server that keeps no sessions: nothing is known of the client, and
-    /// what a session would have is not there, such as tasks and log records ([`Server::initialize_sessionless`](crate::Server::initialize_sessionless)).
+    /// Creates the scope of a request of the session era in sessionless mode. Nothing is known of the client, and tasks
+    /// and log records are not available ([`Server::initialize_sessionless`](crate::Server::initialize_sessionless)).
     #[must_use]
     pub fn sessionless(version: ProtocolVersion) -> Self {
         Self::new(version, Client::Request(Arc::default()), None)
     }
 
-    /// Whether the revision has sessions, and the request is in none.
+    /// Whether the request belongs to the session era but has no session.
     pub(crate) fn lacks_session(&self) -> bool {
         self.version.has_handshake() && self.client.session().is_none()
     }
@@ -79,57 +79,56 @@ impl Scope {
         }
     }
 
-    /// What the metadata of the request says, as [`Era::of`](crate::engine::Era::of) has read it, so that it is not read again.
+    /// Sets the metadata of the request, as [`Era::of`](crate::engine::Era::of) read it.
     #[must_use]
     pub fn saying(mut self, meta: Option<&RequestMeta<'_>>) -> Self {
         self.said = Some(meta.map(Said::of).unwrap_or_default());
         self
     }
 
-    /// Where notifications about this request go; without one they are dropped.
+    /// Sets the stream for notifications about this request. Without a stream they are dropped.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
         self.sink = Some(sink);
         self
     }
 
-    /// Who was authenticated.
+    /// Sets the authenticated principal.
     #[must_use]
     pub fn principal(mut self, principal: Option<Arc<Principal>>) -> Self {
         self.principal = principal;
         self
     }
 
-    /// The caller owns the process (stdio, in memory), so that scopes do not apply to it.
+    /// Marks the caller as the process's own client, to which scopes do not apply.
     #[must_use]
     pub fn local(mut self) -> Self {
         self.is_local = true;
         self
     }
 
-    /// The connection that the request came on, where several share one: its limit holds, and cancellations find the
-    /// request by its id.
+    /// Sets the connection of the request. Its limit applies, and a cancellation finds the request by its id.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
         self.peer = Some(peer);
         self
     }
 
-    /// What fires when the connection ends.
+    /// Sets the token that is cancelled when the connection ends.
     #[must_use]
     pub(crate) fn ending(mut self, ending: CancellationToken) -> Self {
         self.ending = Some(ending);
         self
     }
 
-    /// Values for the `Extension` extractor.
+    /// Sets values for the `Extension` extractor.
     #[must_use]
     pub fn extensions(mut self, extensions: Extensions) -> Self {
         self.extensions = extensions;
         self
     }
 
-    /// The client and the stream, for input requests.
+    /// Returns the client and the stream, for input requests.
     pub(crate) fn origin(&self) -> Origin<'_> {
         Origin {
             client: &self.client,
@@ -139,7 +138,7 @@ impl Scope {
         }
     }
 
-    /// The revision that the answer speaks.
+    /// Returns the revision of the response.
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.version

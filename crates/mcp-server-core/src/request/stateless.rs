@@ -6,7 +6,7 @@ use mcp_protocol::{LoggingLevel, Meta, ProgressToken, ProtocolVersion, RequestMe
 
 use crate::session::RequestClient;
 
-/// The metadata of a stateless request, complete but not yet known to be spoken here.
+/// The metadata of a request of the stateless era. The revision is not checked yet.
 #[derive(Debug)]
 pub struct StatelessCall {
     requested: String,
@@ -16,7 +16,7 @@ pub struct StatelessCall {
     pub(crate) said: Said,
 }
 
-/// What a request says about itself that its handler may want.
+/// The metadata of a request that its handler may read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
     pub(crate) raw_meta: Option<Box<str>>,
@@ -24,7 +24,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// The metadata as values.
+    /// Parses the metadata.
     pub(crate) fn meta(&self) -> Option<Meta> {
         self.raw_meta.as_deref().and_then(|raw| serde_json::from_str(raw).ok())
     }
@@ -38,11 +38,11 @@ impl StatelessCall {
     /// Reads the required metadata.
     ///
     /// # Errors
-    /// `-32602` that names the member that is missing or not what it must be.
+    /// `-32602` with the name of a missing or invalid member.
     pub fn read(meta: &RequestMeta<'_>) -> Result<Self, RpcError> {
         let (requested, _) = meta.required()?;
         Ok(Self {
-            // An unknown version is refused by `supported`; until then any value will do.
+            // `supported` rejects an unknown revision later.
             version: ProtocolVersion::parse(requested).unwrap_or(ProtocolVersion::LATEST),
             requested: requested.to_owned(),
             client: Arc::new(RequestClient { capabilities: meta.capabilities()?, info: meta.implementation()? }),
@@ -51,7 +51,7 @@ impl StatelessCall {
         })
     }
 
-    /// The revision that the request names, whatever it is.
+    /// Returns the revision that the request names, known or unknown.
     #[must_use]
     pub fn requested(&self) -> &str {
         &self.requested

@@ -1,4 +1,4 @@
-//! Serves one connection that carries everything in one stream: stdio, pipes, memory. Both eras may speak on it at once.
+//! Serves a connection that carries all messages in one stream: stdio, pipes, memory. Both eras may use it.
 
 use std::{fmt, io, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     request::{Refusal, Reply, Scope, StatelessCall},
 };
 
-/// How long the client may take to read what is queued when everything else has ended.
+/// The time for the client to read queued messages after all calls have ended.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Why a connection ended that should not have.
+/// The error of a connection that failed.
 pub struct ServeError(TransportError);
 
 impl ServeError {
-    /// Whether the system failed, and not the other side.
+    /// Whether an I/O operation failed.
     #[must_use]
     pub fn is_io(&self) -> bool {
         self.0.is_io()
@@ -42,7 +42,7 @@ impl fmt::Display for ServeError {
 }
 
 impl fmt::Debug for ServeError {
-    /// The message and its causes, since that is what a program prints whose `main` returns the error.
+    /// Prints the message and its causes, because a program prints this form when `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Chain(self))
     }
@@ -67,35 +67,46 @@ impl From<io::Error> for ServeError {
 }
 
 impl Server {
-    /// Serves the process's own stdin and stdout until the client closes them, or the process is asked to end
-    /// (SIGTERM, SIGINT, Ctrl-C): then the server shuts down, as [`Server::shutdown`] says, and a second signal ends it at
-    /// once. What handlers print goes to stderr.
+    /// Serves the stdin and stdout of the process until the client closes them, or the process receives a termination
+    /// signal (SIGTERM, SIGINT, Ctrl-C).
+    ///
+    /// The first signal shuts the server down (see [`Server::shutdown`]); a second one stops at once. Handlers must
+    /// print to stderr.
+    ///
+    /// ```no_run
+    /// use mcp_server_core::{Server, tool};
+    ///
+    /// # async fn run() -> Result<(), mcp_server_core::ServeError> {
+    /// let server = Server::builder("hello", "1.0").tool(tool("greet", async || "Hello!")).build();
+    /// server.serve_stdio().await
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// When stdin or stdout cannot be used.
+    /// Fails when stdin or stdout is not available.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
         let server = self.clone();
         let serving = async move {
             let transport = Stdio::take()?.into_transport()?;
-            // On a task, so that reading happens where calls run: `block_on` has a thread of its own, and each message
-            // would have to wake another one. Dropping the set ends the task.
+            // A task of the runtime runs the loop on the same threads as the calls. Inside of `block_on`, every message
+            // would wake another thread. Dropping the set ends the task.
             let mut serving = JoinSet::new();
             serving.spawn(async move { server.serve(transport).await });
             match serving.join_next().await {
                 Some(Ok(served)) => served,
                 Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                // The runtime goes down.
+                // The runtime is shutting down.
                 Some(Err(_)) | None => Ok(()),
             }
         };
-        // Subscriptions are told, and calls have the drain limit to answer.
+        // Subscriptions end, and calls have the grace period to finish.
         signal::until_terminated(serving, || self.shutdown()).await.unwrap_or(Ok(()))
     }
 
     /// Serves newline-delimited JSON over any reader and writer, until the reader ends.
     ///
     /// # Errors
-    /// When reading or writing fails.
+    /// Fails when reading or writing fails.
     pub async fn serve_io(
         &self,
         reader: impl AsyncRead + Send + Unpin + 'static,
@@ -104,20 +115,19 @@ impl Server {
         self.serve(Ndjson::new(reader, writer)).await
     }
 
-    /// Serves a transport whose other side owns the process, until it ends or [`Server::shutdown`] is called. Calls that
-    /// still run then have the drain limit to answer. Dropping the future cancels everything that runs for this
-    /// connection.
+    /// Serves a transport of the process's own client, until it ends or [`Server::shutdown`] is called. Running calls
+    /// then have the grace period to finish. Dropping the future cancels all calls of the connection.
     ///
     /// # Errors
-    /// When the transport fails; what a client says wrong is answered and ends nothing.
+    /// Fails when the transport fails. An invalid message is answered with an error and does not end the connection.
     pub async fn serve(&self, transport: impl Transport) -> Result<(), ServeError> {
         self.serve_as(transport, Caller::local()).await
     }
 
-    /// Serves a transport, as [`Server::serve`] does, whoever is on its other side.
+    /// Serves a transport for any caller, like [`Server::serve`].
     ///
     /// # Errors
-    /// As [`Server::serve`].
+    /// As for [`Server::serve`].
     pub async fn serve_as(&self, transport: impl Transport, caller: Caller) -> Result<(), ServeError> {
         let mut transport: Box<dyn Transport> = Box::new(transport);
         let sender = transport.sender();
@@ -144,8 +154,7 @@ impl Server {
             connection.calls.abort_all();
             connection.streams.abort_all();
         }
-        // The last answers are queued, those of calls that did finish among them: they are handed over before the
-        // transport goes.
+        // The last responses are queued. They are written before the transport is dropped.
         if tokio::time::timeout(FLUSH, sender.shutdown()).await.is_err() {
             tracing::debug!("the client does not read: the last answers are lost");
         }
@@ -160,17 +169,17 @@ struct Connection<'a> {
     sender: Arc<dyn FrameSender>,
     session: Option<Arc<Session>>,
     calls: JoinSet<()>,
-    /// Streams of notices, which stay open until the connection ends.
+    /// Open `subscriptions/listen` streams. They last until the connection ends.
     streams: JoinSet<()>,
-    /// Fires when the connection is to end. A child of the server's, so that connections do not meet at one lock for every
-    /// message.
+    /// Cancelled when the connection ends. It is a child of the server's token, so that connections do not share one
+    /// lock for every message.
     ending: CancellationToken,
     /// The most entries of `calls`.
     room: usize,
 }
 
 impl Drop for Connection<'_> {
-    /// What waits for the client, on whatever task, waits for nobody.
+    /// Fails the input requests that wait for this client.
     fn drop(&mut self) {
         if let Some(session) = &self.session {
             session.close();
@@ -182,8 +191,8 @@ impl Connection<'_> {
     async fn read(&mut self, transport: &mut dyn Transport) -> Result<(), ServeError> {
         let shutdown = self.ending.clone();
         loop {
-            // What is done is forgotten as messages come. Beyond the handlers that may run there are only answers that
-            // wait for a client that does not read: it is not read either, until some are gone.
+            // Finished calls are removed when a message arrives. Above the limit of running handlers, the entries are
+            // responses that wait for a client that does not read. The server stops reading until some are written.
             while self.calls.try_join_next().is_some() {}
             while self.streams.try_join_next().is_some() {}
             let is_full = self.calls.len() >= self.room;
@@ -211,14 +220,14 @@ impl Connection<'_> {
                 Some(Err(error)) if error.is_closed() => return Ok(()),
                 Some(Err(error)) => return Err(error.into()),
             };
-            // The client left while it was answered: there is nobody to serve.
+            // The client closed the connection.
             if answered.is_err() {
                 return Ok(());
             }
         }
     }
 
-    /// Takes one message. An error means that the other side is gone.
+    /// Processes one message. An error means that the client has disconnected.
     async fn take(&mut self, frame: &Frame) -> Result<(), TransportError> {
         let limits = self.server.limits().of_messages();
         match Message::parse_with(&frame.message, &limits) {
@@ -279,7 +288,7 @@ impl Connection<'_> {
         }
     }
 
-    /// What is to run, or the answer already.
+    /// Returns a prepared request, or its response.
     fn request(&mut self, request: &Request<'_>) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
         let scope = match Era::of(request)? {
             Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
@@ -311,7 +320,7 @@ impl Connection<'_> {
         Ok(ControlFlow::Continue(prepared))
     }
 
-    /// The same request, on this connection.
+    /// Adds the data of this connection to a scope.
     fn scope(&self, scope: Scope) -> Scope {
         self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone())
     }
@@ -328,11 +337,11 @@ impl Connection<'_> {
     fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {
         let sender = self.sender.clone();
         let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
-        // Boxed, because a task moves its future several times, and this one is large.
+        // Boxed, because a task moves its future several times and this one is large.
         set.spawn(Box::pin(async move {
             if let Some(reply) = prepared.run().await {
                 let frame = Frame::new(reply.payload.into_bytes()).with_route(Route::Request(id));
-                // Whoever asked may be gone; the read loop notices that.
+                // The client may have disconnected, which the read loop notices.
                 let _ = sender.send(frame).await;
             }
         }));

@@ -10,7 +10,7 @@ use crate::{
 };
 
 macro_rules! live_list {
-    ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $notice:expr) => {
+    ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $change:expr) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name<'a> {
@@ -33,7 +33,7 @@ macro_rules! live_list {
             pub fn extend(&self, routes: impl IntoIterator<Item = $route<()>>) -> Result<(), RegistrationError> {
                 let entries: Vec<_> = routes.into_iter().map($convert).collect::<Result<_, RegistrationError>>()?;
                 if self.server.data.$registry.add(entries)? > 0 {
-                    self.server.data.publisher.publish($notice);
+                    self.server.data.publisher.publish($change);
                 }
                 Ok(())
             }
@@ -42,7 +42,7 @@ macro_rules! live_list {
             pub fn remove(&self, name: &str) -> bool {
                 let removed = self.server.data.$registry.remove(name);
                 if removed {
-                    self.server.data.publisher.publish($notice);
+                    self.server.data.publisher.publish($change);
                 }
                 removed
             }

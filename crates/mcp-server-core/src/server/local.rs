@@ -1,4 +1,4 @@
-//! Calls without a transport: the same requests, checks and limits as over one, without the wire around them.
+//! Calls of the application itself, without a transport. Checks and limits apply.
 
 use std::{collections::BTreeMap, sync::Arc};
 

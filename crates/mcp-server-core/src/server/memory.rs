@@ -1,14 +1,14 @@
-//! Connects clients to a server of the same process, through memory.
+//! Connects clients in the same process, through memory.
 
 use mcp_transport::{BoxFuture, Connect, Transport, TransportError, memory::duplex};
 
 use crate::Server;
 
-/// Messages that either side may be ahead of the other.
+/// The most messages that wait in one direction.
 const CAPACITY: usize = 64;
 
-/// Each transport is a connection of its own, served on a task until its other end is dropped or the server shuts down.
-/// Opening one needs a Tokio runtime.
+/// Each transport is a connection of its own. A task serves it until the other end is dropped or the server shuts down.
+/// Opening a transport needs a Tokio runtime.
 impl Connect for Server {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         Box::pin(async move {

@@ -7,61 +7,72 @@ use serde::Serialize;
 
 use crate::{Server, change::Change};
 
-/// Tells clients that something changed: `server.notify().resource_updated("config://app")`.
+/// Announces changes to clients.
 ///
-/// Sessions are told of every list, and of the resources that they subscribed to; `subscriptions/listen` streams of what
-/// they asked for. Nothing here waits for a client. A notice says that there is something new to ask for, and not what:
-/// while a client does not read, equal notices become one, which it gets when it reads again.
+/// A session receives the changes of every list, and of the resources that it subscribed to. A `subscriptions/listen`
+/// stream receives the changes that it subscribed to. These methods do not wait. While a client does not read, equal
+/// changes are merged.
 ///
-/// What [`Server::tools`] and its siblings add and remove is told without this.
+/// [`Server::tools`] and its siblings announce their changes themselves.
+///
+/// ```
+/// use mcp_server_core::Server;
+///
+/// let server = Server::builder("config", "1.0").build();
+/// server.notify().resource_updated("config://app");
+/// ```
 #[derive(Debug)]
 pub struct Notices<'a> {
     server: &'a Server,
 }
 
 impl Notices<'_> {
-    /// The list of tools changed.
+    /// Announces a change of the list of tools.
     pub fn tools_changed(&self) {
         self.server.data.publisher.publish(Change::Tools);
     }
 
-    /// The list of prompts changed.
+    /// Announces a change of the list of prompts.
     pub fn prompts_changed(&self) {
         self.server.data.publisher.publish(Change::Prompts);
     }
 
-    /// The list of resources, or that of resource templates, changed.
+    /// Announces a change of the list of resources or resource templates.
     pub fn resources_changed(&self) {
         self.server.data.publisher.publish(Change::Resources);
     }
 
-    /// A resource changed. Those are told that subscribed to this very URI: a server with resources inside of others names
-    /// both, the part and the whole, if subscribers of the whole are meant to know.
+    /// Announces a change of one resource. Clients receive it if they subscribed to exactly this URI. When a resource
+    /// contains another, announce both.
     pub fn resource_updated(&self, uri: &str) {
         self.server.data.publisher.publish(Change::Updated(uri.into()));
     }
 
-    /// The user is done on the page that [`Inputs::elicit_page`](crate::Inputs::elicit_page), or an error `-32042`, sent
-    /// them to under this id. The client that was asked is told, once, in a session of 2025-11-25 on this node; nothing
-    /// happens otherwise. A session that does not read misses it: clients do not rely on it.
+    /// Announces that the user is done on a page of [`Inputs::elicit_page`](crate::Inputs::elicit_page), or of an error
+    /// `-32042`.
+    ///
+    /// The client is notified once, in a session of 2025-11-25 on this node. In all other cases this has no effect. A
+    /// client that does not read misses the notification, so clients do not depend on it.
     pub fn elicitation_complete(&self, page: &str) {
         let params = ElicitationCompleteParams::new(page);
         let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) else { return };
         for session in self.server.data.publisher.sessions() {
-            if session.forget_page(page) && session.version().has_elicitation_complete() {
+            if session.remove_page(page) && session.version().has_elicitation_complete() {
                 session.send(message.clone());
             }
         }
     }
 
-    /// Sends a log record that belongs to no request to every session whose level lets it through. A session that leaves
-    /// no room for it misses it. Clients without a session get log records with the answers to their requests only
-    /// ([`Context::log`](crate::Context::log)). Everybody reads it: nothing secret and nothing personal belongs in it.
+    /// Sends a log record that belongs to no request to every session with a matching level. A session without capacity
+    /// misses it.
+    ///
+    /// Clients without a session only receive log records of their requests ([`Context::log`](crate::Context::log)).
+    /// All sessions receive the record: it must not contain secrets or personal data.
     pub fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(level, None, data);
     }
 
-    /// Like [`Notices::log`], under the name of a logger.
+    /// Sends a log record with the name of a logger, like [`Notices::log`].
     pub fn log_as(&self, level: LoggingLevel, logger: Option<&str>, data: impl Serialize) {
         let Ok(data) = serde_json::to_value(data) else {
             tracing::warn!("a log record cannot be written as JSON");
@@ -80,7 +91,7 @@ impl Notices<'_> {
         }
     }
 
-    /// The same for a record that is put together only if somebody wants it.
+    /// Sends a log record that is only built if a session wants it.
     #[cfg(feature = "log-layer")]
     pub(crate) fn log_if_wanted(&self, level: LoggingLevel, record: impl FnOnce() -> LoggingMessageParams) {
         if self.server.data.publisher.sessions().iter().any(|session| session.wants_record(level)) {
@@ -90,7 +101,7 @@ impl Notices<'_> {
 }
 
 impl Server {
-    /// Tells clients that something changed.
+    /// Returns the methods that announce changes and send log records.
     #[must_use]
     pub fn notify(&self) -> Notices<'_> {
         Notices { server: self }

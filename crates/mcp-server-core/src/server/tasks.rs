@@ -1,4 +1,4 @@
-//! Tasks for work that lives outside of a call: whoever does it creates a task, tells how it goes, and ends it.
+//! Tasks for work outside of a call. The application creates, updates and ends them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,16 +7,29 @@ use mcp_protocol::{CallToolResult, Principal, RpcError};
 use crate::{
     Server,
     context::{Cancelled, Context},
-    tasks::{Outcome, Owner, RunningTask, Wanted},
+    tasks::{Owner, RunningTask, TaskOutcome, TaskSpec},
 };
 
 /// The tasks of a running server.
+///
+/// ```
+/// use mcp_protocol::CallToolResult;
+/// use mcp_server_core::{NewTask, Server};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let server = Server::builder("jobs", "1.0").other_tasks().build();
+/// let task = server.tasks().create(NewTask::for_local().message("compiling")).await?;
+/// task.progress("linking");
+/// assert!(task.finish(CallToolResult::text("done")).await);
+/// # Ok::<_, mcp_protocol::RpcError>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Tasks<'a> {
     pub(super) server: &'a Server,
 }
 
-/// A task that is to be created: whom it belongs to, and how long it lives.
+/// The owner and the settings of a new task.
 #[derive(Debug, Clone)]
 #[must_use = "a task is created by `Tasks::create`"]
 pub struct NewTask {
@@ -26,17 +39,17 @@ pub struct NewTask {
 }
 
 impl NewTask {
-    /// A task for whoever made a call. The handler returns its id, so that the client can ask for it.
+    /// Creates a task for the caller of a request. The handler returns the id, so that the client can fetch the result.
     pub fn for_caller(context: &Context) -> Self {
         Self::of(Owner::of(context.principal(), context.is_local()))
     }
 
-    /// A task for somebody who was authenticated.
+    /// Creates a task for an authenticated principal.
     pub fn for_principal(principal: &Principal) -> Self {
         Self::of(Owner::of(Some(principal), false))
     }
 
-    /// A task for whoever owns the process (stdio, in memory).
+    /// Creates a task for the process's own client (stdio, in memory).
     pub fn for_local() -> Self {
         Self::of(Owner::of(None, true))
     }
@@ -45,13 +58,13 @@ impl NewTask {
         Self { owner, ttl: None, message: None }
     }
 
-    /// How long it lives from now; the limits of the server hold.
+    /// Sets the lifetime of the task from its creation, within the limits of the server.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// What goes on, in words.
+    /// Sets the first status message.
     pub fn message(mut self, words: impl Into<String>) -> Self {
         self.message = Some(words.into());
         self
@@ -59,15 +72,15 @@ impl NewTask {
 }
 
 impl Tasks<'_> {
-    /// Creates a task. It is in the store when this returns.
+    /// Creates a task. The store has its record when this returns.
     ///
     /// # Errors
-    /// When its owner has too many tasks, or the store refuses.
+    /// Fails when the owner has too many tasks, or when the store fails.
     pub async fn create(&self, task: NewTask) -> Result<TaskHandle, RpcError> {
         let tasks = &self.server.data.tasks;
         let ttl = tasks.limits().clamped(task.ttl);
-        let wanted = Wanted { owner: task.owner, tool: None, ttl, message: task.message, session: None };
-        // Another node may cancel it.
+        let wanted = TaskSpec { owner: task.owner, tool: None, ttl, message: task.message, session: None };
+        // The bus delivers cancellations from other nodes.
         self.server.data.publisher.fleet();
         let live = tasks.create(wanted).await?;
         tokio::spawn(self.server.data.task_driver().watch(live.clone()));
@@ -75,7 +88,7 @@ impl Tasks<'_> {
     }
 }
 
-/// A task in the hands of who works on it. One that is dropped without an end has failed.
+/// A running task. Dropping it without an end fails the task.
 #[must_use = "a task that is dropped has failed"]
 pub struct TaskHandle {
     server: Server,
@@ -83,28 +96,28 @@ pub struct TaskHandle {
 }
 
 impl TaskHandle {
-    /// Its name, which nobody can guess: whoever it is given to may ask for the task, if the task is theirs.
+    /// Returns the unguessable id of the task. A client with the id can fetch the task, if the task belongs to it.
     #[must_use]
     pub fn id(&self) -> &str {
         self.live.id()
     }
 
-    /// Tells how it goes, in words.
+    /// Sets the status message.
     pub fn progress(&self, words: impl Into<String>) {
-        self.live.say(words);
+        self.live.set_message(words);
     }
 
-    /// Ends it with a result; false when it had ended, by cancellation or because its time was up.
+    /// Ends the task with a result. Returns false when it was cancelled or has expired.
     pub async fn finish(self, result: CallToolResult) -> bool {
-        self.server.data.tasks.settle(&self.live, Outcome::of(&result)).await
+        self.server.data.tasks.settle(&self.live, TaskOutcome::of(&result)).await
     }
 
-    /// Ends it with an error; false when it had ended.
+    /// Ends the task with an error. Returns false when it has ended already.
     pub async fn fail(self, error: RpcError) -> bool {
-        self.server.data.tasks.settle(&self.live, Outcome::Error(error)).await
+        self.server.data.tasks.settle(&self.live, TaskOutcome::Error(error)).await
     }
 
-    /// Resolves when the client cancels it, or its time is up.
+    /// Returns a future that completes when the client cancels the task, or the task expires.
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled::new(self.live.cancel.clone())
@@ -118,14 +131,14 @@ impl Drop for TaskHandle {
             self.server
                 .data
                 .tasks
-                .mark(&self.live, Outcome::Error(RpcError::internal("the work on this task was given up")));
+                .mark(&self.live, TaskOutcome::Error(RpcError::internal("the work on this task was given up")));
         }
     }
 }
 
 impl fmt::Debug for TaskHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever has the id may ask for the task, so it is not printed.
+        // The id may be the only secret that protects the task, so it is not printed.
         f.debug_struct("TaskHandle").finish_non_exhaustive()
     }
 }

@@ -6,17 +6,17 @@ use mcp_protocol::{ClientCapabilities, Implementation};
 
 use super::Session;
 
-/// Who is on the other side, as far as it said.
+/// The source of the client's name and capabilities.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// Said once, at `initialize`.
+    /// The client declared them once, at `initialize`.
     Session(Arc<Session>),
-    /// Said on this request.
+    /// The client declared them in this request.
     Request(Arc<RequestClient>),
 }
 
 impl Client {
-    /// The session, where the client has one.
+    /// Returns the session, if the client has one.
     pub(crate) fn session(&self) -> Option<&Session> {
         match self {
             Self::Session(session) => Some(session),
@@ -24,7 +24,7 @@ impl Client {
         }
     }
 
-    /// The same, for a holder that outlives the request.
+    /// Returns the session for a holder that outlives the request.
     pub(crate) fn shared_session(&self) -> Option<&Arc<Session>> {
         match self {
             Self::Session(session) => Some(session),
@@ -32,7 +32,7 @@ impl Client {
         }
     }
 
-    /// What it can do.
+    /// Returns the capabilities of the client.
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
         match self {
             Self::Session(session) => session.client_capabilities(),
@@ -41,7 +41,7 @@ impl Client {
     }
 }
 
-/// What a modern request says about its client.
+/// The client metadata of a request of the stateless era.
 #[derive(Debug, Default)]
 pub(crate) struct RequestClient {
     pub(crate) capabilities: ClientCapabilities,

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Counts what runs at once, and refuses above its cap instead of queueing.
+/// Counts running calls and rejects a call above the limit. Calls are not queued.
 #[derive(Debug)]
 pub(crate) struct Gate {
     used: AtomicUsize,
@@ -26,7 +26,7 @@ impl Gate {
     }
 }
 
-/// A place at a [`Gate`], given back when dropped.
+/// A permit of a [`Gate`]. Dropping it releases the permit.
 #[derive(Debug)]
 pub(crate) struct Pass {
     gate: Arc<Gate>,

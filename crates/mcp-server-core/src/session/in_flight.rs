@@ -12,7 +12,7 @@ use mcp_protocol::RequestId;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The requests of a peer that are being served, so that a cancellation finds them.
+/// The running requests of one peer, by id. A cancellation finds its request here.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     table: Mutex<Table>,
@@ -22,20 +22,20 @@ pub(crate) struct InFlight {
 #[derive(Debug, Default)]
 struct Table {
     requests: HashMap<RequestId, Running>,
-    /// All were cancelled, and no more come.
+    /// The peer is closed: all requests were cancelled, and new ones are rejected.
     is_closed: bool,
 }
 
-/// Why a request is not served.
+/// The reason for which a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotEntered {
-    /// One with the same id is still being served.
+    /// A request with the same id is still running.
     InUse,
-    /// The session ended while the request was on its way.
+    /// The session ended before the request began.
     Over,
 }
 
-/// A request that runs: the number tells it from a later one with the same id.
+/// A running request. The number distinguishes it from a later request with the same id.
 #[derive(Debug)]
 struct Running {
     number: u64,
@@ -43,7 +43,7 @@ struct Running {
 }
 
 impl InFlight {
-    /// Enters a request, so that a cancellation or the end of its session finds it.
+    /// Adds a request, so that a cancellation or the end of its session finds it.
     ///
     /// # Errors
     /// See [`NotEntered`].
@@ -66,7 +66,7 @@ impl InFlight {
         }
     }
 
-    /// Fires the token of a request, whose id is free then; an unknown id is a race that the peer lost, and nothing else.
+    /// Cancels a request and frees its id. An unknown id is ignored, because the request may have ended already.
     pub(crate) fn cancel(&self, id: &RequestId) {
         let running = self.lock().requests.remove(id);
         if let Some(running) = running {
@@ -74,7 +74,7 @@ impl InFlight {
         }
     }
 
-    /// Cancels all, and takes no more.
+    /// Cancels all requests and rejects new ones.
     pub(crate) fn close(&self) {
         let requests = {
             let mut table = self.lock();
@@ -91,7 +91,7 @@ impl InFlight {
     }
 }
 
-/// Takes its request out of the table when dropped.
+/// Removes its request from the table when dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
     table: Arc<InFlight>,
@@ -122,7 +122,7 @@ mod tests {
         table.cancel(&RequestId::from("1"));
         table.cancel(&RequestId::from("2"));
         assert!(b.is_cancelled() && !a.is_cancelled());
-        // The id of a cancelled request is free, and the old guard leaves its new owner alone.
+        // The id of a cancelled request is free, and the old guard does not remove the new request.
         let again = table.enter(&RequestId::from("1"), &a).unwrap();
         drop(other);
         assert_eq!(table.enter(&RequestId::from("1"), &a).unwrap_err(), NotEntered::InUse);

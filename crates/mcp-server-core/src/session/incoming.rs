@@ -1,4 +1,4 @@
-//! What clients tell unasked reaches the application.
+//! Client notifications that the application receives through its hook.
 
 use std::{collections::VecDeque, fmt, future::Future, sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Peer, Session};
 
-/// So many notifications of one peer may wait.
+/// The most notifications of one peer that wait.
 const QUEUE: usize = 64;
-/// The bytes of what may wait, unless it is one.
+/// The most bytes of waiting notifications. A single notification may be larger.
 const QUEUE_BYTES: usize = 1 << 20;
 
-/// A notification of a client, such as `notifications/roots/list_changed`.
+/// A notification from a client, for example `notifications/roots/list_changed`.
 #[derive(Debug, Clone)]
 pub struct ClientNotification {
     method: String,
@@ -25,32 +25,32 @@ pub struct ClientNotification {
 }
 
 impl ClientNotification {
-    /// The method name on the wire.
+    /// Returns the method name.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The parameters as they came: nothing about them was checked.
+    /// Returns the parameters without any validation.
     #[must_use]
     pub fn params(&self) -> Option<&Value> {
         self.params.as_ref()
     }
 
-    /// The session that it came in; `None` where the client has none.
+    /// Returns the session of the client; `None` in the stateless era.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_deref()
     }
 
-    /// Whether the application would learn nothing new from it.
+    /// Whether the other notification has the same method, parameters and session.
     fn is_same(&self, other: &Self) -> bool {
         let session = |it: &Self| it.session.as_ref().map(Arc::as_ptr);
         self.method == other.method && self.params == other.params && session(self) == session(other)
     }
 }
 
-/// What the application does with notifications of clients.
+/// The application's callback for client notifications.
 #[derive(Clone)]
 pub(crate) struct NotificationHook(Arc<dyn Fn(ClientNotification) -> BoxFuture<'static, ()> + Send + Sync>);
 
@@ -70,7 +70,7 @@ impl fmt::Debug for NotificationHook {
     }
 }
 
-/// Notifications of one peer that wait for the application, which takes them one after the other.
+/// A bounded queue of notifications of one peer. The hook processes them one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct NotificationQueue {
     state: Mutex<Waiting>,
@@ -78,19 +78,19 @@ pub(crate) struct NotificationQueue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Each with its length.
+    /// Each notification with its length in bytes.
     queue: VecDeque<(ClientNotification, usize)>,
     bytes: usize,
-    /// Whether somebody takes what waits.
+    /// Whether a task is processing the queue.
     is_taken: bool,
 }
 
-/// What became of a notification.
+/// The result of adding a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Added {
-    /// It is the first: somebody is to take it.
+    /// The queue was idle: the caller starts a task that processes it.
     First,
-    /// It waits, or is as good as one that does.
+    /// The notification waits, or equals one that waits.
     Waits,
     Full,
 }
@@ -106,7 +106,7 @@ impl NotificationQueue {
             return Added::Waits;
         }
         let is_full = state.queue.len() >= QUEUE || state.bytes.saturating_add(len) > QUEUE_BYTES;
-        // One always fits.
+        // A notification of any size fits into an empty queue.
         if is_full && !state.queue.is_empty() {
             return Added::Full;
         }

@@ -1,5 +1,5 @@
-//! What a session is state of unasked: notices go into its outbox while somebody reads it and there is room, and
-//! wait as a set otherwise.
+//! The change notifications of a session. They are sent while the client reads and the transport has capacity.
+//! Otherwise they wait as a set.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,13 +15,13 @@ use crate::{
     log_guard::hold_records,
 };
 
-/// The subscriptions of a session, and what it was not state yet.
+/// The subscriptions of a session and the changes that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// The lists whose changes the client was promised to hear of.
+    /// The lists for which the server declared `listChanged`.
     lists: Vec<Change>,
-    /// Where the session was opened: there its notices wait for room.
+    /// The runtime on which the session was opened. Waiting changes are sent there.
     runtime: Option<Handle>,
 }
 
@@ -29,24 +29,24 @@ pub(super) struct Outbox {
 struct State {
     uris: HashSet<Arc<str>>,
     pending: PendingChanges,
-    /// Waits for a reader of the outbox, or for room in it.
-    pump: Option<AbortHandle>,
+    /// The task that waits for a reader or for capacity.
+    flusher: Option<AbortHandle>,
 }
 
-/// What a notice waits for.
+/// The condition that a waiting change needs.
 #[derive(Debug, Clone, Copy)]
 enum Wait {
     Reader,
-    /// Room for so many bytes.
+    /// Capacity for this many bytes.
     Room(usize),
 }
 
 impl Outbox {
-    pub(super) fn new(promised: &ServerCapabilities) -> Self {
+    pub(super) fn new(declared: &ServerCapabilities) -> Self {
         let lists = [
-            (Change::Tools, promised.tools.as_ref().and_then(|tools| tools.list_changed)),
-            (Change::Prompts, promised.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
-            (Change::Resources, promised.resources.as_ref().and_then(|resources| resources.list_changed)),
+            (Change::Tools, declared.tools.as_ref().and_then(|tools| tools.list_changed)),
+            (Change::Prompts, declared.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
+            (Change::Resources, declared.resources.as_ref().and_then(|resources| resources.list_changed)),
         ];
         let lists = lists.into_iter().filter(|(_, changes)| *changes == Some(true)).map(|(list, _)| list).collect();
         Self { state: Mutex::default(), lists, runtime: Handle::try_current().ok() }
@@ -56,13 +56,13 @@ impl Outbox {
         self.state.lock()
     }
 
-    /// Forgets everything: the session is over.
+    /// Drops all subscriptions and waiting changes when the session ends.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.pending.clear();
         state.uris = HashSet::new();
-        if let Some(pump) = state.pump.take() {
-            pump.abort();
+        if let Some(flusher) = state.flusher.take() {
+            flusher.abort();
         }
     }
 }
@@ -74,15 +74,15 @@ impl Drop for Outbox {
 }
 
 impl Session {
-    /// Subscribes to a resource; once more changes nothing.
+    /// Subscribes to a resource. A repeated subscription has no effect.
     ///
     /// # Errors
-    /// `-32602` when there are as many as there may be.
+    /// `-32602` when the session has the most subscriptions that the limits allow.
     pub(crate) fn subscribe(&self, uri: &str, cap: usize) -> Result<(), RpcError> {
         add_uri(&mut self.outbox.state().uris, uri, cap).map(drop)
     }
 
-    /// Takes a subscription back; where there is none, nothing changes.
+    /// Ends a subscription. An unknown URI is ignored.
     pub(crate) fn unsubscribe(&self, uri: &str) {
         let mut state = self.outbox.state();
         if state.uris.remove(uri) {
@@ -90,42 +90,42 @@ impl Session {
         }
     }
 
-    /// Tells the client of a change, now or when it has room for it.
-    pub(crate) fn tell(self: &Arc<Self>, notice: &Change) {
+    /// Sends a change to the client, now or when the transport has capacity.
+    pub(crate) fn notify(self: &Arc<Self>, change: &Change) {
         let _guard = hold_records();
         let mut state = self.outbox.state();
-        let is_wanted = match notice {
+        let is_wanted = match change {
             Change::Updated(uri) => state.uris.contains(uri),
             list => self.outbox.lists.contains(list),
         };
         if !is_wanted || !self.is_initialized() {
             return;
         }
-        state.pending.insert(notice.clone());
-        if state.pump.is_none()
+        state.pending.insert(change.clone());
+        if state.flusher.is_none()
             && let Some(wait) = self.flush(&mut state)
         {
-            state.pump = self.pump(wait);
+            state.flusher = self.flusher(wait);
         }
     }
 
-    /// Tells the client that whatever it wants to hear of may have changed.
-    pub(crate) fn tell_all(self: &Arc<Self>) {
-        for notice in &LISTS {
-            self.tell(notice);
+    /// Sends every change that the client subscribed to, because changes may have been lost.
+    pub(crate) fn notify_all(self: &Arc<Self>) {
+        for change in &LISTS {
+            self.notify(change);
         }
         let uris: Vec<_> = self.outbox.state().uris.iter().cloned().collect();
         for uri in uris {
-            self.tell(&Change::Updated(uri));
+            self.notify(&Change::Updated(uri));
         }
     }
 
-    /// Whether a log record of this level that belongs to no request would be sent.
+    /// Whether the session receives a log record of this level that belongs to no request.
     pub(crate) fn wants_record(&self, level: LoggingLevel) -> bool {
         self.is_initialized() && level >= self.log_level()
     }
 
-    /// Sends a log record that belongs to no request, if its level lets it through and there is room.
+    /// Sends a log record that belongs to no request, if the level allows it and the transport has capacity.
     pub(crate) fn log_record(&self, level: LoggingLevel, message: &Bytes) {
         if !self.wants_record(level) {
             return;
@@ -136,19 +136,19 @@ impl Session {
         }
     }
 
-    /// Hands what waits to the outbox, until something has to be waited for.
+    /// Sends waiting changes. Returns the condition on which the next one waits.
     fn flush(&self, state: &mut State) -> Option<Wait> {
-        while let Some(notice) = state.pending.first() {
-            // Another session may have taken its place meanwhile.
+        while let Some(change) = state.pending.first() {
+            // Another session may have replaced this one meanwhile.
             if !self.is_initialized() {
                 state.pending.clear();
                 return None;
             }
-            // What nobody reads stays in the set, where equal notices are one.
+            // Without a reader the change stays in the set, where equal changes are merged.
             if self.sender.unread().is_some() {
                 return Some(Wait::Reader);
             }
-            let message = notice.message(None);
+            let message = change.message(None);
             let len = message.len();
             match self.sender.try_send(Frame::new(message)) {
                 Err(TrySendError::Full(_)) => return Some(Wait::Room(len)),
@@ -164,10 +164,10 @@ impl Session {
         None
     }
 
-    /// Flushes whenever it can, until nothing waits any more or the session is gone.
-    fn pump(self: &Arc<Self>, first: Wait) -> Option<AbortHandle> {
+    /// Starts a task that sends waiting changes until none is left or the session is gone.
+    fn flusher(self: &Arc<Self>, first: Wait) -> Option<AbortHandle> {
         let (session, sender) = (Arc::downgrade(self), self.sender.clone());
-        let pumping = async move {
+        let flushing = async move {
             let mut wait = first;
             loop {
                 let has_room = match wait {
@@ -187,12 +187,12 @@ impl Session {
                 match session.flush(&mut state) {
                     Some(next) => wait = next,
                     None => {
-                        state.pump = None;
+                        state.flusher = None;
                         return;
                     }
                 }
             }
         };
-        Some(self.outbox.runtime.as_ref()?.spawn(pumping).abort_handle())
+        Some(self.outbox.runtime.as_ref()?.spawn(flushing).abort_handle())
     }
 }

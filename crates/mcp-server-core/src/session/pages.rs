@@ -1,10 +1,10 @@
-//! The pages that the user of a session was sent to, and may not be done with.
+//! The pages that a session sent its user to, until the user is done there.
 
 use std::collections::VecDeque;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// So many are kept, the latest.
+/// The most pages that a session remembers. The oldest is dropped first.
 const PAGES: usize = 64;
 
 /// The ids of pages.
@@ -27,7 +27,7 @@ impl Pages {
         ids.push_back(id.into());
     }
 
-    /// Forgets one; false when it is not there.
+    /// Removes a page. Returns false when its id is unknown.
     pub(super) fn remove(&self, id: &str) -> bool {
         let mut ids = self.ids();
         let found = ids.iter().position(|known| **known == *id);

@@ -1,4 +1,4 @@
-//! Requests of the server that wait for the client's answer: each belongs to one session, and nobody else can answer it.
+//! The server's requests to one client that wait for a response. Only the session of the request can answer them.
 
 use std::{
     collections::HashMap,
@@ -16,10 +16,10 @@ use crate::error::InputError;
 /// A client's response to a request of the server.
 pub(crate) type Answer = Result<Value, RpcError>;
 
-/// So many questions of one session may wait at once.
+/// The most requests of one session that wait at once.
 const WAITING: usize = 256;
 
-/// The questions of one session.
+/// The pending requests of one session.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRequests {
     waiting: Mutex<Waiting>,
@@ -28,7 +28,7 @@ pub(crate) struct PendingRequests {
 #[derive(Debug, Default)]
 struct Waiting {
     questions: HashMap<RequestId, oneshot::Sender<Answer>>,
-    /// The session is over: nobody answers any more.
+    /// The session is over, and no response arrives any more.
     is_closed: bool,
 }
 
@@ -41,8 +41,10 @@ impl PendingRequests {
         self.waiting().is_closed
     }
 
-    /// Sends a question on the stream of the request that it is about, or where unasked messages go, and waits for the
-    /// answer. Dropping the future takes the question back.
+    /// Sends a request on the stream of the client's request, or on the session's own stream, and waits for the
+    /// response.
+    ///
+    /// Dropping the future cancels the request.
     pub(crate) async fn ask(
         &self,
         request: &InputRequest,
@@ -50,7 +52,7 @@ impl PendingRequests {
         outbox: &dyn FrameSender,
         about: &RequestId,
     ) -> Result<Value, InputError> {
-        // One count for the whole process: an answer can never find a question of a session that came later.
+        // The counter is shared by all sessions, so a response never matches a request of a later session.
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let id = RequestId::from(format!("server-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let params = request.params.clone().unwrap_or_else(|| json!({}));
@@ -66,9 +68,9 @@ impl PendingRequests {
             }
             waiting.questions.insert(id.clone(), sender);
         }
-        let mut taken_back = TakeBack { requests: self, id, sink, outbox, answered: false };
+        let mut taken_back = CancelOnDrop { requests: self, id, sink, outbox, answered: false };
         let frame = Frame::new(message).with_route(Route::Request(about.clone()));
-        // The stream of the request may be gone while the session lives.
+        // The stream of the client's request may be closed while the session is open.
         let sent = match sink {
             Some(sink) => sink.send(frame.clone()).await,
             None => Err(mcp_transport::TransportError::closed()),
@@ -81,13 +83,13 @@ impl PendingRequests {
         answer.map_err(InputError::refused)
     }
 
-    /// Hands an answer to whoever asked; false when nobody waits for it.
+    /// Passes a response to its request. Returns false when no request waits for it.
     pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
         let waiting = self.waiting().questions.remove(id);
         waiting.is_some_and(|sender| sender.send(answer).is_ok())
     }
 
-    /// Ends all questions, and those to come: the session is over.
+    /// Fails all pending requests and rejects new ones, because the session is over.
     pub(crate) fn close(&self) {
         let mut waiting = self.waiting();
         waiting.is_closed = true;
@@ -95,8 +97,8 @@ impl PendingRequests {
     }
 }
 
-/// Forgets a question when its asker does, and tells the client.
-struct TakeBack<'a> {
+/// Forgets a request when its future is dropped, and sends the client a cancellation.
+struct CancelOnDrop<'a> {
     requests: &'a PendingRequests,
     id: RequestId,
     sink: Option<&'a dyn FrameSender>,
@@ -104,7 +106,7 @@ struct TakeBack<'a> {
     answered: bool,
 }
 
-impl Drop for TakeBack<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let waited = self.requests.waiting().questions.remove(&self.id).is_some();
         if self.answered || !waited {
@@ -112,7 +114,7 @@ impl Drop for TakeBack<'_> {
         }
         let params = CancelledParams::new(self.id.clone());
         if let Ok(message) = jsonrpc::notification(notification::Cancelled::NAME, &params) {
-            // A courtesy: a client that does not read it answers a question that nobody waits for.
+            // Best effort: without the cancellation the client answers a request that is no longer pending.
             let frame = Frame::new(message);
             let unsent = match self.sink {
                 Some(sink) => sink.try_send(frame).err().map(TrySendError::into_frame),

@@ -6,7 +6,7 @@ use mcp_protocol::RpcError;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    record::Outcome,
+    record::TaskOutcome,
     running::RunningTask,
     table::{self, TaskTable},
 };
@@ -22,7 +22,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Polls the work of a task until the task ends.
-    pub(crate) async fn drive(self, task: Arc<RunningTask>, work: impl Future<Output = Outcome>) {
+    pub(crate) async fn drive(self, task: Arc<RunningTask>, work: impl Future<Output = TaskOutcome>) {
         let outcome = tokio::select! {
             biased;
             // The request that cancelled the task marked it already. Its client may be gone by now.
@@ -45,20 +45,20 @@ impl Driver {
         task.cancel.cancel();
     }
 
-    /// Waits until the task expires or the server has shut down.
-    async fn interrupted(&self, task: &RunningTask) -> Outcome {
+    /// InputWait until the task expires or the server has shut down.
+    async fn interrupted(&self, task: &RunningTask) -> TaskOutcome {
         let shutdown = self.shutdown.child_token();
         let stopped = async {
             shutdown.cancelled().await;
             tokio::time::sleep(self.drain).await;
         };
         tokio::select! {
-            () = tokio::time::sleep_until(task.expires()) => Outcome::Error(table::unknown()),
-            () = stopped => Outcome::Error(RpcError::internal("the server was shut down")),
+            () = tokio::time::sleep_until(task.expires()) => TaskOutcome::Error(table::unknown()),
+            () = stopped => TaskOutcome::Error(RpcError::internal("the server was shut down")),
         }
     }
 
-    async fn end(&self, task: &Arc<RunningTask>, outcome: Outcome) {
+    async fn end(&self, task: &Arc<RunningTask>, outcome: TaskOutcome) {
         self.table.settle(task, outcome).await;
         if task.expires() <= tokio::time::Instant::now() {
             self.table.forget(task.id());

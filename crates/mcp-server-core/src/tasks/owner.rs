@@ -1,10 +1,10 @@
-//! Whom a task belongs to, and the names of its records.
+//! The owner of a task, and the keys of its records.
 
 use std::sync::Arc;
 
 use mcp_protocol::Principal;
 
-/// Whom a task belongs to.
+/// The caller that owns a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner(Arc<str>);
 
@@ -13,22 +13,22 @@ const LOCAL: &str = "local";
 const PREFIX: &str = "mcp/task/";
 
 impl Owner {
-    /// Somebody who was authenticated, else whoever owns the process, else whoever knows the id of the task.
+    /// Returns the principal; without one, the local caller; otherwise any caller that knows the id of the task.
     pub(crate) fn of(principal: Option<&Principal>, is_local: bool) -> Self {
         Self(match principal {
-            // The key of a principal is a JSON array, which no word can be.
+            // The key of a principal is a JSON array, so it differs from the words below.
             Some(principal) => principal.key().into(),
             None if is_local => LOCAL.into(),
             None => ANYONE.into(),
         })
     }
 
-    /// Whether it is one caller. Where callers cannot be told apart, nobody is shown a list.
+    /// Whether the owner is a single caller. Other owners cannot list their tasks.
     pub(crate) fn is_one(&self) -> bool {
         &*self.0 != ANYONE
     }
 
-    /// An owner as a record names it.
+    /// Returns the owner that a record names.
     pub(crate) fn named(name: &str) -> Self {
         Self(name.into())
     }
@@ -37,15 +37,16 @@ impl Owner {
         &self.0
     }
 
-    /// What the names of all records of this owner begin with. Names are short and owners are not, so that it is a hash;
-    /// who shares it with somebody else is told apart by the record itself.
+    /// Returns the common prefix of the owner's record keys.
+    ///
+    /// Keys are short and owners are not, so the prefix has a hash. The record itself resolves a collision.
     pub(crate) fn prefix(&self) -> String {
         let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = self.0.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fnv);
         format!("{PREFIX}{hash:016x}/")
     }
 
-    /// The name of the record of a task.
+    /// Returns the key of a task's record.
     pub(crate) fn key(&self, id: &str) -> String {
         self.prefix() + id
     }

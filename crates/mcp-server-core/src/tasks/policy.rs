@@ -1,4 +1,6 @@
-//! When a call becomes a task: the client asks (2025-11-25), or the server decides (the extension, for 2026-07-28).
+//! The decision when a call becomes a task.
+//!
+//! The client decides in 2025-11-25. The server decides in the extension for 2026-07-28.
 
 use std::time::Duration;
 
@@ -7,51 +9,64 @@ use serde_json::value::RawValue;
 
 use super::TaskLimits;
 
-/// When the server turns a call into a task, for clients that leave it to the server (the extension
-/// `io.modelcontextprotocol/tasks`, 2026-07-28). A client of 2025-11-25 asks for a task itself.
+/// The moment at which the server turns a call into a task (the extension `io.modelcontextprotocol/tasks`, 2026-07-28).
+///
+/// A client of 2025-11-25 requests a task itself.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::{Server, TaskPolicy};
+///
+/// let policy = TaskPolicy::After(Duration::from_secs(5));
+/// let server = Server::builder("jobs", "1.0").task_policy(policy).build();
+/// # let _ = server;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskPolicy {
-    /// At once: the answer is the task. What the handler asks, it asks inside of the task.
+    /// At once: the response is the task. The handler sends its input requests inside of the task.
     Immediately,
-    /// When the call still runs after this time. A quick call keeps its plain result, and what the handler asks before
-    /// that becomes the result of the request, as for any other call.
+    /// When the call still runs after this time.
+    ///
+    /// A call that ends earlier returns its plain result. An input request before that time becomes the result of the
+    /// request.
     After(Duration),
 }
 
 impl Default for TaskPolicy {
-    /// After a second.
+    /// Returns a policy of one second.
     fn default() -> Self {
         Self::After(Duration::from_secs(1))
     }
 }
 
-/// What a tool says about tasks.
+/// The task settings of a tool.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ToolTasks {
     pub(crate) support: TaskSupport,
-    /// Instead of the policy of the server.
+    /// Overrides the policy of the server.
     pub(crate) policy: Option<TaskPolicy>,
 }
 
-/// What becomes of one call.
+/// The form in which one call runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Plan {
-    /// A plain result.
+    /// A call with a plain result.
     #[default]
     Plain,
     /// A task, at once or after a time.
     Task { policy: TaskPolicy, ttl: Duration, is_required: bool },
-    /// The tool runs as a task only, and the client did not do its part. A call without a client runs all the same.
+    /// The tool only runs as a task, and the client cannot use tasks. Local calls run anyway.
     Refused(RpcError),
 }
 
 impl Plan {
-    /// What becomes of a call of a tool that a client makes in a revision.
+    /// Decides the form of a tool call.
     ///
     /// # Errors
-    /// `-32601` when the client asks for a task that the tool does not support; `-32602` when it does so in a form that
-    /// nobody understands.
+    /// `-32601` when the client requests a task and the tool does not support tasks. `-32602` when the `task` parameter
+    /// is invalid.
     pub(crate) fn of(
         tool: &ToolTasks,
         task: Option<&RawValue>,
@@ -85,12 +100,12 @@ impl Plan {
     }
 }
 
-/// `-32021` for a client that did not declare the extension.
+/// Returns `-32021` for a client that did not declare the extension.
 pub(crate) fn undeclared() -> RpcError {
     RpcError::missing_client_capability(&required())
 }
 
-/// What a client declares that takes tasks.
+/// Returns the capabilities of a client that supports the extension.
 pub(crate) fn required() -> ClientCapabilities {
     ClientCapabilities::new().with_extension(ext::IDENTIFIER, JsonObject::new())
 }
@@ -99,7 +114,7 @@ fn not_so(text: &str) -> RpcError {
     RpcError::new(mcp_protocol::ErrorCode::METHOD_NOT_FOUND, text)
 }
 
-/// The `ttl` that a client asks for.
+/// Returns the `ttl` that the client requests.
 fn asked_ttl(task: &RawValue) -> Result<Option<Duration>, RpcError> {
     let bad = |what: &str| RpcError::invalid_params(format!("the parameter `task`: {what}"));
     let task: serde_json::Value = serde_json::from_str(task.get()).map_err(|_| bad("it cannot be read"))?;
@@ -109,7 +124,7 @@ fn asked_ttl(task: &RawValue) -> Result<Option<Duration>, RpcError> {
         Some(ttl) => {
             let millis = ttl.as_f64().filter(|millis| *millis >= 0.0 && millis.is_finite());
             let millis = millis.ok_or_else(|| bad("`ttl` is a number of milliseconds"))?;
-            // The cast saturates, and what is longer than the cap is cut anyway.
+            // The cast saturates, and values above the maximum are reduced later.
             Ok(Some(Duration::from_millis(millis as u64)))
         }
     }

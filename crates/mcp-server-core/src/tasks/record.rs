@@ -1,4 +1,4 @@
-//! A task as it lies in the store, and what either dialect shows of it.
+//! The stored record of a task, and its form in each dialect.
 
 use mcp_protocol::{
     CallToolResult, InputRequests, JsonObject, ProtocolVersion, RpcError, Shape,
@@ -7,19 +7,19 @@ use mcp_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a task came to.
+/// The end of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Outcome {
-    /// A result. One dialect has failed a task whose result is an error of the tool, the other has not.
+pub(crate) enum TaskOutcome {
+    /// A result. A tool error fails the task in 2025-11-25, and completes it in the extension.
     Result(JsonObject),
     /// A JSON-RPC error.
     Error(RpcError),
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
-impl Outcome {
-    /// What a call of a tool came to.
+impl TaskOutcome {
+    /// Returns the outcome of a tool call.
     pub(crate) fn of(result: &CallToolResult) -> Self {
         match serde_json::to_value(result).ok().and_then(JsonObject::from_value) {
             Some(members) => Self::Result(members),
@@ -30,9 +30,9 @@ impl Outcome {
         }
     }
 
-    /// How many bytes of JSON it is.
+    /// Returns the length of the outcome as JSON, in bytes.
     pub(crate) fn size(&self) -> usize {
-        /// Keeps the length of what is written.
+        /// Counts written bytes.
         struct Length(usize);
         impl std::io::Write for Length {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -45,7 +45,7 @@ impl Outcome {
             }
         }
         let mut length = Length(0);
-        // What cannot be written is not kept either.
+        // An outcome that does not serialize is not stored either.
         let _ = serde_json::to_writer(&mut length, self);
         length.0
     }
@@ -55,31 +55,31 @@ impl Outcome {
     }
 }
 
-/// A task, apart from the handler that may still run for it.
+/// The state of a task, without the handler that runs for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) id: String,
-    /// Whom it belongs to. Who asks for it must be the same.
+    /// The owner. Only the same owner can use the task.
     pub(crate) owner: String,
-    /// The tool that runs, whose scopes are needed for every use of the task.
+    /// The tool that runs. Every use of the task needs the scopes of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool: Option<String>,
     pub(crate) created: String,
     pub(crate) updated: String,
-    /// How long it lives from its creation, in milliseconds.
+    /// The lifetime from the creation, in milliseconds.
     pub(crate) ttl: u64,
-    /// How long to wait between two looks, in milliseconds.
+    /// The interval at which clients poll, in milliseconds.
     pub(crate) poll: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// The questions that wait for an answer. Only the node that runs the handler knows them.
+    /// The open input requests. Only the node that runs the handler knows them.
     #[serde(skip)]
     pub(crate) questions: InputRequests,
-    /// Whether an answer is waited for.
+    /// Whether the task waits for input.
     #[serde(skip)]
     pub(crate) asks: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<TaskOutcome>,
 }
 
 impl Record {
@@ -89,32 +89,32 @@ impl Record {
 
     fn status(&self) -> TaskStatus {
         match &self.outcome {
-            Some(Outcome::Result(_)) => TaskStatus::Completed,
-            Some(Outcome::Error(_)) => TaskStatus::Failed,
-            Some(Outcome::Cancelled) => TaskStatus::Cancelled,
+            Some(TaskOutcome::Result(_)) => TaskStatus::Completed,
+            Some(TaskOutcome::Error(_)) => TaskStatus::Failed,
+            Some(TaskOutcome::Cancelled) => TaskStatus::Cancelled,
             None if self.asks => TaskStatus::InputRequired,
             None => TaskStatus::Working,
         }
     }
 
-    /// The same in words: what the handler said last, or why the task ended.
+    /// Returns the status message: the last message of the handler, or the reason for the end.
     fn words(&self) -> String {
         let said = self.message.clone();
         match &self.outcome {
-            Some(Outcome::Result(_)) if self.is_tool_error() => "The tool failed.".into(),
-            Some(Outcome::Result(_)) => "The call is done.".into(),
-            Some(Outcome::Error(error)) => error.message.clone(),
-            Some(Outcome::Cancelled) => "The task was cancelled.".into(),
+            Some(TaskOutcome::Result(_)) if self.is_tool_error() => "The tool failed.".into(),
+            Some(TaskOutcome::Result(_)) => "The call is done.".into(),
+            Some(TaskOutcome::Error(error)) => error.message.clone(),
+            Some(TaskOutcome::Cancelled) => "The task was cancelled.".into(),
             None if self.asks => "The task waits for an answer.".into(),
             None => said.unwrap_or_else(|| "The call is in progress.".into()),
         }
     }
 
     fn is_tool_error(&self) -> bool {
-        self.outcome.as_ref().is_some_and(Outcome::is_tool_error)
+        self.outcome.as_ref().is_some_and(TaskOutcome::is_tool_error)
     }
 
-    /// As 2025-11-25 shows it: there a tool that failed has failed its task.
+    /// Returns the task in the form of 2025-11-25, where a tool error fails the task.
     pub(crate) fn legacy(&self) -> tasks::Task {
         let mut task = tasks::Task::new(&self.id, &self.created);
         task.status = if self.is_tool_error() { TaskStatus::Failed } else { self.status() };
@@ -125,24 +125,24 @@ impl Record {
         task
     }
 
-    /// As the extension shows it when it was created.
+    /// Returns the task in the form that the extension uses at its creation.
     pub(crate) fn extension(&self) -> ext::Task {
         let mut task = ext::Task::from(self.legacy());
         task.status = self.status();
         task
     }
 
-    /// As the extension shows it later, with what its status brings along.
+    /// Returns the task in the form of the extension, with its result or input requests.
     pub(crate) fn into_detailed(self) -> ext::DetailedTask {
         let task = self.extension();
         match self.outcome {
-            Some(Outcome::Result(mut result)) => {
-                // What the call would have returned in this revision says of which kind it is.
+            Some(TaskOutcome::Result(mut result)) => {
+                // A result of this revision has a `resultType`.
                 result.entry("resultType").or_insert_with(|| "complete".into());
                 ext::DetailedTask::completed(task, result)
             }
-            Some(Outcome::Error(mut error)) => {
-                // It may have failed in a session.
+            Some(TaskOutcome::Error(mut error)) => {
+                // The task may have failed in a session.
                 error.shape(ProtocolVersion::LATEST);
                 ext::DetailedTask::failed(task, error)
             }
@@ -173,10 +173,10 @@ mod tests {
         };
         for (outcome, legacy, extension) in [
             (None, TaskStatus::Working, TaskStatus::Working),
-            (Some(Outcome::Cancelled), TaskStatus::Cancelled, TaskStatus::Cancelled),
-            (Some(Outcome::Error(RpcError::internal("x"))), TaskStatus::Failed, TaskStatus::Failed),
-            (Some(Outcome::of(&CallToolResult::text("x"))), TaskStatus::Completed, TaskStatus::Completed),
-            (Some(Outcome::of(&CallToolResult::error("x"))), TaskStatus::Failed, TaskStatus::Completed),
+            (Some(TaskOutcome::Cancelled), TaskStatus::Cancelled, TaskStatus::Cancelled),
+            (Some(TaskOutcome::Error(RpcError::internal("x"))), TaskStatus::Failed, TaskStatus::Failed),
+            (Some(TaskOutcome::of(&CallToolResult::text("x"))), TaskStatus::Completed, TaskStatus::Completed),
+            (Some(TaskOutcome::of(&CallToolResult::error("x"))), TaskStatus::Failed, TaskStatus::Completed),
         ] {
             let record = Record { outcome, ..record.clone() };
             assert_eq!((record.legacy().status, record.clone().into_detailed().task.status), (legacy, extension));

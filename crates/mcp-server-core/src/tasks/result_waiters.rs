@@ -1,4 +1,4 @@
-//! Requests for the result of a task that wait: on their streams the client can be asked (2025-11-25).
+//! The `tasks/result` requests that wait for a task. The server sends input requests on their streams (2025-11-25).
 
 use std::sync::{Arc, Weak};
 
@@ -9,26 +9,26 @@ use tokio_util::sync::CancellationToken;
 use super::running::RunningTask;
 use crate::session::Session;
 
-/// The streams of a task that are lent to questions.
+/// The waiting `tasks/result` requests of a task.
 #[derive(Default)]
 pub(crate) struct ResultWaiters {
     list: Vec<ResultStream>,
     next: u64,
 }
 
-/// A request for the result that waits, and can carry questions.
+/// A waiting `tasks/result` request.
 #[derive(Clone)]
 pub(crate) struct ResultStream {
     number: u64,
     pub(crate) request: RequestId,
     pub(crate) sink: Arc<dyn FrameSender>,
-    /// Whose request it is: what goes on its stream is answered there, and nowhere else.
+    /// The session of the request. Only its client answers input requests on this stream.
     session: Weak<Session>,
     ended: CancellationToken,
 }
 
 impl ResultStream {
-    /// Resolves when the request is over.
+    /// Waits until the request is over.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -49,7 +49,7 @@ impl ResultWaiters {
         Some(self.list.remove(at))
     }
 
-    /// The newest whose client can be asked for what is needed.
+    /// Returns the newest stream whose client has the needed capabilities.
     fn newest(&self, needed: &ClientCapabilities) -> Option<(ResultStream, Arc<Session>)> {
         self.list.iter().rev().find_map(|stream| {
             let session = stream.session.upgrade()?;
@@ -60,8 +60,8 @@ impl ResultWaiters {
 }
 
 impl RunningTask {
-    /// Lends the stream of a request for the result to questions, until the guard is dropped.
-    pub(crate) fn lend(
+    /// Adds a `tasks/result` request until the guard is dropped.
+    pub(crate) fn add_result_waiter(
         &self,
         request: &RequestId,
         session: &Arc<Session>,
@@ -73,19 +73,19 @@ impl RunningTask {
         Some(ResultWaiter { live: self, number })
     }
 
-    /// The newest stream on which this can be asked, and the session that answers there.
+    /// Returns the newest stream for an input request, and its session.
     pub(crate) fn stream(&self, needed: &ClientCapabilities) -> Option<(ResultStream, Arc<Session>)> {
         self.streams(|streams| streams.newest(needed))
     }
 
-    /// The same, and waits for one; `None` when the task ends before.
+    /// Waits for a stream for an input request; `None` when the task ends first.
     pub(crate) async fn next_stream(&self, needed: &ClientCapabilities) -> Option<(ResultStream, Arc<Session>)> {
         self.wait_until(|| self.is_over() || self.stream(needed).is_some()).await;
         self.stream(needed)
     }
 }
 
-/// A stream that is lent to questions.
+/// Removes its `tasks/result` request when dropped.
 pub(crate) struct ResultWaiter<'a> {
     live: &'a RunningTask,
     number: u64,

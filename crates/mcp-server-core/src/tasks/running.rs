@@ -1,4 +1,4 @@
-//! A task that runs on this node: where it stands, what it asks, who waits for its end.
+//! A task that runs on this node: its state, its input requests, and the requests that wait for its end.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,14 +19,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    record::{Outcome, Record},
+    record::{Record, TaskOutcome},
     result_waiters::ResultWaiters,
     table::SMALL,
     timestamp,
 };
 use crate::{error::InputError, session::Session};
 
-/// So many questions of one task may wait at once.
+/// The most open input requests of one task.
 const QUESTIONS: usize = 256;
 
 /// A stream that is notified when a task changes.
@@ -39,27 +39,27 @@ pub(crate) trait TaskListener: Send + Sync {
 pub(crate) struct RunningTask {
     id: String,
     expires: Instant,
-    /// Fires when the work shall stop.
+    /// Cancels the work of the task.
     pub(crate) cancel: CancellationToken,
     state: Mutex<State>,
-    /// Counts what changed, for who waits.
+    /// The number of changes, for requests that wait for one.
     changes: watch::Sender<u64>,
-    /// The session that is told of changes (2025-11-25).
+    /// The session that receives status notifications (2025-11-25).
     session: Option<Weak<Session>>,
 }
 
 struct State {
     record: Record,
-    /// What stands in the store.
+    /// The record as the store has it.
     written: Arc<[u8]>,
-    /// Questions by their keys (the extension).
+    /// Open input requests by key (the extension).
     open: BTreeMap<String, oneshot::Sender<Value>>,
     used: HashSet<String>,
-    /// How many answers are waited for in a session.
+    /// The number of input requests that wait in a session.
     waiting: usize,
-    /// Requests for the result, on whose streams the client can be asked (2025-11-25).
+    /// The waiting `tasks/result` requests (2025-11-25).
     streams: ResultWaiters,
-    /// Streams of notices that are told of this task (the extension).
+    /// The `subscriptions/listen` streams that receive the task (the extension).
     listeners: Vec<Weak<dyn TaskListener>>,
 }
 
@@ -96,27 +96,27 @@ impl RunningTask {
         self.state.lock()
     }
 
-    /// The task as it is now.
+    /// Returns a copy of the current state.
     pub(crate) fn record(&self) -> Record {
         self.state().record.clone()
     }
 
-    /// Looks at the task as it is now.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
-        look(&self.state().record)
+    /// Passes the current state to a closure.
+    pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Record) -> T) -> T {
+        inspect(&self.state().record)
     }
 
-    /// The task as the extension shows it now.
+    /// Returns the current state in the form of the extension.
     pub(crate) fn detailed(&self) -> DetailedTask {
         self.record().into_detailed()
     }
 
-    /// Whether it holds nothing that is large: a result, or an error with much to it.
+    /// Whether the state has no large result or error.
     pub(crate) fn is_small(&self) -> bool {
         match &self.state().record.outcome {
-            Some(Outcome::Result(_)) => false,
-            Some(Outcome::Error(error)) => error.data.is_none() && error.message.len() <= SMALL,
-            Some(Outcome::Cancelled) | None => true,
+            Some(TaskOutcome::Result(_)) => false,
+            Some(TaskOutcome::Error(error)) => error.data.is_none() && error.message.len() <= SMALL,
+            Some(TaskOutcome::Cancelled) | None => true,
         }
     }
 
@@ -124,13 +124,13 @@ impl RunningTask {
         self.state().record.outcome.is_some()
     }
 
-    /// What stands in the store.
-    pub(crate) fn written(&self) -> Arc<[u8]> {
+    /// Returns the record as the store has it.
+    pub(crate) fn stored_bytes(&self) -> Arc<[u8]> {
         self.state().written.clone()
     }
 
-    /// Says in words what goes on.
-    pub(crate) fn say(self: &Arc<Self>, words: impl Into<String>) {
+    /// Sets the status message of a running task.
+    pub(crate) fn set_message(self: &Arc<Self>, words: impl Into<String>) {
         {
             let mut state = self.state();
             if state.record.outcome.is_some() {
@@ -139,14 +139,14 @@ impl RunningTask {
             state.record.message = Some(words.into());
             state.record.updated = timestamp::now();
         }
-        self.tell_listeners();
+        self.notify_listeners();
     }
 
-    /// Tells a stream of notices of this task from now on, beginning with how it stands.
+    /// Adds a stream that receives the task from now on, and notifies it once.
     pub(crate) fn listen(self: &Arc<Self>, listener: Arc<dyn TaskListener>) {
         {
             let mut state = self.state();
-            // Streams that ended make room before there is more of it.
+            // Closed streams are removed before the vector grows.
             if state.listeners.len() == state.listeners.capacity() {
                 state.listeners.retain(|listener| listener.strong_count() > 0);
             }
@@ -155,16 +155,16 @@ impl RunningTask {
         listener.task_changed(self);
     }
 
-    /// Streams are told that there is something new, and read what it is when they come to it.
-    fn tell_listeners(self: &Arc<Self>) {
+    /// Notifies all streams of a change. They read the state later.
+    fn notify_listeners(self: &Arc<Self>) {
         let listeners: Vec<_> = self.state().listeners.iter().filter_map(Weak::upgrade).collect();
         for listener in listeners {
             listener.task_changed(self);
         }
     }
 
-    /// Ends the task; false when it ended before. What comes later changes nothing.
-    pub(crate) fn settle(self: &Arc<Self>, outcome: Outcome) -> bool {
+    /// Ends the task. Returns false when it has ended already.
+    pub(crate) fn settle(self: &Arc<Self>, outcome: TaskOutcome) -> bool {
         {
             let mut state = self.state();
             if state.record.outcome.is_some() {
@@ -174,27 +174,27 @@ impl RunningTask {
             state.record.asks = false;
             state.record.questions.clear();
             state.record.updated = timestamp::now();
-            // Whoever waits for an answer is about to be dropped.
+            // The handlers that wait for these answers are dropped next.
             state.open.clear();
-            self.tell_session(&state);
+            self.notify_session(&state);
         }
         self.wake();
-        self.tell_listeners();
+        self.notify_listeners();
         true
     }
 
-    /// Waits for the end.
+    /// Waits until the task ends.
     pub(crate) async fn ended(&self) {
         self.wait_until(|| self.is_over()).await;
     }
 
-    /// Wakes who waits for a change. Nobody may hold the state: who is woken looks at it.
+    /// Wakes all waiters. The caller must not hold the state lock, because waiters read the state.
     pub(crate) fn wake(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
     pub(crate) async fn wait_until(&self, is_so: impl Fn() -> bool) {
-        // The sender lives as long as the task, so that the wait cannot fail.
+        // The sender lives as long as the task, so the wait cannot fail.
         let _ = self.changes.subscribe().wait_for(|_| is_so()).await;
     }
 
@@ -202,9 +202,10 @@ impl RunningTask {
         change(&mut self.state().streams)
     }
 
-    /// Tells the session of a status. The state is held meanwhile, so that two never change places; the message is queued
-    /// or dropped, and nobody is waited for.
-    fn tell_session(&self, state: &State) {
+    /// Sends the status to the session. The state lock is held meanwhile, which keeps notifications in order.
+    ///
+    /// The message is queued or dropped; this does not wait.
+    fn notify_session(&self, state: &State) {
         let Some(session) = self.session.as_ref().and_then(Weak::upgrade) else { return };
         let params = TaskState::new(state.record.legacy());
         if let Ok(message) = jsonrpc::notification(notification::TaskStatus::NAME, &params) {
@@ -212,17 +213,18 @@ impl RunningTask {
         }
     }
 
-    /// Marks that an answer is waited for until the guard is dropped.
-    pub(crate) fn wait_for_answer(self: &Arc<Self>) -> Waits<'_> {
+    /// Marks the task as waiting for input until the guard is dropped.
+    pub(crate) fn wait_for_answer(self: &Arc<Self>) -> InputWait<'_> {
         self.update(|state| state.waiting += 1);
-        Waits { live: self }
+        InputWait { live: self }
     }
 
-    /// Changes what is asked; who waits is told when the status becomes another, and listeners of each other question.
+    /// Changes the open input requests. Notifies waiters when the status changes, and streams when a request is added
+    /// or removed.
     fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
         let (value, is_other, differs) = {
             let mut state = self.state();
-            // One change adds a question, or takes one away.
+            // One change adds or removes one input request.
             let questions = state.record.questions.len();
             let value = change(&mut state);
             let asks = (state.waiting > 0 || !state.open.is_empty()) && state.record.outcome.is_none();
@@ -233,7 +235,7 @@ impl RunningTask {
             }
             if is_other {
                 state.record.asks = asks;
-                self.tell_session(&state);
+                self.notify_session(&state);
             }
             (value, is_other, differs)
         };
@@ -241,12 +243,12 @@ impl RunningTask {
             self.wake();
         }
         if differs {
-            self.tell_listeners();
+            self.notify_listeners();
         }
         value
     }
 
-    /// Puts a question where the client finds it (the extension), and waits for the answer. Its key never comes again.
+    /// Adds an input request and waits for the answer (the extension). A key that is in use gets a number appended.
     pub(crate) async fn ask(self: &Arc<Self>, key: &str, request: InputRequest) -> Result<Value, InputError> {
         let (sender, receiver) = oneshot::channel();
         let key = self.update(|state| {
@@ -263,11 +265,11 @@ impl RunningTask {
             state.record.questions.insert(name.clone(), request);
             Ok(name)
         })?;
-        let _taken_back = TakeBack { live: self, key };
+        let _taken_back = QuestionGuard { live: self, key };
         receiver.await.map_err(|_| InputError::gone())
     }
 
-    /// Takes answers. Keys that nobody asked, or that were answered, are nobody's.
+    /// Passes answers to their input requests. Unknown keys are ignored.
     pub(crate) fn answer(self: &Arc<Self>, answers: JsonObject) {
         for (key, answer) in answers {
             let asker = self.update(|state| {
@@ -275,31 +277,31 @@ impl RunningTask {
                 state.open.remove(&key)
             });
             if let Some(asker) = asker {
-                // The handler may have given up in this moment.
+                // The handler may have stopped waiting in this moment.
                 let _ = asker.send(answer);
             }
         }
     }
 }
 
-/// Marks that an answer is waited for.
-pub(crate) struct Waits<'a> {
+/// Marks a task as waiting for input.
+pub(crate) struct InputWait<'a> {
     live: &'a Arc<RunningTask>,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for InputWait<'_> {
     fn drop(&mut self) {
         self.live.update(|state| state.waiting -= 1);
     }
 }
 
-/// Takes a question back that was not answered.
-struct TakeBack<'a> {
+/// Removes an unanswered input request when dropped.
+struct QuestionGuard<'a> {
     live: &'a Arc<RunningTask>,
     key: String,
 }
 
-impl Drop for TakeBack<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         self.live.update(|state| {
             state.record.questions.remove(&self.key);
@@ -310,7 +312,7 @@ impl Drop for TakeBack<'_> {
 
 impl std::fmt::Debug for RunningTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Whoever has the id may ask for the task, so it is not printed.
+        // The id may be the only secret that protects the task, so it is not printed.
         f.debug_struct("RunningTask").finish_non_exhaustive()
     }
 }
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
     use crate::Peer;
 
-    /// Keeps what is sent; the first message that asks is kept late.
+    /// Records the sent statuses. It delays the first `input_required`.
     struct Slow {
         kept: Mutex<Vec<String>>,
         asks: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
@@ -344,7 +346,7 @@ mod tests {
                 && let Some((begun, over)) = self.asks.lock().take()
             {
                 begun.send(()).unwrap();
-                // Whoever ends the task meanwhile would be told first; whoever has to wait for this is not.
+                // Without the lock, the thread that ends the task would send its status before this one.
                 let _ = over.recv_timeout(Duration::from_millis(100));
             }
             self.kept.lock().push(status);
@@ -388,7 +390,7 @@ mod tests {
         let asking = live.clone();
         let asks = std::thread::spawn(move || drop(asking.wait_for_answer()));
         begins.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert!(live.settle(Outcome::Cancelled));
+        assert!(live.settle(TaskOutcome::Cancelled));
         let _ = over.send(());
         asks.join().unwrap();
         assert_eq!(slow.kept.lock().last().unwrap(), "cancelled");

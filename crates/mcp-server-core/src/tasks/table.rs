@@ -1,4 +1,4 @@
-//! All tasks of a server: what runs here, how many there are, and their records in the store.
+//! The tasks of a server: the running ones, their limits, and the records in the store.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,19 +11,19 @@ use super::{
     TaskLimits,
     id::{is_id, new_id},
     owner::Owner,
-    record::{Outcome, Record},
+    record::{Record, TaskOutcome},
     running::RunningTask,
     timestamp,
 };
 use crate::{session::Session, store::RecordStore};
 
-/// How often the table is searched for what has expired while it is not full.
+/// The interval between sweeps for expired tasks, while the table is not full.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// What a task comes to in so few bytes, such as a cancellation, is kept always: its record is not smaller.
+/// An outcome up to this size, in bytes, is always kept. Its record is larger anyway.
 pub(crate) const SMALL: usize = 512;
 
-/// All tasks of a server.
+/// The tasks of a server.
 pub(crate) struct TaskTable {
     records: RecordStore,
     limits: TaskLimits,
@@ -33,60 +33,60 @@ pub(crate) struct TaskTable {
 struct Entries {
     tasks: HashMap<String, Entry>,
     counts: HashMap<Owner, usize>,
-    /// What all tasks came to, in bytes.
+    /// The bytes of all outcomes.
     bytes: usize,
     swept: Instant,
 }
 
-/// One task that was created here and has not expired.
+/// A task that this node created and that has not expired.
 struct Entry {
     owner: Owner,
     expires: Instant,
-    /// What it came to, in bytes.
+    /// The bytes of its outcome.
     bytes: usize,
-    /// Present while it runs, and when its end could not be written.
+    /// Present while the task runs, and after the store rejected its end.
     live: Option<Arc<RunningTask>>,
 }
 
-/// A task that somebody asked for.
+/// A task that a request named.
 pub(crate) enum Found {
-    /// It runs here.
-    Here(Arc<RunningTask>),
-    /// It has ended, or runs on another node; with the record as it lies in the store.
+    /// The task runs on this node.
+    Running(Arc<RunningTask>),
+    /// The task has ended or runs on another node. This is its stored record.
     Stored(Box<Record>, Arc<[u8]>),
 }
 
 impl Found {
-    /// Looks at it as it is now. What it came to may be large, so it is not copied for that.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
+    /// Passes the state to a closure, without copying a large result.
+    pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Record) -> T) -> T {
         match self {
-            Self::Here(live) => live.look(look),
-            Self::Stored(record, _) => look(record),
+            Self::Running(live) => live.inspect(inspect),
+            Self::Stored(record, _) => inspect(record),
         }
     }
 
-    /// The task as the extension shows it.
+    /// Returns the task in the form of the extension.
     pub(crate) fn into_detailed(self) -> DetailedTask {
         match self {
-            Self::Here(live) => live.detailed(),
+            Self::Running(live) => live.detailed(),
             Self::Stored(record, _) => record.into_detailed(),
         }
     }
 }
 
-/// What became of the wish to cancel a task that does not run here.
+/// The result of cancelling a task that does not run on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cancelled {
-    /// It is cancelled.
-    Now,
-    /// It was cancelled already; its node may not have heard of that.
-    Before,
-    /// It came to another end.
-    Never,
+pub(crate) enum CancelOutcome {
+    /// The task is cancelled now.
+    Cancelled,
+    /// The task was cancelled before. Its node may not know yet.
+    AlreadyCancelled,
+    /// The task ended in another way.
+    Ended,
 }
 
-/// A task that is to be.
-pub(crate) struct Wanted<'a> {
+/// The data of a new task.
+pub(crate) struct TaskSpec<'a> {
     pub(crate) owner: Owner,
     pub(crate) tool: Option<&'a str>,
     pub(crate) ttl: Duration,
@@ -108,11 +108,11 @@ impl TaskTable {
         self.entries.lock()
     }
 
-    /// Creates a task. When this returns it is in the store, so that it is found from now on.
+    /// Creates a task. The store has the record when this returns.
     ///
     /// # Errors
-    /// `-32603` when the owner has too many tasks, or the store refuses.
-    pub(crate) async fn create(&self, wanted: Wanted<'_>) -> Result<Arc<RunningTask>, RpcError> {
+    /// `-32603` when the owner has too many tasks, or when the store fails.
+    pub(crate) async fn create(&self, wanted: TaskSpec<'_>) -> Result<Arc<RunningTask>, RpcError> {
         let id = new_id();
         let created = timestamp::now();
         let record = Record {
@@ -135,7 +135,7 @@ impl TaskTable {
         if !self.enter(id.clone(), entry) {
             return Err(RpcError::internal("too many tasks: try again when some have expired"));
         }
-        let mut entering = Entering { table: self, id: &id, key: Some(key.clone()) };
+        let mut entering = InsertGuard { table: self, id: &id, key: Some(key.clone()) };
         if let Err(error) = self.records.put(&key, written, Some(wanted.ttl)).await {
             tracing::error!(%error, "a task cannot be kept");
             return Err(RpcError::internal("no task can be created"));
@@ -158,7 +158,7 @@ impl TaskTable {
         true
     }
 
-    /// Takes room for what a task came to; false when there is none.
+    /// Reserves bytes for an outcome. Returns false when the limit is reached.
     fn reserve(&self, id: &str, bytes: usize) -> bool {
         let mut entries = self.entries();
         let budget = self.limits.result_bytes;
@@ -170,7 +170,7 @@ impl TaskTable {
             return false;
         }
         let entries = &mut *entries;
-        // One that has expired is kept no longer.
+        // An expired task is not counted any more.
         if let Some(entry) = entries.tasks.get_mut(id) {
             entry.bytes += bytes;
             entries.bytes += bytes;
@@ -178,7 +178,7 @@ impl TaskTable {
         true
     }
 
-    fn give_back(&self, id: &str, bytes: usize) {
+    fn release(&self, id: &str, bytes: usize) {
         let entries = &mut *self.entries();
         if let Some(entry) = entries.tasks.get_mut(id) {
             entry.bytes -= bytes;
@@ -186,24 +186,24 @@ impl TaskTable {
         }
     }
 
-    /// Finds a task of an owner. Foreign, unknown and expired tasks are the same.
+    /// Returns a task of an owner. Tasks of other owners and expired tasks are unknown.
     ///
     /// # Errors
-    /// `-32602` when there is none; `-32603` when the store fails.
+    /// `-32602` when the task is unknown. `-32603` when the store fails.
     pub(crate) async fn find(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
         if !is_id(id) {
             return Err(unknown());
         }
         {
             let mut entries = self.entries();
-            // Where no tasks are made any more, whoever looks at one cleans up.
+            // A server that creates no new tasks sweeps here.
             entries.sweep(false);
             if let Some(entry) = entries.tasks.get(id) {
                 if entry.owner != *owner || entry.expires <= Instant::now() {
                     return Err(unknown());
                 }
                 if let Some(live) = &entry.live {
-                    return Ok(Found::Here(live.clone()));
+                    return Ok(Found::Running(live.clone()));
                 }
             }
         }
@@ -215,7 +215,7 @@ impl TaskTable {
         }
     }
 
-    /// The tasks of an owner, oldest first, at most `count` behind the id `after`; and whether there may be more.
+    /// Returns at most `count` tasks of an owner after the id `after`, oldest first, and the cursor of the next page.
     pub(crate) async fn list(
         &self,
         owner: &Owner,
@@ -226,7 +226,7 @@ impl TaskTable {
         let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
         let page = page.map_err(|error| cannot_read(&error))?;
         let next = page.next.as_deref().and_then(|key| key.rsplit('/').next()).map(str::to_owned);
-        // What is here is further than its record.
+        // A running task is newer than its record.
         let here: Vec<_> = {
             let mut entries = self.entries();
             entries.sweep(false);
@@ -234,15 +234,15 @@ impl TaskTable {
             ids.map(|id| entries.tasks.get(id).and_then(|entry| entry.live.clone())).collect()
         };
         let found = page.entries.into_iter().zip(here).filter_map(|((_, bytes), live)| match live {
-            Some(live) => Some(Found::Here(live)),
+            Some(live) => Some(Found::Running(live)),
             None => Some(Found::Stored(Box::new(Record::read(&bytes)?), bytes)),
         });
-        let found = found.filter(|found| found.look(|record| record.owner == owner.as_str())).collect();
+        let found = found.filter(|found| found.inspect(|record| record.owner == owner.as_str())).collect();
         Ok((found, next))
     }
 
-    /// Ends a task that runs here, and keeps what it came to; false when it ended before.
-    pub(crate) async fn settle(&self, live: &Arc<RunningTask>, outcome: Outcome) -> bool {
+    /// Ends a running task and stores its outcome. Returns false when it has ended already.
+    pub(crate) async fn settle(&self, live: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
         let is_first = self.mark(live, outcome);
         if is_first {
             self.persist(live).await;
@@ -250,19 +250,20 @@ impl TaskTable {
         is_first
     }
 
-    /// Ends a task for this node; false when it ended before. Whoever drives it writes that down, whatever becomes of the
-    /// caller.
-    pub(crate) fn mark(&self, live: &Arc<RunningTask>, outcome: Outcome) -> bool {
-        let is_cancelled = outcome == Outcome::Cancelled;
+    /// Ends a task in memory. Returns false when it has ended already.
+    ///
+    /// The driver of the task stores the outcome, also when the caller is dropped.
+    pub(crate) fn mark(&self, live: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
+        let is_cancelled = outcome == TaskOutcome::Cancelled;
         let bytes = outcome.size();
         let (outcome, bytes) = if self.reserve(live.id(), bytes) {
             (outcome, bytes)
         } else {
             tracing::warn!(bytes, "the result of a task finds no room among those that are kept");
-            (Outcome::Error(RpcError::internal("the server has no room to keep the result of this task")), 0)
+            (TaskOutcome::Error(RpcError::internal("the server has no room to keep the result of this task")), 0)
         };
         if !live.settle(outcome) {
-            self.give_back(live.id(), bytes);
+            self.release(live.id(), bytes);
             return false;
         }
         if is_cancelled {
@@ -271,36 +272,36 @@ impl TaskTable {
         true
     }
 
-    /// Another node cancelled a task, which may run here: ends it here too.
+    /// Cancels a running task, because another node cancelled it.
     pub(crate) fn cancelled_elsewhere(&self, id: &str) {
         let live = self.entries().tasks.get(id).and_then(|entry| entry.live.clone());
         if let Some(live) = live {
-            self.mark(&live, Outcome::Cancelled);
+            self.mark(&live, TaskOutcome::Cancelled);
         }
     }
 
-    /// The tasks that run here.
+    /// Returns the ids of the tasks that run on this node.
     pub(crate) fn running(&self) -> Vec<String> {
         let entries = self.entries();
         let running = entries.tasks.iter().filter(|(_, entry)| entry.live.is_some());
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Ends a task that runs here if its record says that another node cancelled it.
+    /// Cancels a running task if another node marked its record as cancelled.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails when the store fails.
     pub(crate) async fn check(&self, id: &str) -> Result<(), StoreError> {
         let found = self.entries().tasks.get(id).and_then(|entry| Some((entry.owner.key(id), entry.live.clone()?)));
         let Some((key, live)) = found else { return Ok(()) };
         let Some(bytes) = self.records.get(&key).await? else { return Ok(()) };
-        if bytes != live.written() && is_cancelled(&bytes) {
-            self.mark(&live, Outcome::Cancelled);
+        if bytes != live.stored_bytes() && is_cancelled(&bytes) {
+            self.mark(&live, TaskOutcome::Cancelled);
         }
         Ok(())
     }
 
-    /// Writes down the end of a task, where nobody has.
+    /// Stores the outcome of a task once.
     pub(crate) async fn persist(&self, live: &Arc<RunningTask>) {
         let is_kept = self.entries().tasks.get(live.id()).is_none_or(|entry| entry.live.is_none());
         let left = live.expires().saturating_duration_since(Instant::now());
@@ -310,15 +311,15 @@ impl TaskTable {
         let record = live.record();
         let key = format!("{}{}", Owner::named(&record.owner).prefix(), live.id());
         let Ok(bytes) = bytes_of(&record) else { return };
-        match self.records.compare_and_swap(&key, Some(&live.written()), Some(bytes), Some(left)).await {
-            // Another node cancelled it in the meantime: its word stands.
+        match self.records.compare_and_swap(&key, Some(&live.stored_bytes()), Some(bytes), Some(left)).await {
+            // Another node cancelled the task first, and its record stays.
             Ok(Swap::Done | Swap::Lost { .. }) => {
                 if let Some(entry) = self.entries().tasks.get_mut(live.id()) {
                     entry.live = None;
                 }
             }
             Ok(_) => {}
-            // It stays in memory then, until it expires.
+            // The task stays in memory until it expires.
             Err(error) => tracing::error!(%error, "the end of a task cannot be kept"),
         }
     }
@@ -329,28 +330,28 @@ impl TaskTable {
         owner: &Owner,
         mut record: Record,
         bytes: &[u8],
-    ) -> Result<Cancelled, RpcError> {
+    ) -> Result<CancelOutcome, RpcError> {
         match &record.outcome {
-            Some(Outcome::Cancelled) => return Ok(Cancelled::Before),
-            Some(_) => return Ok(Cancelled::Never),
+            Some(TaskOutcome::Cancelled) => return Ok(CancelOutcome::AlreadyCancelled),
+            Some(_) => return Ok(CancelOutcome::Ended),
             None => {}
         }
-        record.outcome = Some(Outcome::Cancelled);
+        record.outcome = Some(TaskOutcome::Cancelled);
         record.updated = timestamp::now();
-        // How much time is left is known to the store only; the record may live a little longer than it should.
+        // Only the store knows the remaining time, so the record may live a little longer.
         let ttl = Duration::from_millis(record.ttl.max(1));
         let swapped = self
             .records
             .compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl))
             .await;
         Ok(match swapped.map_err(|error| cannot_read(&error))? {
-            Swap::Done => Cancelled::Now,
-            Swap::Lost { current: Some(bytes) } if is_cancelled(&bytes) => Cancelled::Before,
-            _ => Cancelled::Never,
+            Swap::Done => CancelOutcome::Cancelled,
+            Swap::Lost { current: Some(bytes) } if is_cancelled(&bytes) => CancelOutcome::AlreadyCancelled,
+            _ => CancelOutcome::Ended,
         })
     }
 
-    /// Forgets a task that has expired.
+    /// Removes an expired task.
     pub(crate) fn forget(&self, id: &str) {
         self.entries().remove(id);
     }
@@ -359,15 +360,15 @@ impl TaskTable {
 impl Entries {
     fn remove(&mut self, id: &str) {
         if let Some(entry) = self.tasks.remove(id) {
-            discount(&mut self.counts, &entry.owner);
+            decrement(&mut self.counts, &entry.owner);
             self.bytes -= entry.bytes;
         }
     }
 
-    /// Forgets what has expired. Nothing runs for it any more: whoever drives a task ends with it.
+    /// Removes expired tasks. Their drivers have ended already.
     fn sweep(&mut self, is_full: bool) {
         let now = Instant::now();
-        // Who floods the table must not buy a search with every request.
+        // A caller that fills the table must not cause a sweep with every request.
         let pause = if is_full { Duration::from_secs(1) } else { SWEEP };
         if now.duration_since(self.swept) < pause {
             return;
@@ -377,7 +378,7 @@ impl Entries {
         tasks.retain(|_, entry| {
             let lives = entry.expires > now;
             if !lives {
-                discount(counts, &entry.owner);
+                decrement(counts, &entry.owner);
                 *bytes -= entry.bytes;
             }
             lives
@@ -385,19 +386,19 @@ impl Entries {
     }
 }
 
-/// Takes a task back that is not in the store, or whose creator did not wait until it was.
-struct Entering<'a> {
+/// Removes a task whose creation failed or was dropped.
+struct InsertGuard<'a> {
     table: &'a TaskTable,
     id: &'a str,
     key: Option<String>,
 }
 
-impl Drop for Entering<'_> {
+impl Drop for InsertGuard<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key.take() else { return };
         self.table.entries().remove(self.id);
         let records = self.table.records.clone();
-        // Outside of a runtime nothing can be under way.
+        // Without a runtime no store operation can be running.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             if let Err(error) = records.delete(&key).await {
@@ -407,7 +408,7 @@ impl Drop for Entering<'_> {
     }
 }
 
-fn discount(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
+fn decrement(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
     if let Some(count) = counts.get_mut(owner) {
         *count -= 1;
         if *count == 0 {
@@ -417,7 +418,7 @@ fn discount(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
 }
 
 fn is_cancelled(bytes: &[u8]) -> bool {
-    Record::read(bytes).is_some_and(|record| record.outcome == Some(Outcome::Cancelled))
+    Record::read(bytes).is_some_and(|record| record.outcome == Some(TaskOutcome::Cancelled))
 }
 
 fn bytes_of(record: &Record) -> Result<Arc<[u8]>, RpcError> {
@@ -432,7 +433,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One answer for tasks that never were, are another's, or have expired.
+/// Returns the same error for unknown, foreign and expired tasks.
 pub(crate) fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
 }
@@ -456,7 +457,7 @@ mod tests {
 
     async fn create(table: &TaskTable) -> Result<Arc<RunningTask>, RpcError> {
         let (owner, ttl) = (Owner::of(None, true), Duration::from_secs(60));
-        table.create(Wanted { owner, tool: None, ttl, message: None, session: None }).await
+        table.create(TaskSpec { owner, tool: None, ttl, message: None, session: None }).await
     }
 
     #[tokio::test]

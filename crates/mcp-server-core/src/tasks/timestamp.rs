@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The present as an ISO 8601 date and time in UTC, in milliseconds.
+/// Returns the current time as ISO 8601 in UTC, in milliseconds.
 pub(super) fn now() -> String {
     timestamp(millis())
 }
@@ -12,7 +12,7 @@ fn millis() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time in milliseconds since 1970 as an ISO 8601 date and time in UTC.
+/// Formats milliseconds since 1970 as ISO 8601 in UTC.
 pub(crate) fn timestamp(millis: u64) -> String {
     const DAY: u64 = 24 * 60 * 60;
     let (seconds, millis) = (millis / 1000, millis % 1000);
@@ -21,7 +21,7 @@ pub(crate) fn timestamp(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// The Gregorian date of a day since 1970. Years are counted from March, so that the day that some have more is the last.
+/// Returns the Gregorian date of a day since 1970. Years start in March here, so a leap day is the last day of a year.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970_FROM_MARCH_OF_YEAR_0: u64 = 719_468;
     const DAYS_OF_400_YEARS: u64 = 146_097;

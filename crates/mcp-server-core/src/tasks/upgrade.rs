@@ -7,43 +7,43 @@ use tokio::sync::watch;
 
 use super::running::RunningTask;
 
-/// What a call that may become a task knows of that.
+/// The state of a call that may become a task.
 #[derive(Default)]
 pub(crate) struct TaskUpgrade {
     stage: watch::Sender<Stage>,
     live: OnceLock<Arc<RunningTask>>,
-    /// What the handler said last, before there was a task.
+    /// The last status message of the handler, before the task exists.
     words: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// It is a call so far.
+    /// The call is not a task.
     #[default]
     Call,
-    /// The handler wants it to be a task.
+    /// The handler requested a task.
     Wanted,
-    /// It is a task.
+    /// The call is a task.
     Task,
-    /// It stays a call: there is no room.
+    /// The call stays a call, because no task could be created.
     Refused,
 }
 
 impl TaskUpgrade {
-    /// The task, once it is one.
+    /// Returns the task that the call became.
     pub(crate) fn live(&self) -> Option<&Arc<RunningTask>> {
         self.live.get()
     }
 
-    /// Takes what the handler says of how it goes.
-    pub(crate) fn say(&self, words: &str) {
+    /// Sets the status message of the task, or of the call until it is a task.
+    pub(crate) fn set_message(&self, words: &str) {
         match self.live() {
-            Some(live) => live.say(words),
+            Some(live) => live.set_message(words),
             None => *self.words.lock() = Some(words.to_owned()),
         }
     }
 
-    /// Makes it a task now; false when that cannot be.
+    /// Requests a task now. Returns false when the call stays a call.
     pub(crate) async fn detach(&self) -> bool {
         self.stage.send_if_modified(|stage| {
             let is_call = *stage == Stage::Call;
@@ -71,7 +71,7 @@ impl TaskUpgrade {
     }
 }
 
-/// Refuses what was not decided when a call is over, however it came to its end: who waits to be detached learns it.
+/// Marks an undecided call as refused when it ends, so that a waiting [`TaskUpgrade::detach`] returns.
 pub(crate) struct Decided<'a>(pub(crate) Option<&'a Arc<TaskUpgrade>>);
 
 impl Drop for Decided<'_> {
