@@ -90,7 +90,7 @@ fn client_builder(options: &Options, command: &Command) -> Result<mcp_client::Cl
         builder = builder.versions([version]);
     }
     if let Some(time) = options.timeout {
-        builder = builder.timeout(time).connect_timeout(time).ping_timeout(time);
+        builder = builder.idle_timeout(time).connect_timeout(time).ping_timeout(time);
         builder = builder.total_timeout(total_timeout(time)).probe_timeout(MAX_PROBE_TIMEOUT.min(time / 2));
     }
     if let Some(level) = options.log_level {

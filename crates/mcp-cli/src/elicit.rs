@@ -3,7 +3,7 @@
 mod field;
 mod page;
 
-use mcp_client::Asked;
+use mcp_client::InputContext;
 use mcp_protocol::{ElicitAction, ElicitResult, FormElicitParams, JsonObject, RpcError, UrlElicitParams};
 use mcp_schema::elicitation::{Field, Form};
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Asks for the fields of a form, one after the other.
-pub(crate) async fn form(request: Asked<FormElicitParams>) -> Result<ElicitResult, RpcError> {
+pub(crate) async fn form(request: InputContext<FormElicitParams>) -> Result<ElicitResult, RpcError> {
     let form = request.form().map_err(|error| RpcError::invalid_params(error.to_string()))?;
     let intro = format!(
         "\n{} asks: {}\n(Ctrl-D declines, Ctrl-C ends the command, an empty line selects the default)",
@@ -35,7 +35,7 @@ pub(crate) async fn form(request: Asked<FormElicitParams>) -> Result<ElicitResul
 }
 
 /// Shows the URL of a page and asks for consent. `mcp` never opens the page: the user does.
-pub(crate) async fn url(request: Asked<UrlElicitParams>) -> Result<ElicitResult, RpcError> {
+pub(crate) async fn url(request: InputContext<UrlElicitParams>) -> Result<ElicitResult, RpcError> {
     let page = Page::parse(&request.url).map_err(RpcError::invalid_params)?;
     let mut intro = format!(
         "\n{} asks: {}\nThe server wants you to open this page of {} in a browser:\n  {}",

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::Asked;
+use mcp_client::InputContext;
 use mcp_protocol::{CreateMessageParams, CreateMessageResult, ErrorCode, Role, RpcError, SamplingBlock};
 use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
@@ -38,7 +38,10 @@ impl Model {
     }
 
     /// Runs the program. It reads the request as JSON from stdin, and prints the text of the answer to stdout.
-    pub(crate) async fn answer(&self, request: &Asked<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
+    pub(crate) async fn answer(
+        &self,
+        request: &InputContext<CreateMessageParams>,
+    ) -> Result<CreateMessageResult, RpcError> {
         self.consent(request).await?;
         let failed = |reason: &dyn std::fmt::Display| {
             note(format!("mcp: {}: {reason}", self.program));
@@ -59,7 +62,7 @@ impl Model {
     }
 
     /// Shows the request, and asks whether the model may receive it.
-    async fn consent(&self, request: &Asked<CreateMessageParams>) -> Result<(), RpcError> {
+    async fn consent(&self, request: &InputContext<CreateMessageParams>) -> Result<(), RpcError> {
         if self.is_allowed.load(Ordering::Relaxed) {
             return Ok(());
         }

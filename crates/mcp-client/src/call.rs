@@ -32,8 +32,8 @@ pub(crate) use self::{
     tool_result::tool_result,
 };
 pub use self::{
-    list::{Items, List, Listed, Page},
-    tasks::{Started, TaskCall, TaskHandle},
+    list::{Items, List, ListItem, Page},
+    tasks::{TaskCall, TaskHandle, TaskOrResult},
     tool_result::ToolResult,
 };
 use crate::{Error, connection::Request};
@@ -78,7 +78,7 @@ impl<T> Call<T> {
     }
 
     /// How long the server may be silent: no answer and no progress. The default is that of the client: 60 seconds.
-    pub fn timeout(mut self, limit: Duration) -> Self {
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.options.idle_timeout = Some(limit);
         self
     }
@@ -160,7 +160,7 @@ impl<T> fmt::Debug for Call<T> {
         let method = self.request.as_ref().map(|request| &request.method);
         f.debug_struct("Call")
             .field("method", &method)
-            .field("timeout", &self.options.idle_timeout)
+            .field("idle_timeout", &self.options.idle_timeout)
             .field("total_timeout", &self.options.total_timeout)
             .finish_non_exhaustive()
     }

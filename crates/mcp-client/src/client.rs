@@ -179,12 +179,12 @@ impl Client {
     }
 
     /// Sends any request of the protocol, with its own types.
-    pub fn send<M: Method>(&self, params: &M::Params) -> Call<M::Result> {
+    pub fn request<M: Method>(&self, params: &M::Params) -> Call<M::Result> {
         Call::new(&self.handle, Request::of::<M>(params).map(Request::find_name))
     }
 
     /// Sends any request, also one that the protocol does not know. `params` becomes a JSON object; `()` for none.
-    pub fn request(&self, method: impl Into<String>, params: impl Serialize) -> Call<Value> {
+    pub fn request_raw(&self, method: impl Into<String>, params: impl Serialize) -> Call<Value> {
         Call::new(&self.handle, Request::new(method.into(), &params).map(Request::find_name))
     }
 
@@ -224,9 +224,9 @@ impl Client {
         let has_ping = self.version().has_session_methods();
         let limit = self.core().config.ping_timeout;
         if has_ping {
-            self.send::<method::Ping>(&EmptyParams::new()).timeout(limit).await?;
+            self.request::<method::Ping>(&EmptyParams::new()).idle_timeout(limit).await?;
         } else {
-            self.send::<method::Discover>(&EmptyParams::new()).timeout(limit).fresh().await?;
+            self.request::<method::Discover>(&EmptyParams::new()).idle_timeout(limit).fresh().await?;
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Client {
     /// As for every [`Call`].
     pub async fn set_log_level(&self, level: LoggingLevel) -> Result<(), Error> {
         if self.version().has_session_methods() {
-            let _: EmptyResult = self.send::<method::SetLevel>(&SetLevelParams::new(level)).await?;
+            let _: EmptyResult = self.request::<method::SetLevel>(&SetLevelParams::new(level)).await?;
         }
         self.core().connections.set_log_level(level);
         Ok(())

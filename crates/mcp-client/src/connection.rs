@@ -44,7 +44,7 @@ pub(crate) use self::{
     request::{InputResponses, Request, RequestExtras, write_request},
 };
 pub use self::{
-    connector::{IntoConnector, Once},
+    connector::{IntoConnector, OpenTransport},
     negotiated::Negotiated,
     notification::Notification,
 };

@@ -21,7 +21,7 @@ pub(crate) use self::{
     update_queue::UpdateQueue,
 };
 pub use self::{
-    context::{Asked, RawRequest},
+    context::{InputContext, RawRequest},
     handlers::Handler,
     notifications::Notifications,
     roots::Roots,

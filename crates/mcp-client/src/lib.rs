@@ -53,7 +53,7 @@ mod guides {
 pub mod marker {
     #[cfg(feature = "http")]
     pub use crate::connection::connector::ByUrl;
-    pub use crate::connection::connector::{ByReference, ByShare, ByValue};
+    pub use crate::connection::connector::{ByArc, ByReference, ByValue};
 }
 
 #[cfg(feature = "http")]
@@ -66,12 +66,12 @@ pub use mcp_transport::child::ChildProcess;
 #[cfg(feature = "skills")]
 pub use self::skills::LoadedSkill;
 pub use self::{
-    call::{Call, Items, List, Listed, Page, Started, TaskCall, TaskHandle, ToolResult},
+    call::{Call, Items, List, ListItem, Page, TaskCall, TaskHandle, TaskOrResult, ToolResult},
     client::{Client, ClientBuilder},
     config::{Limits, Reconnect},
-    connection::{IntoConnector, Negotiated, Notification, Once},
+    connection::{IntoConnector, Negotiated, Notification, OpenTransport},
     error::Error,
-    inbound::{Asked, Handler, Notifications, RawRequest, Roots, Update},
+    inbound::{Handler, InputContext, Notifications, RawRequest, Roots, Update},
     state::State,
     subscription::Subscription,
 };

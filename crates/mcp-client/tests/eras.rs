@@ -345,7 +345,8 @@ async fn what_may_have_been_done_is_not_done_again_in_another_era() {
 async fn a_silent_server_is_asked_once_what_it_is() {
     let (connector, mut peers) = scripted();
     let client = builder().known(known()).connect(connector).await.unwrap();
-    let calls: Vec<_> = (0..20).map(|_| start(client.call_tool("t", ()).timeout(Duration::from_secs(1)))).collect();
+    let calls: Vec<_> =
+        (0..20).map(|_| start(client.call_tool("t", ()).idle_timeout(Duration::from_secs(1)))).collect();
     let mut peer = peers.next().await;
     let mut asked = Vec::new();
     for call in calls {

@@ -41,7 +41,7 @@ async fn a_call_without_limits_waits_and_a_page_of_a_list_has_its_own() {
         tokio::time::sleep(Duration::from_secs(48 * 3600)).await;
         peer.answer(id, said("at last")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "at last", "{version}");
-        let list = start(client.list_tools().timeout(Duration::from_secs(2)));
+        let list = start(client.list_tools().idle_timeout(Duration::from_secs(2)));
         let id = peer.expect("tools/list").await;
         peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": "2" })).await;
         peer.expect("tools/list").await;
@@ -56,8 +56,9 @@ async fn progress_keeps_a_call_alive_up_to_its_end() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let started = Instant::now();
-        let call =
-            start(client.call_tool("t", ()).timeout(Duration::from_secs(10)).total_timeout(Duration::from_secs(35)));
+        let call = start(
+            client.call_tool("t", ()).idle_timeout(Duration::from_secs(10)).total_timeout(Duration::from_secs(35)),
+        );
         let asked = peer.recv().await;
         let token = asked["params"]["_meta"]["progressToken"].clone();
         assert_eq!(token, asked["id"]);

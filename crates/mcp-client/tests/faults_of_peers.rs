@@ -32,7 +32,7 @@ async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration,
             let site = Site::open(server.on("tools/call", text("after")), *over).await;
             let client = site.client(version).await;
             let started = Instant::now();
-            let result = client.call_tool("t", ()).timeout(patience).await;
+            let result = client.call_tool("t", ()).idle_timeout(patience).await;
             assert!(started.elapsed() < patience + PATIENCE, "{what}");
             assert_eq!(outcome(result), expected, "{what}");
             assert_eq!(client.pending(), 0, "{what}");

@@ -103,7 +103,7 @@ async fn one_that_is_silent_in_a_call_goes_on() {
         let tasks = alive();
         let client = connect(child(), version).await;
         let first = pid(&client).await;
-        let silent = client.call_tool("sleep", ()).timeout(Duration::from_millis(100)).await;
+        let silent = client.call_tool("sleep", ()).idle_timeout(Duration::from_millis(100)).await;
         assert_eq!(outcome(silent), "timeout", "{version}");
         assert_eq!(pid(&client).await, first, "it is the same process");
         leave(client, &first, tasks).await;

@@ -18,7 +18,7 @@ async fn a_request_that_no_header_can_carry() {
     let client = site.client(version).await;
     let waiting = start(client.call_tool("t", ()));
     site.server.wait_for("tools/call", 1).await;
-    let error = client.request("x/\u{1}", ()).await.unwrap_err();
+    let error = client.request_raw("x/\u{1}", ()).await.unwrap_err();
     assert_eq!(predicates(&error), "request", "{error:?}");
     let why = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(why, r#"the message has the method "x/\u{1}", which no header can carry"#);
@@ -43,7 +43,7 @@ async fn parameters_of_several_lines() {
             let client = site.client(version).await;
             for raw in ["{ }", "{\n}", "{\r\n  \"a\": [\r1,\n2]\n}"] {
                 let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
-                assert_eq!(client.request("x/y", &raw).await.unwrap()["done"], true, "{what}: {raw}");
+                assert_eq!(client.request_raw("x/y", &raw).await.unwrap()["done"], true, "{what}: {raw}");
             }
             assert_eq!(site.server.seen_of("x/y").len(), 3, "{what}: each was sent once");
             site.leave(client, &what).await;

@@ -94,7 +94,7 @@ async fn a_call_that_is_dropped_ends_on_the_server() {
         call.abort();
         assert_eq!(event(&mut seen).await, "dropped", "{version}");
         assert_eq!(client.pending(), 0);
-        assert!(client.call_tool("hold", ()).timeout(Duration::from_millis(50)).await.unwrap_err().is_timeout());
+        assert!(client.call_tool("hold", ()).idle_timeout(Duration::from_millis(50)).await.unwrap_err().is_timeout());
         assert_eq!((event(&mut seen).await, event(&mut seen).await), ("entered", "dropped"), "{version}");
     }
 }
@@ -151,7 +151,7 @@ async fn a_call_waits_for_a_server_that_is_being_restarted() {
         first.shutdown();
         timeout(SOON, serving).await.expect("the server goes on").unwrap();
         let mut states = client.states();
-        let call = start(client.call_tool("echo", json!({ "text": "on" })).timeout(SOON));
+        let call = start(client.call_tool("echo", json!({ "text": "on" })).idle_timeout(SOON));
         let waits = states.wait_for(|state| matches!(state, State::Connecting { .. }));
         timeout(SOON, waits).await.expect("nobody connects").unwrap();
         let (second, _seen) = server(version);
@@ -176,7 +176,7 @@ async fn a_server_that_stays_away_is_unreachable() {
             timeout(SOON, serving).await.expect("the server goes on").unwrap();
             // Two attempts are over before the call is; eight are not.
             let limit = if attempts == 2 { SOON } else { Duration::from_millis(200) };
-            let call = client.call_tool("echo", json!({ "text": "on" })).timeout(limit);
+            let call = client.call_tool("echo", json!({ "text": "on" })).idle_timeout(limit);
             let error = timeout(SOON, call.into_future()).await.expect("it waits for ever").unwrap_err();
             assert!(error.is_unreachable() && error.is_retryable(), "{version}, {attempts}: {error:?}");
         }

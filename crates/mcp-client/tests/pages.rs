@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_client::{
-    Asked, ClientBuilder,
+    ClientBuilder, InputContext,
     protocol::{ElicitResult, ErrorCode, ProtocolVersion, RpcError, UrlElicitParams},
 };
 use mcp_server::prelude::*;
@@ -31,7 +31,7 @@ fn required(pages: &[Value]) -> Value {
 fn agreeing() -> (ClientBuilder, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let seen = shown.clone();
-    let builder = builder().on_elicit_url(move |asked: Asked<UrlElicitParams>| {
+    let builder = builder().on_elicit_url(move |asked: InputContext<UrlElicitParams>| {
         seen.lock().unwrap().push(asked.url.clone());
         async { Ok(ElicitResult::new(mcp_client::protocol::ElicitAction::Accept)) }
     });
@@ -128,7 +128,7 @@ async fn a_handler_of_ours_can_send_the_user_to_a_page() {
             }
         }))
         .build();
-    let visiting = builder().on_elicit_url(move |asked: Asked<UrlElicitParams>| {
+    let visiting = builder().on_elicit_url(move |asked: InputContext<UrlElicitParams>| {
         assert_eq!((&*asked.url, asked.server().name.as_str()), ("https://example.com/in", "real"));
         *signed_in.lock().unwrap() = true;
         async { Ok(ElicitResult::new(mcp_client::protocol::ElicitAction::Accept)) }

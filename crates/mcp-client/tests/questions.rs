@@ -3,7 +3,7 @@
 use std::{future::pending, time::Duration};
 
 use mcp_client::{
-    Asked, ClientBuilder, Handler,
+    ClientBuilder, Handler, InputContext,
     protocol::{ClientCapabilities, ElicitResult, JsonObject, ProtocolVersion, Root, RpcError, UrlElicitParams},
     transport::BoxFuture,
 };
@@ -38,7 +38,7 @@ async fn questions_get_the_answers_that_are_due() {
     assert_eq!(peer.ask(json!(2), "elicitation/create", url).await["error"]["code"], -32602);
     assert_eq!(peer.ask(json!(3), "elicitation/create", json!({ "mode": "form" })).await["error"]["code"], -32602);
 
-    let visiting = builder().on_elicit_url(async |asked: Asked<UrlElicitParams>| {
+    let visiting = builder().on_elicit_url(async |asked: InputContext<UrlElicitParams>| {
         assert_eq!(asked.url, "https://example.com");
         Ok(ElicitResult::accept(JsonObject::new().with("secret", "no")))
     });
@@ -159,7 +159,7 @@ async fn a_user_who_thinks_is_no_silent_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_tells_how_its_answer_comes_along() {
-    let telling = builder().on_elicit(async |asked: Asked<_>| {
+    let telling = builder().on_elicit(async |asked: InputContext<_>| {
         asked.progress(1.0, Some(2.0), Some("thinking"));
         Ok(ElicitResult::cancel())
     });

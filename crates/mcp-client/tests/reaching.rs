@@ -71,7 +71,7 @@ async fn a_call_that_finds_no_connection_in_its_time_is_told_why() {
     {
         let (client, _attempts) = lost(later).await;
         for error in [
-            client.call_tool("t", ()).timeout(SECOND).await.unwrap_err(),
+            client.call_tool("t", ()).idle_timeout(SECOND).await.unwrap_err(),
             client.call_tool("t", ()).total_timeout(SECOND).await.unwrap_err(),
         ] {
             assert_eq!(predicates(&error), "unreachable retryable", "{error:?}");
@@ -115,11 +115,11 @@ async fn a_call_that_waits_has_the_server_tried_earlier() {
     assert_eq!(so_far - before, 6);
     // The seventh would be made after 16 seconds, give or take a quarter. However many wait, there is one attempt in a second.
     let calls: Vec<_> =
-        (0..10).map(|_| tokio::spawn(client.call_tool("t", ()).timeout(9 * SECOND).into_future())).collect();
+        (0..10).map(|_| tokio::spawn(client.call_tool("t", ()).idle_timeout(9 * SECOND).into_future())).collect();
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(attempts.load(Ordering::SeqCst), so_far + 1);
     for _ in 0..3 {
-        let call = client.call_tool("t", ()).timeout(SECOND / 10);
+        let call = client.call_tool("t", ()).idle_timeout(SECOND / 10);
         assert!(call.await.unwrap_err().is_unreachable());
     }
     tokio::time::sleep(SECOND).await;

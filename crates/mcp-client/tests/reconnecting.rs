@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_client::{
-    Once, Reconnect, State,
+    OpenTransport, Reconnect, State,
     protocol::{LoggingLevel, ProtocolVersion},
 };
 use mcp_server::prelude::*;
@@ -123,7 +123,7 @@ async fn a_transport_that_is_open_serves_once() {
         let server = server.clone();
         async move { server.serve(theirs).await }
     });
-    let client = builder().connect(Once::new(ours)).await.unwrap();
+    let client = builder().connect(OpenTransport::new(ours)).await.unwrap();
     assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
     server.shutdown();
     serving.await.unwrap().unwrap();

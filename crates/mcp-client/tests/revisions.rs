@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use mcp_client::{
-    Asked, Client, Error, Negotiated,
+    Client, Error, InputContext, Negotiated,
     protocol::{
         CompletionReference, CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, JsonObject,
         LoggingLevel, ProtocolVersion, Root, RpcError, notification,
@@ -67,13 +67,13 @@ fn server(version: ProtocolVersion) -> Server {
         .build()
 }
 
-async fn ask_user(asked: Asked<FormElicitParams>) -> Result<ElicitResult, RpcError> {
+async fn ask_user(asked: InputContext<FormElicitParams>) -> Result<ElicitResult, RpcError> {
     assert_eq!(asked.server().name, "real");
     assert_eq!(asked.form().unwrap().fields().len(), 1);
     Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
 }
 
-async fn ask_model(asked: Asked<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
+async fn ask_model(asked: InputContext<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
     assert_eq!(asked.max_tokens, 10);
     Ok(CreateMessageResult::new("model", "42"))
 }
@@ -163,7 +163,7 @@ async fn errors_of_the_server_are_errors_of_the_call() {
         assert_eq!(unknown.rpc().unwrap().code.0, -32602, "{version}: {unknown}");
         let missing = client.read_resource("config://nothing").await.unwrap_err();
         assert!(missing.is_resource_not_found() && !unknown.is_resource_not_found(), "{version}: {missing}");
-        let unknown = client.request("x/y", ()).await.unwrap_err();
+        let unknown = client.request_raw("x/y", ()).await.unwrap_err();
         assert!(unknown.is_unsupported(), "{version}: {unknown}");
         assert!(client.call_tool("add", json!([1])).await.unwrap_err().to_string().contains("object"));
         let wrong = client.call_tool("add", json!({ "a": "one" })).await.unwrap();
@@ -252,7 +252,7 @@ async fn what_a_server_does_not_have_fails_without_being_sent() {
             client.list_prompts().await.unwrap_err(),
             client.read_resource("a:b").await.unwrap_err(),
             client
-                .send::<mcp_client::protocol::method::Subscribe>(&mcp_client::protocol::SubscribeParams::new("a:b"))
+                .request::<mcp_client::protocol::method::Subscribe>(&mcp_client::protocol::SubscribeParams::new("a:b"))
                 .await
                 .unwrap_err(),
         ];
@@ -269,7 +269,7 @@ async fn what_a_server_does_not_have_fails_without_being_sent() {
 async fn results_can_be_taken_raw() {
     let client = connect(ProtocolVersion::LATEST).await;
     let raw: Value =
-        client.request("tools/call", json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })).await.unwrap();
+        client.request_raw("tools/call", json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })).await.unwrap();
     assert_eq!(raw["structuredContent"]["sum"], 3);
 }
 

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_client::{
-    Client, ClientBuilder, Started,
+    Client, ClientBuilder, TaskOrResult,
     protocol::{ElicitResult, JsonObject, Meta, ProtocolVersion, tasks::TaskStatus},
 };
 use mcp_server::prelude::*;
@@ -65,7 +65,7 @@ async fn a_call_is_a_task_where_it_can_be_and_done_where_it_cannot() {
         let (client, gate) = connect(version).await;
         let has_tasks = version.has_core_tasks() || version.has_extensions();
         let done = client.call_tool("plain", ()).as_task().await.unwrap();
-        assert!(matches!(done, Started::Done(_)), "{version}");
+        assert!(matches!(done, TaskOrResult::Result(_)), "{version}");
         assert_eq!(done.result().await.unwrap().text(), "plain");
 
         let starting = client.call_tool("gated", ()).as_task().ttl(Duration::from_secs(60));
@@ -353,7 +353,7 @@ async fn a_call_keeps_its_options_as_a_task() {
             let sink = heard.clone();
             let call = client
                 .call_tool("t", ())
-                .timeout(Duration::from_secs(2))
+                .idle_timeout(Duration::from_secs(2))
                 .meta(Meta::new().with("example.com/k", 1))
                 .on_progress(move |notice| sink.lock().unwrap().push(notice.progress));
             let awaiting =
@@ -406,7 +406,7 @@ async fn a_task_ends_with_the_call_that_became_it() {
             let mut call = client.call_tool("t", ()).cancelled_by(token.clone());
             match way {
                 "total_timeout" => call = call.total_timeout(Duration::from_millis(800)),
-                "timeout" => call = call.timeout(Duration::from_millis(800)),
+                "timeout" => call = call.idle_timeout(Duration::from_millis(800)),
                 _ => {}
             }
             let call = start(call);

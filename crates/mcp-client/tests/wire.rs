@@ -8,7 +8,7 @@ use std::{
 };
 
 use mcp_client::{
-    Asked, Client, Error,
+    Client, Error, InputContext,
     protocol::{
         CallToolParams, CompleteParams, CompletionArgument, CompletionContext, CompletionReference,
         CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, FormElicitParams, Icon, JsonObject,
@@ -208,12 +208,12 @@ async fn open(version: ProtocolVersion) -> (Client, JoinHandle<Spoken>) {
         .log_level(LoggingLevel::Info)
         .tasks()
         .roots([Root::new("file:///work").with_name("work")])
-        .on_elicit(async |asked: Asked<FormElicitParams>| {
+        .on_elicit(async |asked: InputContext<FormElicitParams>| {
             asked.progress(1.0, Some(2.0), Some("thinking"));
             Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
         })
-        .on_elicit_url(async |_: Asked<UrlElicitParams>| Ok(ElicitResult::new(ElicitAction::Accept)))
-        .on_sample_with_tools(async |asked: Asked<CreateMessageParams>| {
+        .on_elicit_url(async |_: InputContext<UrlElicitParams>| Ok(ElicitResult::new(ElicitAction::Accept)))
+        .on_sample_with_tools(async |asked: InputContext<CreateMessageParams>| {
             asked.progress(1.0, None, Some("thinking"));
             let mut result = CreateMessageResult::new("a-model", "42");
             let audio = json!({ "type": "audio", "data": "AAE=", "mimeType": "audio/wav" });
@@ -247,9 +247,9 @@ async fn speak(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
     let mut params = CallToolParams::new("t");
     params.task = Some(TaskMetadata::new());
     // Nobody answers this one: it is dropped.
-    let dropped = client.send::<CallTool>(&params).timeout(std::time::Duration::from_secs(1)).await;
+    let dropped = client.request::<CallTool>(&params).idle_timeout(std::time::Duration::from_secs(1)).await;
     assert!(dropped.unwrap_err().is_timeout(), "{version}");
-    client.send::<CallTool>(&params).await?;
+    client.request::<CallTool>(&params).await?;
     client.list_resources().await?;
     client.list_resource_templates().await?;
     client.list_prompts().cursor("c").page().await?;

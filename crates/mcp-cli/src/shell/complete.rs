@@ -134,7 +134,7 @@ impl Helper for Completer {}
 mod tests {
     use std::time::Duration;
 
-    use mcp_client::Once;
+    use mcp_client::OpenTransport;
     use mcp_server::prelude::*;
     use serde_json::json;
     use tokio::time::timeout;
@@ -152,7 +152,7 @@ mod tests {
                 async move { server.serve(theirs).await }
             });
             let builder = Client::builder("x", "1").versions([version.parse().unwrap()]);
-            let client = builder.connect(Once::new(ours)).await.unwrap();
+            let client = builder.connect(OpenTransport::new(ours)).await.unwrap();
             let names = Names::follow(&client);
             for name in ["first", "second"] {
                 server.tools().add(tool(name, async || "")).unwrap();

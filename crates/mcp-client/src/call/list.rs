@@ -20,7 +20,7 @@ use super::{Call, ClientCore, ClientHandle, Reply};
 use crate::{Error, connection::Request, error::Kind};
 
 /// What servers list: tools, resources, resource templates, prompts, tasks; with the feature `skills`, skills.
-pub trait Listed: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
+pub trait ListItem: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
     /// The method that lists it.
     const METHOD: &'static str;
     /// The member of the result that holds it.
@@ -59,7 +59,7 @@ mod sealed {
 macro_rules! listed {
     ($($(#[$cfg:meta])? $item:ty: $method:literal, $member:literal;)*) => {$(
         $(#[$cfg])?
-        impl Listed for $item {
+        impl ListItem for $item {
             const METHOD: &'static str = $method;
             const MEMBER: &'static str = $member;
         }
@@ -108,7 +108,7 @@ pub struct List<T> {
     item: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Listed> List<T> {
+impl<T: ListItem> List<T> {
     pub(crate) fn new(handle: &Arc<ClientHandle>) -> Self {
         Self {
             handle: Arc::clone(handle),
@@ -126,7 +126,7 @@ impl<T: Listed> List<T> {
     }
 
     /// How long the server may be silent for each page.
-    pub fn timeout(mut self, limit: Duration) -> Self {
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
@@ -154,13 +154,13 @@ impl<T: Listed> List<T> {
         let mut call = Call::with(&self.handle, Request::new(T::METHOD, &params), read_page::<T>);
         call.options.is_fresh = self.is_fresh;
         match self.timeout {
-            Some(limit) => call.timeout(limit),
+            Some(limit) => call.idle_timeout(limit),
             None => call,
         }
     }
 }
 
-impl<T: Listed> IntoFuture for List<T> {
+impl<T: ListItem> IntoFuture for List<T> {
     type Output = Result<Vec<T>, Error>;
     type IntoFuture = BoxFuture<'static, Result<Vec<T>, Error>>;
 
@@ -203,7 +203,7 @@ enum Paging<T> {
     Done,
 }
 
-impl<T: Listed> Items<T> {
+impl<T: ListItem> Items<T> {
     /// The next entry; `None` after the last one. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         std::future::poll_fn(|cx| self.poll_item(cx)).await
@@ -248,7 +248,7 @@ impl<T: Listed> Items<T> {
     }
 }
 
-impl<T: Listed> Stream for Items<T> {
+impl<T: ListItem> Stream for Items<T> {
     type Item = Result<T, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -262,7 +262,7 @@ impl<T> fmt::Debug for Items<T> {
     }
 }
 
-pub(crate) fn read_page<T: Listed>(core: &ClientCore, reply: &Reply) -> Result<Page<T>, Error> {
+pub(crate) fn read_page<T: ListItem>(core: &ClientCore, reply: &Reply) -> Result<Page<T>, Error> {
     let mut members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(&reply.bytes)
         .map_err(|error| Error::invalid(format!("the result of {}: {error}", T::METHOD)))?;
     let missing = || Error::invalid(format!("the result of {} has no {:?}", T::METHOD, T::MEMBER));
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     fn page(version: ProtocolVersion, wire: &'static str) -> Result<Page<Tool>, Error> {
-        let connector = Arc::new(crate::Once::new(mcp_transport::memory::duplex(1).0));
+        let connector = Arc::new(crate::OpenTransport::new(mcp_transport::memory::duplex(1).0));
         let config = crate::config::Config::new(mcp_protocol::Implementation::default());
         let core = ClientCore::new(config, Default::default(), connector);
         let method = "tools/list".into();

@@ -40,11 +40,11 @@ pub struct TaskCall {
 /// What became of a call that wanted to be a task.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Started {
+pub enum TaskOrResult {
     /// It is one.
     Task(TaskHandle),
     /// It is none, and done.
-    Done(ToolResult),
+    Result(ToolResult),
 }
 
 /// A task of a server, by its id. Dropping it leaves the task alone.
@@ -87,8 +87,8 @@ impl TaskCall {
 }
 
 impl IntoFuture for TaskCall {
-    type Output = Result<Started, Error>;
-    type IntoFuture = BoxFuture<'static, Result<Started, Error>>;
+    type Output = Result<TaskOrResult, Error>;
+    type IntoFuture = BoxFuture<'static, Result<TaskOrResult, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
         let Self { call: Call { handle, request, mut options, .. }, task } = self;
@@ -101,21 +101,21 @@ impl IntoFuture for TaskCall {
                     let handle = TaskHandle::new(&handle, task.task_id.clone());
                     let hearing = Arc::new(Mutex::new(ProgressListener::new(guard, &mut options)));
                     let manner = TaskOptions { total: None, left: None, ..TaskOptions::of(options) };
-                    Ok(Started::Task(TaskHandle { manner, hearing, ..handle }))
+                    Ok(TaskOrResult::Task(TaskHandle { manner, hearing, ..handle }))
                 }
-                None => Ok(Started::Done(tool_result(&handle.core, &reply)?)),
+                None => Ok(TaskOrResult::Result(tool_result(&handle.core, &reply)?)),
             }
         })
     }
 }
 
-impl Started {
+impl TaskOrResult {
     /// The task, when it is one.
     #[must_use]
     pub fn task(&self) -> Option<&TaskHandle> {
         match self {
             Self::Task(task) => Some(task),
-            Self::Done(_) => None,
+            Self::Result(_) => None,
         }
     }
 
@@ -126,7 +126,7 @@ impl Started {
     pub async fn result(self) -> Result<ToolResult, Error> {
         match self {
             Self::Task(task) => task.result().await,
-            Self::Done(result) => Ok(result),
+            Self::Result(result) => Ok(result),
         }
     }
 }
@@ -141,7 +141,7 @@ impl TaskHandle {
     /// How long the server may be silent when it is asked for the task. The default is that of the call it came from, or of the
     /// client.
     #[must_use]
-    pub fn timeout(mut self, limit: Duration) -> Self {
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.manner.idle = Some(limit);
         self
     }

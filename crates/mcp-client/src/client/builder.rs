@@ -9,7 +9,8 @@ use mcp_protocol::{
 use serde_json::Value;
 
 use crate::{
-    Asked, Client, Error, Handler, IntoConnector, Limits, Negotiated, Notification, RawRequest, Reconnect, Roots,
+    Client, Error, Handler, InputContext, IntoConnector, Limits, Negotiated, Notification, RawRequest, Reconnect,
+    Roots,
     config::Config,
     inbound::{Callbacks, HandlerSet, answering},
 };
@@ -88,7 +89,7 @@ impl ClientBuilder {
     }
 
     /// How long the server may be silent in a call: no answer and no progress. `None` for ever. Default 60 seconds.
-    pub fn timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+    pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.config.idle_timeout = limit.into();
         self
     }
@@ -203,10 +204,10 @@ impl ClientBuilder {
     /// Asks the user to fill in forms. Absent fields of an accepted form are given their defaults; an answer that does not fit
     /// the form is not sent.
     ///
-    /// The user sees which server asks ([`Asked::server`]), and can always decline.
+    /// The user sees which server asks ([`InputContext::server`]), and can always decline.
     pub fn on_elicit<F, Fut>(mut self, answer: F) -> Self
     where
-        F: Fn(Asked<FormElicitParams>) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext<FormElicitParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
     {
         self.handlers.elicit = Some(answering(answer));
@@ -216,7 +217,7 @@ impl ClientBuilder {
     /// Asks the user to visit a URL. The user sees it in full, and agrees before anything opens it.
     pub fn on_elicit_url<F, Fut>(mut self, answer: F) -> Self
     where
-        F: Fn(Asked<UrlElicitParams>) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext<UrlElicitParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
     {
         self.handlers.elicit_url = Some(answering(answer));
@@ -226,7 +227,7 @@ impl ClientBuilder {
     /// Asks the model, without tools.
     pub fn on_sample<F, Fut>(mut self, answer: F) -> Self
     where
-        F: Fn(Asked<CreateMessageParams>) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
         self.handlers.sample = Some(answering(answer));
@@ -236,7 +237,7 @@ impl ClientBuilder {
     /// Asks the model, which may be given tools (2025-11-25).
     pub fn on_sample_with_tools<F, Fut>(mut self, answer: F) -> Self
     where
-        F: Fn(Asked<CreateMessageParams>) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
         self.handlers.samples_with_tools = true;
@@ -255,7 +256,7 @@ impl ClientBuilder {
     /// Answers requests that the protocol does not know.
     pub fn on_request<F, Fut>(mut self, answer: F) -> Self
     where
-        F: Fn(Asked<RawRequest>) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext<RawRequest>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Value, RpcError>> + Send + 'static,
     {
         self.handlers.other = Some(answering(answer));

@@ -13,7 +13,7 @@ use crate::Error;
 /// `M` only tells the implementations apart, and is never written.
 #[diagnostic::on_unimplemented(
     message = "a client cannot be connected to `{Self}`",
-    note = "it takes a URL (feature `http`), a `ChildProcess`, a `Server` in memory, `Once::new(transport)`, or anything else that implements `Connect`"
+    note = "it takes a URL (feature `http`), a `ChildProcess`, a `Server` in memory, `OpenTransport::new(transport)`, or anything else that implements `Connect`"
 )]
 pub trait IntoConnector<M> {
     /// What opens the transports.
@@ -36,7 +36,7 @@ pub struct ByReference;
 /// Marks manager targets.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct ByShare;
+pub struct ByArc;
 
 impl<C: Connect> IntoConnector<ByValue> for C {
     fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
@@ -50,7 +50,7 @@ impl<C: Connect + Clone> IntoConnector<ByReference> for &C {
     }
 }
 
-impl IntoConnector<ByShare> for Arc<dyn Connect> {
+impl IntoConnector<ByArc> for Arc<dyn Connect> {
     fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
         Ok(self)
     }
@@ -87,18 +87,18 @@ impl IntoConnector<ByUrl> for &String {
 }
 
 /// A transport that is open already: a client can connect to it once, and never again.
-pub struct Once {
+pub struct OpenTransport {
     transport: Mutex<Option<Box<dyn Transport>>>,
 }
 
-impl Once {
+impl OpenTransport {
     /// Connects to this transport.
     pub fn new(transport: impl Transport) -> Self {
         Self { transport: Mutex::new(Some(Box::new(transport))) }
     }
 }
 
-impl Connect for Once {
+impl Connect for OpenTransport {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         let transport = self.transport.lock().take();
         Box::pin(std::future::ready(transport.ok_or_else(TransportError::closed)))
@@ -109,8 +109,8 @@ impl Connect for Once {
     }
 }
 
-impl std::fmt::Debug for Once {
+impl std::fmt::Debug for OpenTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Once").finish_non_exhaustive()
+        f.debug_struct("OpenTransport").finish_non_exhaustive()
     }
 }

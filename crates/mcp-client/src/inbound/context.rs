@@ -17,13 +17,13 @@ use crate::connection::{Connection, Negotiated};
 
 /// A question of a server. It derefs to the parameters.
 #[derive(Clone)]
-pub struct Asked<P> {
+pub struct InputContext<P> {
     /// What is asked.
     params: P,
     asker: RequestSource,
 }
 
-impl<P> Asked<P> {
+impl<P> InputContext<P> {
     pub(crate) fn new(params: P, asker: RequestSource) -> Self {
         Self { params, asker }
     }
@@ -67,7 +67,7 @@ impl<P> Asked<P> {
     }
 }
 
-impl Asked<FormElicitParams> {
+impl InputContext<FormElicitParams> {
     /// The fields of the form, as the schema describes them.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Asked<FormElicitParams> {
     }
 }
 
-impl<P> Deref for Asked<P> {
+impl<P> Deref for InputContext<P> {
     type Target = P;
 
     fn deref(&self) -> &P {
@@ -85,9 +85,9 @@ impl<P> Deref for Asked<P> {
     }
 }
 
-impl<P: fmt::Debug> fmt::Debug for Asked<P> {
+impl<P: fmt::Debug> fmt::Debug for InputContext<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked")
+        f.debug_struct("InputContext")
             .field("params", &self.params)
             .field("server", &self.server().name)
             .field("version", &self.version())

@@ -9,7 +9,7 @@ use mcp_protocol::{
 use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
-use super::{Asked, RawRequest, RequestSource, Roots, ServerRequest, server_request::refuse};
+use super::{InputContext, RawRequest, RequestSource, Roots, ServerRequest, server_request::refuse};
 
 /// Answers what a server asks. Every method has a default that refuses; [`Handler::capabilities`] says which ones are real.
 ///
@@ -23,20 +23,20 @@ pub trait Handler: Send + Sync + 'static {
         ClientCapabilities::new()
     }
 
-    /// Asks the user to fill in a form. The user sees which server asks ([`Asked::server`]), and can always decline.
-    fn elicit(&self, asked: Asked<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+    /// Asks the user to fill in a form. The user sees which server asks ([`InputContext::server`]), and can always decline.
+    fn elicit(&self, asked: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
         drop(asked);
         Box::pin(std::future::ready(Err(refuse("elicitation/create"))))
     }
 
     /// Asks the user to visit a URL. The user sees it in full and agrees before anything opens it.
-    fn elicit_url(&self, asked: Asked<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+    fn elicit_url(&self, asked: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
         drop(asked);
         Box::pin(std::future::ready(Err(refuse("elicitation/create"))))
     }
 
     /// Asks the model.
-    fn sample(&self, asked: Asked<CreateMessageParams>) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
+    fn sample(&self, asked: InputContext<CreateMessageParams>) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
         drop(asked);
         Box::pin(std::future::ready(Err(refuse("sampling/createMessage"))))
     }
@@ -47,12 +47,12 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// Answers a request that the protocol does not know.
-    fn request(&self, asked: Asked<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
+    fn request(&self, asked: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         Box::pin(std::future::ready(Err(refuse(asked.method()))))
     }
 }
 
-type Answering<P, R> = Arc<dyn Fn(Asked<P>) -> BoxFuture<'static, Result<R, RpcError>> + Send + Sync>;
+type Answering<P, R> = Arc<dyn Fn(InputContext<P>) -> BoxFuture<'static, Result<R, RpcError>> + Send + Sync>;
 
 /// Everybody who answers.
 #[derive(Clone, Default)]
@@ -69,7 +69,7 @@ pub(crate) struct HandlerSet {
 /// Makes an object of a closure.
 pub(crate) fn answering<P, R, F, Fut>(answer: F) -> Answering<P, R>
 where
-    F: Fn(Asked<P>) -> Fut + Send + Sync + 'static,
+    F: Fn(InputContext<P>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<R, RpcError>> + Send + 'static,
 {
     Arc::new(move |asked| Box::pin(answer(asked)))

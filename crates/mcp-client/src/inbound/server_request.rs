@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use tokio::{task::JoinSet, time::timeout};
 
-use super::{Asked, HandlerSet, RawRequest, RequestSource, form};
+use super::{HandlerSet, InputContext, RawRequest, RequestSource, form};
 use crate::connection::Connection;
 
 /// A question, ready to be answered.
@@ -78,8 +78,8 @@ impl ServerRequest {
                 write(&ListRootsResult::new(roots))
             }
             _ => match (&handlers.other, &handlers.handler) {
-                (Some(answer), _) => answer(Asked::new(request, asker)).await,
-                (None, Some(handler)) => handler.request(Asked::new(request, asker)).await,
+                (Some(answer), _) => answer(InputContext::new(request, asker)).await,
+                (None, Some(handler)) => handler.request(InputContext::new(request, asker)).await,
                 (None, None) => Err(refuse(request.method())),
             },
         }
@@ -103,7 +103,7 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
             if !declared.supports_form_elicitation() {
                 return Err(undeclared("form"));
             }
-            let asked = Asked::new(params.clone(), asker);
+            let asked = InputContext::new(params.clone(), asker);
             let result = match (&handlers.elicit, &handlers.handler) {
                 (Some(answer), _) => answer(asked).await?,
                 (None, Some(handler)) => handler.elicit(asked).await?,
@@ -115,7 +115,7 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
             if !declared.supports_url_elicitation() {
                 return Err(undeclared("url"));
             }
-            let asked = Asked::new(params, asker);
+            let asked = InputContext::new(params, asker);
             let mut result = match (&handlers.elicit_url, &handlers.handler) {
                 (Some(answer), _) => answer(asked).await?,
                 (None, Some(handler)) => handler.elicit_url(asked).await?,
@@ -139,7 +139,7 @@ async fn sample(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
         return Err(RpcError::invalid_params("the client does not support tools in sampling"));
     }
     let version = asker.negotiated.version;
-    let asked = Asked::new(params, asker);
+    let asked = InputContext::new(params, asker);
     let mut result = match (&handlers.sample, &handlers.handler) {
         (Some(answer), _) => answer(asked).await?,
         (None, Some(handler)) => handler.sample(asked).await?,

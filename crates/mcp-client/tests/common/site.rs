@@ -102,7 +102,7 @@ pub(crate) async fn no_tasks_above(tasks: usize, what: &str) {
 pub(crate) fn quick(versions: &[ProtocolVersion]) -> ClientBuilder {
     let mut policy = Reconnect::default();
     policy.first = Duration::from_millis(5);
-    builder().versions(versions.iter().copied()).timeout(PATIENCE).connect_timeout(PATIENCE).reconnect(policy)
+    builder().versions(versions.iter().copied()).idle_timeout(PATIENCE).connect_timeout(PATIENCE).reconnect(policy)
 }
 
 /// The result of a tool that says this.
