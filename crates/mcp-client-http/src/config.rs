@@ -88,12 +88,23 @@ impl Config {
 
 /// The URL of an endpoint.
 pub(crate) fn endpoint(text: &str) -> Result<Url, ConfigError> {
-    let url =
-        Url::parse(text).map_err(|error| ConfigError::new("the URL of the endpoint is not one").because(error))?;
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(_) if !text.contains("://") => return Err(no_scheme()),
+        Err(error) => return Err(ConfigError::new("the URL of the endpoint is invalid").because(error)),
+    };
     if !matches!(url.scheme(), "http" | "https") {
+        // `localhost:8080` parses as a URL with the scheme `localhost`.
+        if !text.contains("://") {
+            return Err(no_scheme());
+        }
         return Err(ConfigError::new(format!("an endpoint is reached by http or https, not by `{}`", url.scheme())));
     }
     Ok(url)
+}
+
+fn no_scheme() -> ConfigError {
+    ConfigError::new("the URL of the endpoint has no scheme: begin it with `http://` or `https://`")
 }
 
 /// Takes the user out of a URL, and gives the header that says who that is (RFC 7617). Nothing else shows or sends it then.

@@ -7,8 +7,10 @@ mod core;
 mod execute;
 mod list;
 mod options;
+mod page;
 mod reply;
 mod send_once;
+mod task_handle;
 mod tasks;
 mod tool_result;
 mod url_elicitation;
@@ -29,11 +31,13 @@ pub(crate) use self::{
     options::CallOptions,
     reply::Reply,
     send_once::Mark,
+    tasks::OwnedTasks,
     tool_result::tool_result,
 };
 pub use self::{
-    list::{Items, List, ListItem, Page},
-    tasks::{TaskCall, TaskHandle, TaskOrResult},
+    list::{Items, List, ListWarning, Listing},
+    page::{ListItem, Page},
+    task_handle::{TaskCall, TaskHandle, TaskOrResult},
     tool_result::ToolResult,
 };
 use crate::{Error, connection::Request};

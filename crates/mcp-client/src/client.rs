@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub use self::builder::ClientBuilder;
 use crate::{
     Call, Error, IntoConnector, List, Negotiated, Notifications, Roots, State, Subscription, TaskHandle, ToolResult,
-    call::{ClientCore, ClientHandle, tool_result},
+    call::{ClientCore, ClientHandle, OwnedTasks, tool_result},
     config::Config,
     connection::{Request, Status, supervisor},
     error::Kind,
@@ -325,8 +325,9 @@ impl Client {
     /// ([`ChildProcess::end_within`](crate::ChildProcess::end_within)).
     pub async fn close(&self) {
         let mut states = self.states();
+        OwnedTasks::close(self.core()).await;
         self.core().connections.closing.cancel();
-        // Both are bounded by whoever brings them about.
+        // The supervisor and the reading task bound these waits.
         let _ = states.wait_for(|state| *state == State::Closed).await;
         self.core().connections.connections.closed().await;
     }

@@ -6,6 +6,8 @@ use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER,
 };
 
+use crate::slow_start::SlowStartReport;
+
 /// What bounds a client's work. Times are how long something may take, counts are caps.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -96,6 +98,7 @@ pub(crate) struct Config {
     pub(crate) ping_timeout: Duration,
     pub(crate) ping_threshold: u32,
     pub(crate) log_level: Option<LoggingLevel>,
+    pub(crate) slow_start: Option<SlowStartReport>,
     pub(crate) reconnect: Reconnect,
     pub(crate) limits: Limits,
     pub(crate) trusts_capabilities: bool,
@@ -122,6 +125,7 @@ impl Config {
             ping_timeout: Duration::from_secs(5),
             ping_threshold: 3,
             log_level: None,
+            slow_start: None,
             reconnect: Reconnect::default(),
             limits: Limits::default(),
             trusts_capabilities: true,

@@ -83,6 +83,8 @@ pub(crate) struct Connection {
     /// Nothing more comes of it.
     stopped: CancellationToken,
     fault: OnceLock<TransportError>,
+    /// What the peer did that no MCP server does, before a revision was negotiated.
+    foreign: OnceLock<Box<str>>,
 }
 
 impl Connection {
@@ -99,6 +101,7 @@ impl Connection {
             ended: CancellationToken::new(),
             stopped: CancellationToken::new(),
             fault: OnceLock::new(),
+            foreign: OnceLock::new(),
         })
     }
 
@@ -124,6 +127,18 @@ impl Connection {
     /// What was agreed is assumed, or turned out to hold.
     pub(crate) fn assume(&self, is_assumed: bool) {
         self.is_assumed.store(is_assumed, Ordering::Relaxed);
+    }
+
+    /// Records that the peer behaved unlike an MCP server. Has no effect once a revision was negotiated.
+    pub(crate) fn set_foreign(&self, act: impl Into<Box<str>>) {
+        if self.agreed.get().is_none() {
+            let _ = self.foreign.set(act.into());
+        }
+    }
+
+    /// Returns what the peer did that no MCP server does.
+    pub(crate) fn foreign(&self) -> Option<&str> {
+        self.foreign.get().map(|act| &**act)
     }
 
     /// Returns how certain the negotiated era is.
@@ -242,7 +257,7 @@ impl Connection {
         slot: Arc<ReplySlot>,
     ) -> Result<RequestGuard, RequestFailure> {
         self.pending.insert(id, slot.clone())?;
-        let guard = RequestGuard { connection: Arc::clone(self), id, slot };
+        let guard = RequestGuard { connection: Arc::clone(self), id, slot, on_abandon: None };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
         if let Err(fault) = self.sender.send(frame).await {
             return Err(match fault.is_lasting() {
@@ -304,6 +319,9 @@ impl Connection {
     }
 }
 
+/// The act of a peer that returns each message, such as `cat` ([`Connection::set_foreign`]).
+pub(crate) const ECHO: &str = "returned the client's own message";
+
 /// Returns the hints of a message: its revision and its method.
 pub(crate) fn hints(version: impl Into<Option<ProtocolVersion>>, method: &str) -> Hints {
     let mut hints = Hints::default();
@@ -326,6 +344,8 @@ pub(crate) struct RequestGuard {
     connection: Arc<Connection>,
     pub(crate) id: i64,
     slot: Arc<ReplySlot>,
+    /// Takes over the request when the guard is dropped before the answer came, instead of cancelling it.
+    on_abandon: Option<Box<dyn FnOnce(Self) + Send + Sync>>,
 }
 
 impl RequestGuard {
@@ -335,6 +355,11 @@ impl RequestGuard {
 
     pub(crate) fn slot(&self) -> &ReplySlot {
         &self.slot
+    }
+
+    /// Sets a function that takes over the request when this guard is dropped before the answer came.
+    pub(crate) fn on_abandon(&mut self, take_over: impl FnOnce(Self) + Send + Sync + 'static) {
+        self.on_abandon = Some(Box::new(take_over));
     }
 
     /// The answer, however long it takes.
@@ -350,6 +375,13 @@ impl RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
+        if let Some(take_over) = self.on_abandon.take()
+            && self.slot.is_cancelled_by_drop()
+            && self.connection.pending.find(&self.id.into()).is_some()
+        {
+            let (connection, slot) = (Arc::clone(&self.connection), Arc::clone(&self.slot));
+            return take_over(Self { connection, id: self.id, slot, on_abandon: None });
+        }
         if !self.connection.pending.remove(self.id) {
             return;
         }

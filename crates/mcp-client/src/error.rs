@@ -9,6 +9,7 @@ use mcp_schema::ValidationErrors;
 use mcp_transport::TransportError;
 
 pub(crate) use self::http_status::HttpStatus;
+use crate::slow_start::SlowStart;
 
 /// Why a call, or the connection below it, failed. Opaque: ask the predicates; the text is for people and may change.
 ///
@@ -19,6 +20,10 @@ pub struct Error {
 }
 
 pub(crate) enum Kind {
+    /// No revision was negotiated within this time.
+    NotOpened(SlowStart),
+    /// The peer of the connection is not an MCP server.
+    NotAServer { peer: Box<str>, act: Box<str>, cause: Error },
     /// The server was silent for this long.
     Timeout { what: Box<str>, after: Duration },
     /// This client was closed.
@@ -68,10 +73,21 @@ pub(crate) enum Kind {
 }
 
 impl Error {
+    /// Returns true if the connection was opened, but its peer is not an MCP server: it returned the client's own messages, or it
+    /// only sent text that is not JSON-RPC.
+    #[must_use]
+    pub fn is_not_a_server(&self) -> bool {
+        matches!(*self.kind, Kind::NotAServer { .. })
+    }
+
     /// Whether the server was silent for longer than the call was meant to take.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(*self.kind, Kind::Timeout { .. })
+        match &*self.kind {
+            Kind::Timeout { .. } | Kind::NotOpened(_) => true,
+            Kind::NotAServer { cause, .. } => cause.is_timeout(),
+            _ => false,
+        }
     }
 
     /// Whether there is no connection any more: this client was closed, or the connection ended under the call.
@@ -271,6 +287,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
             Kind::Timeout { what, after } => write!(f, "{what} took longer than {after:?}"),
+            Kind::NotOpened(start) => {
+                write!(f, "opening the connection took longer than {:?}", start.waited())?;
+                start.write_stderr(f)
+            }
+            Kind::NotAServer { peer, act, .. } => write!(f, "{peer} is not an MCP server: it {act}"),
             Kind::Closed => f.write_str("the client is closed"),
             Kind::Lost(_) => f.write_str("the connection ended before the answer came"),
             Kind::Unreachable { peer, .. } => write!(f, "{peer} cannot be reached"),
@@ -322,6 +343,7 @@ impl std::error::Error for Error {
             | Kind::Transport(source)
             | Kind::Unsendable(source)
             | Kind::Lost(Some(source)) => Some(source),
+            Kind::NotAServer { cause, .. } => Some(cause),
             Kind::Arguments(errors) | Kind::Output(errors) => Some(errors),
             #[cfg(feature = "http")]
             Kind::Address(error) => error.source(),

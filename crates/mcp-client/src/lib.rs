@@ -35,6 +35,7 @@ mod inbound;
 mod retry;
 #[cfg(feature = "skills")]
 mod skills;
+mod slow_start;
 mod state;
 mod subscription;
 
@@ -66,12 +67,13 @@ pub use mcp_transport::child::ChildProcess;
 #[cfg(feature = "skills")]
 pub use self::skills::LoadedSkill;
 pub use self::{
-    call::{Call, Items, List, ListItem, Page, TaskCall, TaskHandle, TaskOrResult, ToolResult},
+    call::{Call, Items, List, ListItem, ListWarning, Listing, Page, TaskCall, TaskHandle, TaskOrResult, ToolResult},
     client::{Client, ClientBuilder},
     config::{Limits, Reconnect},
     connection::{IntoConnector, Negotiated, Notification, OpenTransport},
     error::Error,
     inbound::{Handler, InputContext, Notifications, RawRequest, Roots, Update},
+    slow_start::SlowStart,
     state::State,
     subscription::Subscription,
 };

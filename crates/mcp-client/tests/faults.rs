@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use mcp_client::protocol::ProtocolVersion;
+use mcp_client::{ListWarning, protocol::ProtocolVersion};
+use mcp_server::{Server, tool};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::common::{builder, connected, connected_as, said, start};
+use crate::common::{builder, connected, connected_as, said, scripted, start};
 
 /// One revision of each era.
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
@@ -225,12 +226,86 @@ async fn lists_that_never_end_do() {
         }
         let error = list.await.unwrap().unwrap_err();
         assert!(error.is_too_large() && error.to_string().contains("more than 3 pages"), "{version}: {error}");
-        let list = start(client.list_tools());
-        for _ in 0..2 {
-            let id = peer.expect("tools/list").await;
-            peer.answer(id, json!({ "resultType": "complete", "tools": [], "nextCursor": "same" })).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_ends_with_a_warning_when_a_cursor_repeats() {
+    for version in ERAS {
+        let (client, mut peer, _peers) = connected(version).await;
+        // The server repeats one cursor, or goes through a cycle of three.
+        for cursors in [&["same", "same"][..], &["a", "b", "c", "a"]] {
+            let list = start(client.list_tools());
+            for (n, cursor) in cursors.iter().enumerate() {
+                let id = peer.expect("tools/list").await;
+                let tools = json!([{ "name": format!("t{n}"), "inputSchema": {} }]);
+                peer.answer(id, json!({ "resultType": "complete", "tools": tools, "nextCursor": cursor })).await;
+            }
+            let listing = list.await.unwrap().unwrap();
+            assert_eq!(listing.len(), cursors.len(), "{version}");
+            assert_eq!(listing.warning(), Some(ListWarning::RepeatedCursor), "{version}");
         }
-        assert!(list.await.unwrap().unwrap_err().is_invalid_response(), "{version}");
+        let mut items = client.list_tools().cursor("start").stream();
+        let reading = start(async move {
+            assert_eq!(items.next().await.unwrap().unwrap().name, "t");
+            assert!(items.next().await.is_none());
+            items.warning()
+        });
+        let id = peer.expect("tools/list").await;
+        let tools = json!([{ "name": "t", "inputSchema": {} }]);
+        peer.answer(id, json!({ "resultType": "complete", "tools": tools, "nextCursor": "start" })).await;
+        assert_eq!(reading.await.unwrap(), Some(ListWarning::RepeatedCursor), "{version}");
+        let list = start(client.list_tools());
+        let id = peer.expect("tools/list").await;
+        peer.answer(id, json!({ "resultType": "complete", "tools": [] })).await;
+        assert_eq!(list.await.unwrap().unwrap().warning(), None, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_retryable_on_every_transport() {
+    for version in ERAS {
+        let slow = tool("slow", async || std::future::pending::<String>().await);
+        let server = Server::builder("s", "1").tool(slow).limits(|limits| limits.handlers = 1).build();
+        let client = builder().versions([version]).connect(&server).await.unwrap();
+        let running = tokio::spawn(client.call_tool("slow", ()).into_future());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let error = client.call_tool("slow", ()).await.unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains("busy"), "{version}: {error}");
+        running.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_echoes_is_not_a_server() {
+    for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
+        let (connector, mut peers) = scripted();
+        let connecting = start(builder().versions(versions.iter().copied()).connect(connector));
+        let mut peer = peers.next().await;
+        let started = Instant::now();
+        let echo = peer.recv().await;
+        peer.send(echo).await;
+        let error = connecting.await.unwrap().unwrap_err();
+        assert!(error.is_not_a_server(), "{versions:?}: {error:?}");
+        assert!(error.to_string().contains("returned the client's own message"), "{error}");
+        assert_eq!(started.elapsed(), Duration::ZERO, "{versions:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_prints_text_and_ends_is_not_a_server() {
+    for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
+        let (connector, mut peers) = scripted();
+        let connecting = start(builder().versions(versions.iter().copied()).connect(connector));
+        // The client opens a second connection for `initialize` when the first one ends.
+        for _ in 0..versions.len() {
+            let mut peer = peers.next().await;
+            peer.recv().await;
+            peer.raw("usage: ls [FILE]\n").await;
+        }
+        let error = connecting.await.unwrap().unwrap_err();
+        assert!(error.is_not_a_server(), "{versions:?}: {error:?}");
+        assert!(error.to_string().contains("usage: ls [FILE]"), "{error}");
     }
 }
 

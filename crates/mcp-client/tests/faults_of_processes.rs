@@ -218,6 +218,35 @@ async fn one_that_does_not_start_any_more_is_tried_a_few_times_and_then_on_deman
 }
 
 #[tokio::test]
+async fn a_process_that_does_not_answer_is_reported_with_its_stderr() {
+    let child = || ChildProcess::new("sh").args(["-c", "echo 'loading the index' >&2; exec sleep 100"]);
+    for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
+        let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+        let limit = Duration::from_secs(2);
+        let connecting = quick(versions)
+            .connect_timeout(limit)
+            .on_slow_start(Duration::from_millis(300), move |start| sender.send(start.clone()).unwrap())
+            .connect(child());
+        let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+        assert!(error.is_timeout() && error.to_string().contains("loading the index"), "{error}");
+        let report = reports.recv().await.unwrap();
+        assert_eq!(report.stderr(), ["loading the index"]);
+        assert!(report.to_string().contains("has not answered for 300ms: it is still starting"), "{report}");
+        assert!(reports.recv().await.is_none(), "one report for each connection");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_echoes_is_not_a_server() {
+    for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
+        let connecting = quick(versions).connect(ChildProcess::new("cat"));
+        let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+        assert!(error.is_not_a_server(), "{error:?}");
+        assert!(error.to_string().contains("is not an MCP server"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_server_is_told_at_once() {
     let cases: [(&str, ChildProcess, &str, &str); 3] = [
         ("no program", ChildProcess::new("/no/such/program"), "unreachable", "no such program"),

@@ -203,6 +203,11 @@ async fn a_server_that_was_restarted_is_called_again() {
 async fn an_address_that_is_none_says_why() {
     let error = Client::connect("https://[x/").await.unwrap_err();
     assert!(error.is_invalid_request());
-    assert_eq!(error.to_string(), "the URL of the endpoint is not one");
+    assert_eq!(error.to_string(), "the URL of the endpoint is invalid");
     assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("invalid IPv6 address"));
+    for address in ["localhost:8080/mcp", "example.com/mcp", "127.0.0.1:3000"] {
+        let error = Client::connect(address).await.unwrap_err();
+        assert!(error.is_invalid_request(), "{address}: {error:?}");
+        assert!(error.to_string().ends_with("begin it with `http://` or `https://`"), "{address}: {error}");
+    }
 }

@@ -242,6 +242,14 @@ async fn list(peer: &mut Peer) {
     peer.answer(id, json!({ "tools": [tool] })).await;
 }
 
+/// Receives a tool call that asks for a task. Returns its id.
+async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Value {
+    if version.has_core_tasks() {
+        list(peer).await;
+    }
+    peer.expect("tools/call").await
+}
+
 /// Starts the task of a call: gives the request.
 async fn becomes_a_task(peer: &mut Peer, version: ProtocolVersion) -> Value {
     let mut asked = peer.recv().await;
@@ -424,6 +432,69 @@ async fn a_task_ends_with_the_call_that_became_it() {
             peer.expect("notifications/cancelled").await;
             until(|| client.pending() == 0).await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_created_after_its_call_was_dropped_is_cancelled() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder(), version).await;
+        let call = tokio::spawn(client.call_tool("t", ()).as_task().into_future());
+        let id = task_call(&mut peer, version).await;
+        call.abort();
+        assert!(call.await.is_err());
+        let created = match version.has_core_tasks() {
+            true => json!({ "task": core("working") }),
+            false => {
+                let mut created = detailed("working", json!({}));
+                created["resultType"] = "task".into();
+                created
+            }
+        };
+        peer.answer(id, created).await;
+        let cancelled = peer.recv().await;
+        assert_eq!(
+            (&cancelled["method"], &cancelled["params"]["taskId"]),
+            (&json!("tasks/cancel"), &json!("t1")),
+            "{version}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_task_call_without_an_answer_is_cancelled_in_the_end() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder(), version).await;
+        let call = tokio::spawn(client.call_tool("t", ()).as_task().into_future());
+        let id = task_call(&mut peer, version).await;
+        call.abort();
+        let cancelled = peer.recv().await;
+        assert_eq!(
+            (&cancelled["method"], &cancelled["params"]["requestId"]),
+            (&json!("notifications/cancelled"), &id),
+            "{version}"
+        );
+        until(|| client.pending() == 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_the_client_cancels_the_tasks_that_its_calls_wait_for() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+        let call = start(client.call_tool("t", ()));
+        becomes_a_task(&mut peer, version).await;
+        peer.expect("tasks/get").await;
+        let closing = tokio::spawn(async move { client.close().await });
+        let cancelled = peer.recv().await;
+        assert_eq!(
+            (&cancelled["method"], &cancelled["params"]["taskId"]),
+            (&json!("tasks/cancel"), &json!("t1")),
+            "{version}"
+        );
+        peer.answer(cancelled["id"].clone(), core("cancelled")).await;
+        assert!(call.await.unwrap().unwrap_err().is_closed(), "{version}");
+        closing.await.unwrap();
     }
 }
 

@@ -75,6 +75,11 @@ pub trait FrameSender: Send + Sync + 'static {
     /// The fault that kept a queued frame from being written.
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>>;
 
+    /// Returns the last lines that the peer wrote to its standard error, oldest first. Empty for transports without a process.
+    fn stderr(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How long [`FrameSender::shutdown`] takes at most, where the transport bounds that by itself: a child process has its time
     /// to end, and is made to. `None`, the default, where only the caller does.
     fn shutdown_within(&self) -> Option<Duration> {

@@ -112,7 +112,7 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
     // A server may offer resources without supporting templates.
     let templates = match session.client.list_resource_templates().await {
         Err(error) if error.is_unsupported() => Vec::new(),
-        templates => templates?,
+        templates => templates?.into_vec(),
     };
     if session.out.json {
         return session.out.value(&json!({"resources": resources, "resourceTemplates": templates}));

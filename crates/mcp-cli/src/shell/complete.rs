@@ -47,9 +47,9 @@ impl Lists {
             client.list_prompts().into_future()
         );
         Self {
-            tools: tools.unwrap_or_default(),
-            resources: resources.unwrap_or_default(),
-            prompts: prompts.unwrap_or_default(),
+            tools: tools.map(Vec::from).unwrap_or_default(),
+            resources: resources.map(Vec::from).unwrap_or_default(),
+            prompts: prompts.map(Vec::from).unwrap_or_default(),
         }
     }
 }

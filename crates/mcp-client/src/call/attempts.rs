@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout};
 use super::{
     CallOptions, ClientCore, Reply, ResultCache,
     catalog::KnownTool,
-    list::read_page,
+    list::SeenCursors,
+    page::read_page,
     send_once::{Sending, send_once, spend},
 };
 use crate::{
@@ -194,12 +195,13 @@ fn mirrored(known: Option<&KnownTool>, request: &Request) -> Vec<(Box<str>, Box<
 
 /// Lists the tools again within the time of the call. Returns true if all pages were read.
 async fn list_again(
-    core: &ClientCore,
+    core: &Arc<ClientCore>,
     connection: &Arc<Connection>,
     agreed: &Agreement,
     caller: &mut CallOptions,
 ) -> bool {
-    let mut cursor = None;
+    let mut cursor: Option<String> = None;
+    let mut seen = SeenCursors::default();
     let mut options = CallOptions {
         idle_timeout: caller.idle_timeout,
         total_timeout: caller.total_timeout,
@@ -215,7 +217,7 @@ async fn list_again(
         let Ok((Ok(bytes), _)) = listed else { return false };
         let Ok(page) = read_page::<Tool>(core, &Reply::new(bytes, &request, connection, agreed)) else { return false };
         cursor = page.next_cursor;
-        if cursor.is_none() {
+        if !cursor.as_ref().is_some_and(|next| seen.insert(next)) {
             return true;
         }
     }

@@ -1,12 +1,12 @@
 //! The state that all handles, calls and subscriptions of a client share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use mcp_protocol::RpcError;
 use mcp_transport::{BoxFuture, Connect};
 use serde_json::{Value, value::RawValue};
 
-use super::{ResultCache, ToolCatalog};
+use super::{OwnedTasks, ResultCache, ToolCatalog};
 use crate::{
     config::Config,
     connection::{Connection, ConnectionManager, Notification, Receiver},
@@ -18,6 +18,8 @@ pub(crate) struct ClientCore {
     pub(crate) config: Arc<Config>,
     pub(crate) connections: Arc<ConnectionManager>,
     pub(crate) inbound: Arc<InboundState>,
+    pub(crate) owned_tasks: OwnedTasks,
+    handle: OnceLock<Weak<ClientHandle>>,
 }
 
 /// Everything that messages of the server reach: handlers, streams of notifications, and caches.
@@ -43,7 +45,12 @@ impl ClientCore {
         });
         let receiver: Arc<dyn Receiver> = inbound.clone();
         let connections = ConnectionManager::new(Arc::clone(&config), connector, receiver);
-        Arc::new(Self { config, connections, inbound })
+        Arc::new(Self { config, connections, inbound, owned_tasks: OwnedTasks::default(), handle: OnceLock::new() })
+    }
+
+    /// Returns a handle that keeps the client open; `None` when it is being closed.
+    pub(crate) fn handle(&self) -> Option<Arc<ClientHandle>> {
+        self.handle.get()?.upgrade()
     }
 }
 
@@ -84,7 +91,10 @@ pub(crate) struct ClientHandle {
 
 impl ClientHandle {
     pub(crate) fn new(core: &Arc<ClientCore>) -> Arc<Self> {
-        Arc::new(Self { core: Arc::clone(core) })
+        let handle = Arc::new(Self { core: Arc::clone(core) });
+        // The first handle lives as long as the client.
+        let _ = core.handle.set(Arc::downgrade(&handle));
+        handle
     }
 }
 

@@ -3,9 +3,16 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::tasks::TaskMetadata;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
 
-use super::{CallOptions, ClientCore, catalog::KnownTool};
+use super::{
+    CallOptions, ClientCore,
+    catalog::KnownTool,
+    tasks::{TaskOptions, cancel_when_created},
+};
 use crate::{
     Error, Limits,
     connection::{
@@ -34,7 +41,7 @@ impl<'a> Sending<'a> {
 /// Sends a request once and waits for its answer, as long as the call may take. When it took too long, the server is told. The
 /// guard hears of progress on, where the answer may be a task that has some.
 pub(super) async fn send_once(
-    core: &ClientCore,
+    core: &Arc<ClientCore>,
     connection: &Arc<Connection>,
     agreed: &Agreement,
     sending: &Sending<'_>,
@@ -80,7 +87,12 @@ pub(super) async fn send_once(
         tokio::select! {
             biased;
             begun = &mut beginning, if guard.is_none() => match begun {
-                Ok(begun) => guard = Some(begun),
+                Ok(mut begun) => {
+                    if request.task.is_some() {
+                        cancel_if_created_late(core, &mut begun, agreed, options);
+                    }
+                    guard = Some(begun);
+                }
                 Err(failure) => break Err(failure),
             },
             () = news(guard.as_ref()) => {
@@ -101,6 +113,19 @@ pub(super) async fn send_once(
     };
     spend(options, started.elapsed(&connection.clock));
     Ok((outcome, guard))
+}
+
+/// Lets a dropped call that asked for a task cancel the task, also if the server creates it after the drop.
+fn cancel_if_created_late(core: &Arc<ClientCore>, guard: &mut RequestGuard, agreed: &Agreement, options: &CallOptions) {
+    let has_core_tasks = agreed.negotiated.version.has_core_tasks();
+    let mut task_options = TaskOptions::new(options.idle_timeout);
+    task_options.meta.clone_from(&options.meta);
+    let core = Arc::clone(core);
+    guard.on_abandon(move |guard| {
+        // Without a runtime the guard is dropped here, which ends the request.
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(cancel_when_created(core, guard, has_core_tasks, task_options));
+    });
 }
 
 async fn news(guard: Option<&RequestGuard>) {

@@ -1,272 +1,167 @@
-//! Tasks: calls that run on by themselves, in both dialects.
+//! Follows tasks to their end, in both dialects: 2025-11-25, and the tasks extension.
 
-use std::{collections::HashSet, fmt, pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     ErrorCode, InputRequiredResult, LoggingLevel, Meta, Method, ProgressParams, RpcError,
     method::{CallTool, CancelTask, GetTask, GetTaskPayload, UpdateTask},
     tasks::{
-        Task, TaskMetadata, TaskParams, TaskState, TaskStatus,
-        ext::{DetailedTask, UpdateTaskParams},
+        CreateTaskResult, Task, TaskParams, TaskState, TaskStatus,
+        ext::{self, DetailedTask, UpdateTaskParams},
     },
 };
-use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, time::sleep};
-
-use super::{
-    Answer, Call, CallOptions, ClientCore, ClientHandle, Mark, Reply, ToolResult, answer_inputs, execute,
-    execute_or_start_task, send_until_answered, tool_result,
+use tokio::{
+    runtime::Handle,
+    task::JoinSet,
+    time::{sleep, timeout},
 };
+
+use super::{Answer, CallOptions, ClientCore, Mark, Reply, answer_inputs, execute, send_until_answered};
 use crate::{
     Error,
     connection::{Connection, Request, RequestGuard},
     error::Kind,
 };
 
-/// The wait between two looks at a task, when the server names none, and the bounds of what it may name.
+/// The interval between two status requests, if the server names none.
 const POLL: Duration = Duration::from_secs(1);
+/// The shortest interval that a server can name.
 const SHORTEST: Duration = Duration::from_millis(20);
+/// The longest interval that a server can name.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A call that wants to be a task; made when it is awaited. See [`Call::as_task`].
-#[must_use = "a call does nothing until it is awaited"]
-#[derive(Debug)]
-pub struct TaskCall {
-    call: Call<ToolResult>,
-    task: TaskMetadata,
-}
-
-/// What became of a call that wanted to be a task.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum TaskOrResult {
-    /// It is one.
-    Task(TaskHandle),
-    /// It is none, and done.
-    Result(ToolResult),
-}
-
-/// A task of a server, by its id. Dropping it leaves the task alone.
+/// The options of the requests about a task.
 #[derive(Clone)]
-pub struct TaskHandle {
-    handle: Arc<ClientHandle>,
-    id: String,
-    manner: TaskOptions,
-    /// Taken by the first who waits for the result.
-    hearing: Arc<Mutex<Option<ProgressListener>>>,
-}
-
-/// How requests about a task are made.
-#[derive(Clone)]
-struct TaskOptions {
-    idle: Option<Duration>,
-    /// What all of it may take, and what is left of that.
-    total: Option<Duration>,
+pub(super) struct TaskOptions {
+    pub(super) idle_timeout: Option<Duration>,
+    /// The total timeout of the call that the task belongs to.
+    total_timeout: Option<Duration>,
+    /// The remaining part of the total timeout.
     left: Option<Duration>,
-    meta: Option<Meta>,
+    pub(super) meta: Option<Meta>,
     log_level: Option<LoggingLevel>,
 }
 
-/// Who hears of the progress of a task: that of the request that it came from (2025-11-25).
-struct ProgressListener {
-    guard: RequestGuard,
-    heard: Box<dyn FnMut(ProgressParams) + Send>,
-}
-
-impl TaskCall {
-    pub(crate) fn new(call: Call<ToolResult>) -> Self {
-        Self { call, task: TaskMetadata::new() }
-    }
-
-    /// For how long the server shall keep the task (2025-11-25; it may decide otherwise).
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.task.ttl = Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-        self
-    }
-}
-
-impl IntoFuture for TaskCall {
-    type Output = Result<TaskOrResult, Error>;
-    type IntoFuture = BoxFuture<'static, Result<TaskOrResult, Error>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let Self { call: Call { handle, request, mut options, .. }, task } = self;
-        Box::pin(async move {
-            let mut request = request?;
-            request.task = Some(task);
-            let (reply, guard) = execute_or_start_task(&handle.core, request, &mut options).await?;
-            match &reply.task {
-                Some(task) => {
-                    let handle = TaskHandle::new(&handle, task.task_id.clone());
-                    let hearing = Arc::new(Mutex::new(ProgressListener::new(guard, &mut options)));
-                    let manner = TaskOptions { total: None, left: None, ..TaskOptions::of(options) };
-                    Ok(TaskOrResult::Task(TaskHandle { manner, hearing, ..handle }))
-                }
-                None => Ok(TaskOrResult::Result(tool_result(&handle.core, &reply)?)),
-            }
-        })
-    }
-}
-
-impl TaskOrResult {
-    /// The task, when it is one.
-    #[must_use]
-    pub fn task(&self) -> Option<&TaskHandle> {
-        match self {
-            Self::Task(task) => Some(task),
-            Self::Result(_) => None,
-        }
-    }
-
-    /// The result, however long it takes.
-    ///
-    /// # Errors
-    /// As for [`TaskHandle::result`].
-    pub async fn result(self) -> Result<ToolResult, Error> {
-        match self {
-            Self::Task(task) => task.result().await,
-            Self::Result(result) => Ok(result),
-        }
-    }
-}
-
-impl TaskHandle {
-    pub(crate) fn new(handle: &Arc<ClientHandle>, id: String) -> Self {
-        let idle = handle.core.config.idle_timeout;
-        let manner = TaskOptions { idle, total: None, left: None, meta: None, log_level: None };
-        Self { handle: Arc::clone(handle), id, manner, hearing: Arc::default() }
-    }
-
-    /// How long the server may be silent when it is asked for the task. The default is that of the call it came from, or of the
-    /// client.
-    #[must_use]
-    pub fn idle_timeout(mut self, limit: Duration) -> Self {
-        self.manner.idle = Some(limit);
-        self
-    }
-
-    /// Metadata of every request about the task. The default is that of the call it came from, or none.
-    #[must_use]
-    pub fn meta(mut self, meta: Meta) -> Self {
-        self.manner.meta = Some(meta);
-        self
-    }
-
-    /// Its id, which can be kept and given to [`Client::task`].
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Where it stands now.
-    ///
-    /// # Errors
-    /// As for every [`Call`]; [`Error::rpc`] when the server does not know it (any more).
-    pub async fn status(&self) -> Result<Task, Error> {
-        Ok(look(&self.handle.core, &self.id, &mut self.manner.clone()).await?.task)
-    }
-
-    /// Its result, however long it takes: nothing but looking at it has a bound. What it asks for meanwhile is answered, and its
-    /// progress told to who was to hear of that of the call it came from ([`Call::on_progress`]; 2025-11-25).
-    ///
-    /// # Errors
-    /// [`Error::is_cancelled`] when the task was cancelled, [`Error::rpc`] when it ended with an error, and as for every [`Call`].
-    pub async fn result(&self) -> Result<ToolResult, Error> {
-        let core = &self.handle.core;
-        let hearing = self.hearing.lock().take();
-        let reply =
-            hear(hearing, follow(core, &self.id, Duration::ZERO, None, None, self.manner.clone(), &mut false)).await?;
-        tool_result(core, &reply)
-    }
-
-    /// Asks the server to cancel it. It may end in another way all the same.
-    ///
-    /// # Errors
-    /// As for every [`Call`]; before 2026-07-28 also when it has ended.
-    pub async fn cancel(&self) -> Result<(), Error> {
-        let core = &self.handle.core;
-        let request = Request::new(CancelTask::NAME, &TaskParams::new(&*self.id))?.named(&self.id);
-        execute(core, request, self.manner.options()).await.map(drop)
-    }
-}
-
-impl fmt::Debug for TaskHandle {
-    /// Leaves out the id, which is all that it takes to read the result.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskHandle").finish_non_exhaustive()
-    }
-}
-
 impl TaskOptions {
-    fn of(options: CallOptions) -> Self {
-        let CallOptions { idle_timeout: idle, total_timeout: total, meta, log_level, .. } = options;
-        Self { idle, total, left: total, meta, log_level }
+    pub(super) fn new(idle_timeout: Option<Duration>) -> Self {
+        Self { idle_timeout, total_timeout: None, left: None, meta: None, log_level: None }
     }
 
-    /// For one request, which may take as long as the server may be silent, and no longer than all of it.
-    fn options(&self) -> CallOptions {
-        let limit = self.idle.into_iter().chain(self.left).min();
+    pub(super) fn of(options: CallOptions) -> Self {
+        let CallOptions { idle_timeout, total_timeout, meta, log_level, .. } = options;
+        Self { idle_timeout, total_timeout, left: total_timeout, meta, log_level }
+    }
+
+    pub(super) fn without_total_timeout(self) -> Self {
+        Self { total_timeout: None, left: None, ..self }
+    }
+
+    /// Returns the options of one request. Its timeout is the idle timeout, or the remaining time if that is shorter.
+    pub(super) fn request(&self) -> CallOptions {
+        let limit = self.idle_timeout.into_iter().chain(self.left).min();
         let (meta, log_level) = (self.meta.clone(), self.log_level);
         CallOptions { idle_timeout: limit, total_timeout: limit, meta, log_level, ..CallOptions::default() }
     }
 
-    /// Takes time from what is left.
+    /// Subtracts a time from the remaining time.
     fn spend(&mut self, time: Duration) {
         self.left = self.left.map(|left| left.saturating_sub(time));
     }
 
     fn timeout(&self) -> Error {
-        Error::timeout("the task", self.total.unwrap_or_default())
+        Error::timeout("the task", self.total_timeout.unwrap_or_default())
     }
 
-    /// Makes one request about the task. The time of the user, who is asked meanwhile, does not count.
-    async fn ask(&mut self, core: &Arc<ClientCore>, request: &Request) -> Result<Answer, Error> {
-        let mut options = self.options();
+    /// Sends one request about the task. The time in which handlers answer the server does not count.
+    async fn send(&mut self, core: &Arc<ClientCore>, request: &Request) -> Result<Answer, Error> {
+        let mut options = self.request();
         let before = options.total_timeout;
         match send_until_answered(core, request, None, &mut options).await {
             Err(error) if error.is_timeout() && self.left.is_some() && before == self.left => Err(self.timeout()),
-            asked => {
-                self.spend(
-                    before
-                        .zip(options.total_timeout)
-                        .map_or(Duration::ZERO, |(before, after)| before.saturating_sub(after)),
-                );
-                asked
+            answer => {
+                let spent = before.zip(options.total_timeout).map(|(before, after)| before.saturating_sub(after));
+                self.spend(spent.unwrap_or_default());
+                answer
             }
         }
     }
 }
 
+/// Reports the progress of a task to a callback. The progress belongs to the request that created the task (2025-11-25).
+pub(super) struct ProgressListener {
+    guard: RequestGuard,
+    callback: Box<dyn FnMut(ProgressParams) + Send>,
+}
+
 impl ProgressListener {
-    fn new(guard: Option<RequestGuard>, options: &mut CallOptions) -> Option<Self> {
-        Some(Self { guard: guard?, heard: options.on_progress.take()? })
+    pub(super) fn new(guard: Option<RequestGuard>, options: &mut CallOptions) -> Option<Self> {
+        Some(Self { guard: guard?, callback: options.on_progress.take()? })
     }
 
-    fn tell(&mut self) {
-        for notice in self.guard.slot().take_progress() {
-            (self.heard)(notice);
+    fn report(&mut self) {
+        for progress in self.guard.slot().take_progress() {
+            (self.callback)(progress);
         }
     }
 }
 
-/// Tells of the progress until the work is done.
-async fn hear<T>(hearing: Option<ProgressListener>, work: impl Future<Output = T>) -> T {
-    let Some(mut hearing) = hearing else { return work.await };
+/// Runs `work` and reports progress meanwhile.
+pub(super) async fn with_progress<T>(listener: Option<ProgressListener>, work: impl Future<Output = T>) -> T {
+    let Some(mut listener) = listener else { return work.await };
     let mut work = pin!(work);
     let done = loop {
         tokio::select! {
             biased;
             done = &mut work => break done,
-            () = hearing.guard.slot().news() => hearing.tell(),
+            () = listener.guard.slot().news() => listener.report(),
         }
     };
-    hearing.tell();
+    listener.report();
     done
 }
 
-/// The result of a call that became a task: within what is left of its time, told of as it is.
-pub(crate) async fn finish(
+/// The tasks that calls wait for and that have no other owner. They are cancelled when the client is closed.
+#[derive(Default)]
+pub(crate) struct OwnedTasks {
+    state: Mutex<OwnedState>,
+}
+
+#[derive(Default)]
+struct OwnedState {
+    ids: HashSet<String>,
+    is_closing: bool,
+}
+
+impl OwnedTasks {
+    fn is_closing(&self) -> bool {
+        self.state.lock().is_closing
+    }
+
+    /// Cancels all tasks, within the time for closing. Calls that wait for them fail as closed from now on.
+    pub(crate) async fn close(core: &Arc<ClientCore>) {
+        let ids = {
+            let mut state = core.owned_tasks.state.lock();
+            state.is_closing = true;
+            std::mem::take(&mut state.ids)
+        };
+        if ids.is_empty() || core.connections.current().is_none() {
+            return;
+        }
+        let options = TaskOptions::new(Some(core.config.limits.close));
+        let mut cancelling = JoinSet::new();
+        for id in ids {
+            let (core, options) = (Arc::clone(core), options.clone());
+            cancelling.spawn(async move { cancel(&core, id, options).await });
+        }
+        if timeout(core.config.limits.close, cancelling.join_all()).await.is_err() {
+            tracing::debug!("the server did not cancel all tasks in time");
+        }
+    }
+}
+
+/// Waits for the result of a call that became a task, within the remaining time of the call.
+pub(super) async fn finish(
     core: &Arc<ClientCore>,
     task: &Task,
     tool: Option<Box<str>>,
@@ -274,41 +169,81 @@ pub(crate) async fn finish(
     mut call: CallOptions,
 ) -> Result<Reply, Error> {
     let connection = guard.as_ref().map(|guard| Arc::clone(guard.connection()));
-    let hearing = ProgressListener::new(guard, &mut call);
-    let manner = TaskOptions::of(call);
-    let mut abandoned = CancelOnDrop { core, id: Some(task.task_id.clone()), manner: manner.clone() };
+    let listener = ProgressListener::new(guard, &mut call);
+    let options = TaskOptions::of(call);
+    let mut owned = OwnedTask::new(core, &task.task_id, options.clone());
     let mut is_over = false;
-    let followed =
-        hear(hearing, follow(core, &task.task_id, interval(task), tool, connection, manner, &mut is_over)).await;
-    if is_over || followed.is_ok() {
-        abandoned.id = None;
+    let following = follow(core, &task.task_id, interval(task), tool, connection, options, &mut is_over);
+    let followed = with_progress(listener, following).await;
+    owned.is_over = is_over || followed.is_ok();
+    match followed {
+        Err(_) if core.owned_tasks.is_closing() => Err(Error::closed()),
+        followed => followed,
     }
-    followed
 }
 
-/// A task that nobody has but the call that became it: when that is over before the task is, the server is told.
-struct CancelOnDrop<'a> {
+/// A task that belongs to one call. When the call ends before the task, the client cancels the task.
+struct OwnedTask<'a> {
     core: &'a Arc<ClientCore>,
-    id: Option<String>,
-    manner: TaskOptions,
+    id: String,
+    options: TaskOptions,
+    is_over: bool,
 }
 
-impl Drop for CancelOnDrop<'_> {
+impl<'a> OwnedTask<'a> {
+    fn new(core: &'a Arc<ClientCore>, id: &str, options: TaskOptions) -> Self {
+        core.owned_tasks.state.lock().ids.insert(id.to_owned());
+        Self { core, id: id.to_owned(), options, is_over: false }
+    }
+}
+
+impl Drop for OwnedTask<'_> {
     fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let Ok(runtime) = Handle::try_current() else { return };
-        let core = Arc::clone(self.core);
-        let limit = Some(core.config.limits.close);
-        let manner = TaskOptions { idle: limit, total: limit, left: limit, ..self.manner.clone() };
-        runtime.spawn(async move {
-            let told = match Request::new(CancelTask::NAME, &TaskParams::new(&*id)) {
-                Ok(request) => execute(&core, request.named(&id), manner.options()).await.map(drop),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = told {
-                tracing::debug!(%error, "the server was not told that nobody waits for a task any more");
-            }
-        });
+        // `OwnedTasks::close` has taken the tasks that it cancels.
+        let is_owned = self.core.owned_tasks.state.lock().ids.remove(&self.id);
+        if is_owned && !self.is_over {
+            cancel_later(self.core, self.id.clone(), &self.options);
+        }
+    }
+}
+
+/// Starts to cancel a task, and keeps the client open meanwhile.
+fn cancel_later(core: &Arc<ClientCore>, id: String, options: &TaskOptions) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    let limit = Some(core.config.limits.close);
+    let options = TaskOptions { idle_timeout: limit, total_timeout: limit, left: limit, ..options.clone() };
+    let (core, open) = (Arc::clone(core), core.handle());
+    runtime.spawn(async move {
+        let _open = open;
+        cancel(&core, id, options).await;
+    });
+}
+
+async fn cancel(core: &Arc<ClientCore>, id: String, options: TaskOptions) {
+    let cancelled = match Request::new(CancelTask::NAME, &TaskParams::new(&*id)) {
+        Ok(request) => execute(core, request.named(&id), options.request()).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = cancelled {
+        tracing::debug!(%error, "the client could not cancel a task");
+    }
+}
+
+/// Waits for a late answer to a dropped request that asked for a task, and cancels the task that it names. If no answer comes
+/// within the time for closing, the request itself is cancelled.
+pub(super) async fn cancel_when_created(
+    core: Arc<ClientCore>,
+    mut guard: RequestGuard,
+    has_core_tasks: bool,
+    options: TaskOptions,
+) {
+    let Ok(Ok(bytes)) = timeout(core.config.limits.close, guard.outcome()).await else { return };
+    let id = match has_core_tasks {
+        true => serde_json::from_slice::<CreateTaskResult>(&bytes).map(|created| created.task.task_id),
+        false => serde_json::from_slice::<ext::CreateTaskResult>(&bytes).map(|created| created.task.task_id),
+    };
+    if let Ok(id) = id {
+        cancel_later(&core, id, &options);
     }
 }
 
@@ -316,64 +251,69 @@ fn interval(task: &Task) -> Duration {
     task.poll_interval.map_or(POLL, Duration::from_millis).clamp(SHORTEST, LONGEST)
 }
 
-/// What a look at a task showed.
-struct Look {
-    task: Task,
-    /// With what its status brings along, where the server inlines that (tasks extension).
+/// The answer to a status request.
+pub(super) struct TaskSnapshot {
+    pub(super) task: Task,
+    /// The task with its result, error or input requests (tasks extension).
     detailed: Option<DetailedTask>,
-    answered: Answer,
+    answer: Answer,
 }
 
-async fn look(core: &Arc<ClientCore>, id: &str, manner: &mut TaskOptions) -> Result<Look, Error> {
+/// Requests the status of a task.
+pub(super) async fn get_task(
+    core: &Arc<ClientCore>,
+    id: &str,
+    options: &mut TaskOptions,
+) -> Result<TaskSnapshot, Error> {
     let request = Request::new(GetTask::NAME, &TaskParams::new(id))?.named(id);
-    let answered = manner.ask(core, &request).await?;
-    if answered.reply.version.has_core_tasks() {
-        let state: TaskState = answered.reply.read()?;
-        return Ok(Look { task: state.task, detailed: None, answered });
+    let answer = options.send(core, &request).await?;
+    if answer.reply.version.has_core_tasks() {
+        let state: TaskState = answer.reply.read()?;
+        return Ok(TaskSnapshot { task: state.task, detailed: None, answer });
     }
-    let detailed: DetailedTask = answered.reply.read()?;
-    Ok(Look { task: detailed.task.clone().into(), detailed: Some(detailed), answered })
+    let detailed: DetailedTask = answer.reply.read()?;
+    Ok(TaskSnapshot { task: detailed.task.clone().into(), detailed: Some(detailed), answer })
 }
 
-/// Waits before the next look, by the clock of the connection, which stands still while this side is asked something.
-async fn rest(
+/// Waits before the next status request. The clock of the connection pauses while handlers answer the server.
+async fn pause(
     core: &ClientCore,
     wait: Duration,
     connection: Option<&Connection>,
-    manner: &mut TaskOptions,
+    options: &mut TaskOptions,
 ) -> Result<(), Error> {
     let mark = connection.map(|connection| (connection, Mark::now(&connection.clock, &core.config.limits)));
-    sleep(manner.left.map_or(wait, |left| wait.min(left))).await;
-    manner.spend(mark.map_or(wait, |(connection, mark)| mark.elapsed(&connection.clock)));
-    if manner.left == Some(Duration::ZERO) { Err(manner.timeout()) } else { Ok(()) }
+    sleep(options.left.map_or(wait, |left| wait.min(left))).await;
+    options.spend(mark.map_or(wait, |(connection, mark)| mark.elapsed(&connection.clock)));
+    if options.left == Some(Duration::ZERO) { Err(options.timeout()) } else { Ok(()) }
 }
 
-/// Waits for the end of a task, and answers what it asks for. Says whether the task was seen to be over, whatever is made of it.
-async fn follow(
+/// Waits for the end of a task and answers its input requests. Sets `is_over` when the server reports that the task has ended.
+pub(super) async fn follow(
     core: &Arc<ClientCore>,
     id: &str,
     first: Duration,
     tool: Option<Box<str>>,
     mut connection: Option<Arc<Connection>>,
-    mut manner: TaskOptions,
+    mut options: TaskOptions,
     is_over: &mut bool,
 ) -> Result<Reply, Error> {
     let mut wait = first;
     let mut answered_keys = HashSet::new();
     let mut rounds = 0;
     loop {
-        rest(core, wait, connection.as_deref(), &mut manner).await?;
-        let Look { task, detailed, answered } = look(core, id, &mut manner).await?;
+        pause(core, wait, connection.as_deref(), &mut options).await?;
+        let TaskSnapshot { task, detailed, answer } = get_task(core, id, &mut options).await?;
         wait = interval(&task);
         *is_over = task.status.is_terminal();
-        let mut reply = answered.reply;
-        let connection = connection.insert(answered.connection);
+        let mut reply = answer.reply;
+        let connection = connection.insert(answer.connection);
         reply.method = CallTool::NAME.into();
         reply.name.clone_from(&tool);
         let Some(detailed) = detailed else {
-            // What it asks for comes as questions of the session, for which the result has to be waited for.
+            // The session delivers the input requests of the task while a `tasks/result` request waits.
             if task.status.is_terminal() || task.status == TaskStatus::InputRequired {
-                let done = payload(core, id, task.status, wait, &mut manner).await?;
+                let done = payload(core, id, task.status, wait, &mut options).await?;
                 return Ok(Reply { name: tool, method: CallTool::NAME.into(), ..done });
             }
             continue;
@@ -392,17 +332,17 @@ async fn follow(
             }
             TaskStatus::Cancelled => return Err(Kind::Cancelled.into()),
             TaskStatus::InputRequired => {
-                let mut questions = detailed.input_requests.unwrap_or_default();
-                // A question stands until the server has seen the answer: it is asked once.
-                questions.retain(|key, _| answered_keys.insert(key.clone()));
-                if !questions.is_empty() {
+                let mut requests = detailed.input_requests.unwrap_or_default();
+                // The server repeats an input request until it has the answer. The client answers it once.
+                requests.retain(|key, _| answered_keys.insert(key.clone()));
+                if !requests.is_empty() {
                     rounds += 1;
                     if rounds > core.config.limits.rounds {
                         return Err(Kind::Rounds(core.config.limits.rounds).into());
                     }
-                    let inputs = answer_inputs(core, connection, InputRequiredResult::new(questions)).await?;
+                    let inputs = answer_inputs(core, connection, InputRequiredResult::new(requests)).await?;
                     let params = UpdateTaskParams::new(id, inputs.responses.unwrap_or_default());
-                    manner.ask(core, &Request::of::<UpdateTask>(&params)?.named(id)).await?;
+                    options.send(core, &Request::of::<UpdateTask>(&params)?.named(id)).await?;
                 }
             }
             _ => {}
@@ -410,35 +350,35 @@ async fn follow(
     }
 }
 
-/// The result of a task of 2025-11-25 by the request that waits for it. A task that has ended has its result at once.
+/// Requests the result of a task (2025-11-25). The server answers when the task has ended.
 async fn payload(
     core: &Arc<ClientCore>,
     id: &str,
     status: TaskStatus,
     interval: Duration,
-    manner: &mut TaskOptions,
+    options: &mut TaskOptions,
 ) -> Result<Reply, Error> {
     let request = Request::of::<GetTaskPayload>(&TaskParams::new(id))?.named(id);
     if status.is_terminal() {
-        return match manner.ask(core, &request).await {
+        return match options.send(core, &request).await {
             Ok(answered) => Ok(answered.reply),
             Err(_) if status == TaskStatus::Cancelled => Err(Kind::Cancelled.into()),
             Err(error) => Err(error),
         };
     }
-    // The server may be silent: as long as looking at the task works, it is there.
-    let mut waiting = TaskOptions { idle: None, ..manner.clone() };
-    let mut looks = TaskOptions { left: None, ..manner.clone() };
-    let mut waiting = pin!(waiting.ask(core, &request));
+    // The server sends nothing while the task runs. Status requests detect a lost server.
+    let mut waiting = TaskOptions { idle_timeout: None, ..options.clone() };
+    let mut snapshots = TaskOptions { left: None, ..options.clone() };
+    let mut waiting = pin!(waiting.send(core, &request));
     loop {
         tokio::select! {
             answered = &mut waiting => return answered.map(|answered| answered.reply),
             () = sleep(interval) => {}
         }
-        let looking = look(core, id, &mut looks);
+        let requesting = get_task(core, id, &mut snapshots);
         tokio::select! {
             answered = &mut waiting => return answered.map(|answered| answered.reply),
-            looked = looking => drop(looked?),
+            snapshot = requesting => drop(snapshot?),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Builds clients: who they are, what they can answer, and how patient they are.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, Icon, Implementation, JsonObject,
@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::{
     Client, Error, Handler, InputContext, IntoConnector, Limits, Negotiated, Notification, RawRequest, Reconnect,
-    Roots,
+    Roots, SlowStart,
     config::Config,
     inbound::{Callbacks, HandlerSet, answering},
+    slow_start::SlowStartReport,
 };
 
 /// Builds a [`Client`]. What it can answer is what is set here, and is declared to the server by being set.
@@ -104,6 +105,29 @@ impl ClientBuilder {
     /// How long opening a connection may take, with everything that it asks. Default 60 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.config.connect_timeout = limit;
+        self
+    }
+
+    /// Calls `report` if a server has not answered `after` the client began to open the connection. The client continues to wait
+    /// until [`ClientBuilder::connect_timeout`].
+    ///
+    /// A child process can need a long time to start. The report contains the last lines of its standard error.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), mcp_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// use mcp_client::{ChildProcess, Client};
+    ///
+    /// let client = Client::builder("my-app", "1.0")
+    ///     .on_slow_start(Duration::from_secs(3), |start| eprintln!("{start}"))
+    ///     .connect(ChildProcess::new("my-server"))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_slow_start(mut self, after: Duration, report: impl Fn(&SlowStart) + Send + Sync + 'static) -> Self {
+        self.config.slow_start = Some(SlowStartReport { after, report: Arc::new(report) });
         self
     }
 
@@ -265,7 +289,7 @@ impl ClientBuilder {
 
     /// Answers whatever the closures here do not.
     pub fn handler(mut self, handler: impl Handler) -> Self {
-        self.handlers.handler = Some(std::sync::Arc::new(handler));
+        self.handlers.handler = Some(Arc::new(handler));
         self
     }
 

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use mcp_protocol::{
-    CancelledParams, EmptyParams, EmptyResult, Message, Method, NotificationMethod, ProgressParams, ProgressToken,
-    RequestId, RpcError,
+    CancelledParams, EmptyParams, EmptyResult, ErrorCode, Excerpt, Message, Method, NotificationMethod, ProgressParams,
+    ProgressToken, RequestId, RpcError,
     jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
     method, notification,
 };
@@ -12,8 +12,11 @@ use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, TrySendE
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Connection, ConnectionManager, Notification, RequestOutcome, StreamReceiver};
+use super::{Connection, ConnectionManager, ECHO, Notification, RequestOutcome, StreamReceiver};
 use crate::retry::RequestFailure;
+
+/// The bytes of an invalid message that are examined to show it.
+const SHOWN: usize = 1024;
 
 /// Reads until the connection ends; then everything that waits on it has failed.
 pub(crate) async fn read(
@@ -169,6 +172,12 @@ impl Reader<'_> {
             // Only the depth limit was exceeded.
             Ok(Message::Response(response)) => (response.id, RequestFailure::TooDeep(limit)),
             Ok(Message::Request(_) | Message::Notification(_)) => return,
+            Err(other) if other.id.is_none() && error.error.code == ErrorCode::PARSE_ERROR => {
+                let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(SHOWN)]);
+                self.connection
+                    .set_foreign(format!("sent text that is not a message: {:?}", Excerpt::new(text.trim())));
+                (None, RequestFailure::Invalid(error.to_string().into()))
+            }
             Err(other) => (error.id.clone().or(other.id), RequestFailure::Invalid(error.to_string().into())),
         };
         match (&id, &frame.route) {
@@ -265,6 +274,14 @@ impl Reader<'_> {
     fn request(&mut self, frame: &Frame, request: &Request<'_>) {
         if self.connection.version().is_some_and(|version| version.is_stateless()) {
             tracing::debug!(method = %request.method, "a server of this revision asks nothing by itself");
+            return;
+        }
+        if matches!(&*request.method, method::Discover::NAME | method::Initialize::NAME)
+            && self.connection.version().is_none()
+        {
+            // Only clients send these requests.
+            self.connection.set_foreign(ECHO);
+            self.connection.end(None);
             return;
         }
         let id = request.id.clone();

@@ -1,15 +1,16 @@
 //! Opens the connection, watches over it, and opens another one when it is lost.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use mcp_protocol::{EmptyParams, Method, method};
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
-    Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, Status,
+    Connection, ConnectionManager, ECHO, Negotiated, OnDrop, Request, RequestExtras, Status,
     era::{self, HandshakeError},
     hints, read, write_request,
 };
@@ -17,6 +18,7 @@ use crate::{
     Error,
     error::Kind,
     retry::{back_off, is_permanent},
+    slow_start::{SlowStart, SlowStartReport},
 };
 
 /// The shortest time between two attempts of which one is made because a call waits.
@@ -31,11 +33,51 @@ pub(crate) async fn open(
     trust: bool,
 ) -> Result<Arc<Connection>, Error> {
     let limit = manager.config.connect_timeout;
-    let opened = timeout(limit, agree(manager, known, trust)).await;
-    let connection = opened.unwrap_or_else(|_| Err(Error::timeout("opening the connection", limit)))?;
+    let latest = Mutex::default();
+    let opened = tokio::select! {
+        opened = timeout(limit, agree(manager, &latest, known, trust)) => opened,
+        never = report_slow_start(manager, &latest) => match never {},
+    };
+    let connection = opened
+        .unwrap_or_else(|_| {
+            let peer = manager.connector.describe();
+            Err(Kind::NotOpened(SlowStart::new(&peer, limit, stderr(&latest))).into())
+        })
+        .map_err(|error| match &*latest.lock() {
+            Some(connection) => with_foreign_act(manager, connection, error),
+            None => error,
+        })?;
     let opened = OpenedConnection { connection, is_kept: false };
     era::ask_for_logs(manager, &opened.connection).await;
     Ok(opened.keep())
+}
+
+/// Calls the function for slow starts once, then never returns.
+async fn report_slow_start(manager: &ConnectionManager, latest: &Latest) -> Infallible {
+    if let Some(SlowStartReport { after, report }) = &manager.config.slow_start {
+        sleep(*after).await;
+        let peer = manager.connector.describe();
+        report(&SlowStart::new(&peer, *after, stderr(latest)));
+    }
+    std::future::pending().await
+}
+
+/// The newest connection that is being opened.
+type Latest = Mutex<Option<Arc<Connection>>>;
+
+fn stderr(latest: &Latest) -> Vec<String> {
+    latest.lock().as_ref().map(|connection| connection.sender.stderr()).unwrap_or_default()
+}
+
+/// Returns the error of a peer that is not an MCP server, if that explains why the connection could not be opened.
+fn with_foreign_act(manager: &ConnectionManager, connection: &Connection, error: Error) -> Error {
+    match connection.foreign() {
+        Some(act) if error.is_timeout() || error.is_closed() => {
+            let (peer, act) = (manager.connector.describe().into(), act.into());
+            Kind::NotAServer { peer, act, cause: error }.into()
+        }
+        _ => error,
+    }
 }
 
 /// Watches over a connection until the client is closed.
@@ -157,11 +199,12 @@ async fn rest(manager: &ConnectionManager, error: &Error, asked: Duration) {
 
 async fn agree(
     manager: &Arc<ConnectionManager>,
+    latest: &Latest,
     known: Option<&Negotiated>,
     trust: bool,
 ) -> Result<Arc<Connection>, Error> {
     let config = &manager.config;
-    let mut dialed = dial(manager).await?;
+    let mut dialed = dial(manager, latest).await?;
     let known = known.filter(|known| config.versions.contains(&known.version));
     if let Some(known) = known
         && known.version.is_stateless()
@@ -186,11 +229,12 @@ async fn agree(
             era::agree(config, &dialed.connection, negotiated);
             Ok(dialed.keep())
         }
+        Err(stop) if dialed.connection.foreign().is_some_and(|act| act == ECHO) => Err(stop.into_error()),
         // Some servers of the revisions with a handshake end when the first message is not `initialize`.
         Err(HandshakeError::Died(error)) if !known.is_some_and(|known| known.version.is_stateless()) => {
             let Some(version) = config.newest_legacy() else { return Err(error) };
             tracing::debug!(%error, "the server ended when it was asked what it speaks");
-            dialed = dial(manager).await.map_err(|_| error)?;
+            dialed = dial(manager, latest).await.map_err(|_| error)?;
             era::initialize(manager, &dialed.connection, version).await.map_err(HandshakeError::into_error)?;
             Ok(dialed.keep())
         }
@@ -219,11 +263,12 @@ impl Drop for OpenedConnection {
     }
 }
 
-async fn dial(manager: &Arc<ConnectionManager>) -> Result<OpenedConnection, Error> {
+async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<OpenedConnection, Error> {
     let connector = &manager.connector;
     let transport =
         connector.connect().await.map_err(|source| Kind::Unreachable { peer: connector.describe().into(), source })?;
     let connection = Connection::new(transport.sender(), manager.config.limits.pending);
+    *latest.lock() = Some(Arc::clone(&connection));
     let (reading, alive) =
         (read(Arc::clone(&connection), Arc::clone(manager), transport), manager.connections.subscribe());
     tokio::spawn(async move {

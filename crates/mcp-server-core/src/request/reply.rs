@@ -103,7 +103,7 @@ impl Reply {
     }
 
     pub(crate) fn too_many_streams(id: &RequestId) -> Self {
-        let error = RpcError::internal("busy: too many subscriptions are open, try again later");
+        let error = RpcError::internal("busy: too many subscriptions are open, try again later").with_data(busy_data());
         Self { verdict: Verdict::Busy, ..Self::error(Some(id), &error) }
     }
 
@@ -148,7 +148,12 @@ impl Reply {
 }
 
 pub(crate) fn busy() -> RpcError {
-    RpcError::internal("busy: too many calls run already, try again later")
+    RpcError::internal("busy: too many calls run already, try again later").with_data(busy_data())
+}
+
+/// Returns the data by which a client recognizes that the same request can succeed later.
+fn busy_data() -> serde_json::Value {
+    serde_json::json!({ "reason": "busy" })
 }
 
 /// `{"jsonrpc":"2.0","id":…,"result":`

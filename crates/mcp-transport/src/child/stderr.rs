@@ -19,6 +19,11 @@ impl LastLines {
         self.0.lock().drain(..).collect()
     }
 
+    /// Returns a copy of the lines, oldest first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
+
     fn push(&self, line: String) {
         let mut lines = self.0.lock();
         if lines.len() == LINES {

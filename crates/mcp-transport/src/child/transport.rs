@@ -68,12 +68,13 @@ impl ChildTransport {
         let stderr = tokio::spawn(stderr::drain(streams.stderr, program.clone(), last.clone()));
         let (wanted, is_wanted) = watch::channel(Wanted::Running);
         let (ended, has_ended) = watch::channel(None);
-        tokio::spawn(Keeper { group, wanted: is_wanted, ended, stderr, last, end_within }.run());
+        tokio::spawn(Keeper { group, wanted: is_wanted, ended, stderr, last: last.clone(), end_within }.run());
         let sender = ChildSender {
             lines: lines.sender(),
             wanted,
             ended: has_ended,
             program,
+            last,
             longest: keeper::longest(end_within),
         };
         Ok(Self { lines, sender: Arc::new(sender), end: End::Open })
@@ -117,6 +118,7 @@ struct ChildSender {
     wanted: watch::Sender<Wanted>,
     ended: watch::Receiver<Option<Exit>>,
     program: String,
+    last: LastLines,
     /// How long its end takes at most.
     longest: Duration,
 }
@@ -169,6 +171,10 @@ impl FrameSender for ChildSender {
             while ended.changed().await.is_ok() {}
             flushed
         })
+    }
+
+    fn stderr(&self) -> Vec<String> {
+        self.last.lines()
     }
 
     fn shutdown_within(&self) -> Option<Duration> {
