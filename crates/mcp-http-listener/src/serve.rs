@@ -98,6 +98,13 @@ pub struct Serve<S> {
 impl<S> Serve<S> {
     /// Sets how long a client may leave an answer unread. 30 seconds by default.
     ///
+    /// Progress of the client restarts this time. The server observes progress when the client acknowledges data and
+    /// opens its receive window again, not at each byte that the client reads. A client opens its window in steps: on Linux
+    /// about 1/16 of its receive buffer, at least one TCP segment. Across a network that is a few KiB, so a client that
+    /// reads 1 KB/s is served. On the loopback interface segments are large and a step is about 128 KiB, so a client has to
+    /// read about 5 KB/s for the default of 30 seconds. Over HTTP/2 a step is the client's own window update, usually half
+    /// of its flow-control window. On other systems than Linux and Android the send buffer of the kernel adds to the step.
+    ///
     /// Over HTTP/1.1 the connection closes after this time. Over HTTP/2 the stream of the answer is reset, and the other
     /// streams continue. The last 16 KiB of an answer cannot be reset alone: if a client leaves them unread for twice this
     /// time, the connection closes. Other requests of that connection have this time to end.
@@ -256,8 +263,23 @@ async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     // Without TCP_NODELAY, small answers wait for the acknowledgement of earlier ones.
     let _ = stream.set_nodelay(true);
+    limit_unsent_data(&stream);
     Ok(stream)
 }
+
+/// Limits how many bytes the kernel buffers beyond those that the client's receive window takes.
+///
+/// The write timeout restarts when the kernel accepts more bytes. Without this limit the kernel buffers megabytes, and
+/// accepts more only when a third of them is sent: a client that reads 20 KB/s would look stalled for more than 30 seconds.
+/// With it the kernel accepts more bytes soon after each advance of the receive window.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+fn limit_unsent_data(stream: &TcpStream) {
+    const UNSENT: u32 = 32 << 10;
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+}
+
+#[cfg(not(any(target_os = "android", target_os = "linux")))]
+fn limit_unsent_data(_stream: &TcpStream) {}
 
 /// Serves one accepted stream.
 async fn serve_stream<S, B, Sec>(
@@ -314,7 +336,7 @@ mod tests {
         });
         let limit = Duration::from_secs(20);
         let (client, far) = tokio::io::duplex(4 << 10);
-        let serving = serve_stream(far, large.clone(), limit, CancellationToken::new(), Cleartext);
+        let serving = serve_stream(far, large, limit, CancellationToken::new(), Cleartext);
         assert_eq!(leave_answer_unread(client, serving).await, limit);
         #[cfg(feature = "tls")]
         {

@@ -39,7 +39,8 @@ pub(crate) struct HelloService {
     pub(crate) release: Arc<Notify>,
 }
 
-pub(crate) const LARGE: usize = 8 << 20;
+/// The length of the answer at `/large`.
+pub(crate) const LARGE: usize = 6 << 20;
 
 impl tower_service::Service<Request<RequestBody>> for HelloService {
     type Response = Response<Full<Bytes>>;

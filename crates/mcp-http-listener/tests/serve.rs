@@ -7,7 +7,7 @@ use http::StatusCode;
 use mcp_http_listener::Serve;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
-use crate::common::{Http1, Site, ask_http2, within};
+use crate::common::{Http1, LARGE, Site, ask_http2, within};
 
 #[tokio::test]
 async fn an_axum_router_is_served_over_both_protocols() {
@@ -57,6 +57,29 @@ async fn the_shutdown_deadline_closes_connections_with_open_requests() {
     site.shut_down();
     site.ended().await;
     assert!(asking.await.unwrap().is_err());
+}
+
+/// A kernel reports progress late if it buffers megabytes of an answer for a client.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_steady_slow_reader_receives_a_large_answer() {
+    use tokio::{io::AsyncWriteExt, net::TcpSocket, time::sleep};
+
+    let site = Site::with(|serve| serve.write_timeout(Duration::from_secs(1))).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut stream = socket.connect(site.address).await.unwrap();
+    stream.write_all(b"GET /large HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    let (mut received, mut piece) = (0, vec![0; 25 << 10]);
+    loop {
+        let count = within("data", stream.read(&mut piece)).await.unwrap();
+        received += count;
+        if count == 0 {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(received > LARGE, "the connection closed after {received} bytes");
 }
 
 #[tokio::test]
