@@ -95,25 +95,26 @@ impl Endpoint {
         Self { server, config, guard }
     }
 
-    /// Rejects a request whose `Host` or `Origin` is not allowed.
+    /// Rejects a request with a header value above the limit, or whose `Host` or `Origin` is not allowed.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
+        let limit = self.config.header_limit;
+        if let Some((name, _)) = request.headers().iter().find(|(_, value)| value.len() > limit) {
+            let error = RpcError::invalid_request(format!("the header {name} is longer than {limit} bytes"));
+            return Err(respond::refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &error));
+        }
         self.guard
             .check(request)
             .map_err(|blocked| respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text())))
     }
 
     /// Returns the body of a request, or the answer that rejects the request.
-    pub(crate) async fn read_body<B>(&self, headers: &HeaderMap, body: B) -> Result<Bytes, Response<Body>>
+    pub(crate) async fn read_body<B>(&self, body: B) -> Result<Bytes, Response<Body>>
     where
         B: HttpBody + Send,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
         let refuse = |status, text: String| Err(respond::refusal(status, &RpcError::invalid_request(text)));
-        if let Some(name) = self.oversized_header(headers) {
-            let text = format!("the header {name} is longer than {} bytes", self.config.header_limit);
-            return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text);
-        }
         match self.collect(body).await {
             Ok(bytes) => Ok(bytes),
             Err(ReadError::TooLarge) => {
@@ -124,15 +125,6 @@ impl Endpoint {
             Err(ReadError::ShuttingDown) => Err(shutting_down()),
             Err(ReadError::Broken) => refuse(StatusCode::BAD_REQUEST, "the body broke off".into()),
         }
-    }
-
-    /// Returns the name of a header of ours that is longer than the limit.
-    fn oversized_header(&self, headers: &HeaderMap) -> Option<String> {
-        let ours = |name: &str| name.starts_with("mcp-") || name == "last-event-id" || name == "authorization";
-        headers
-            .iter()
-            .find(|(name, value)| value.len() > self.config.header_limit && ours(name.as_str()))
-            .map(|(name, _)| name.to_string())
     }
 
     /// Reads a body into one buffer, within the limits on size and time.

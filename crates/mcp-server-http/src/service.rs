@@ -132,7 +132,7 @@ impl Inner {
         match sse::route(paths, &parts) {
             SseRoute::Open => sse::open(&self.legacy, paths, parts),
             SseRoute::Message => match sse::addressed(&self.legacy, &parts) {
-                Ok(inbox) => match self.endpoint.read_body(&parts.headers, body).await {
+                Ok(inbox) => match self.endpoint.read_body(body).await {
                     Ok(message) => inbox.deliver(message).await,
                     Err(refused) => refused,
                 },
@@ -162,7 +162,7 @@ impl Inner {
             let text = "Accept must list application/json and text/event-stream";
             return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
         }
-        let bytes = match self.endpoint.read_body(&parts.headers, body).await {
+        let bytes = match self.endpoint.read_body(body).await {
             Ok(bytes) => bytes,
             Err(refused) => return refused,
         };

@@ -134,13 +134,22 @@ async fn a_client_that_sends_a_whole_rejected_body_receives_the_reason() {
 }
 
 #[tokio::test]
-async fn rejects_headers_above_the_limit_and_accepts_headers_at_the_limit() {
+async fn answers_431_to_a_header_value_above_the_limit_for_every_name() {
     let service = common::service();
-    for name in ["mcp-name", "mcp-session-id", "mcp-param-region", "authorization", "last-event-id"] {
-        for (length, refused) in [(8192, false), (8193, true)] {
-            let request = stateless("tools/list", json!({}), &[(name, &"x".repeat(length))]);
-            let status = send(&service, request).await.status;
-            assert_eq!(status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, refused, "{name} {length}");
+    let ours = ["mcp-name", "mcp-session-id", "mcp-param-region", "authorization", "last-event-id"];
+    for name in ours.into_iter().chain(["cookie", "accept", "user-agent", "x-other", "origin", "host"]) {
+        for (length, is_rejected) in [(8192, false), (8193, true)] {
+            let mut post = stateless("tools/list", json!({}), &[]);
+            let value = http::HeaderValue::try_from("x".repeat(length)).unwrap();
+            post.headers_mut().insert(name, value.clone());
+            let mut get = common::request(http::Method::GET, &common::BASE, "");
+            get.headers_mut().insert(name, value);
+            for request in [post, get] {
+                let method = request.method().clone();
+                let status = send(&service, request).await.status;
+                let is_431 = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                assert_eq!(is_431, is_rejected, "{method} {name} {length}: {status}");
+            }
         }
     }
 }
