@@ -1,8 +1,8 @@
-//! Reads `Accept` and `Content-Type`: media ranges with their quality, the most specific one counts (RFC 9110 §12.5.1).
+//! Reads `Accept` and `Content-Type`. The most specific media range decides (RFC 9110 §12.5.1).
 
 use http::{HeaderMap, header};
 
-/// What a client accepts of the two types that answers come in.
+/// Which of the two types of an answer a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) json: bool,
@@ -10,10 +10,10 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Reads all `Accept` headers; none at all accepts everything.
+    /// Reads all `Accept` headers. A request without the header accepts every type.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut values = headers.get_all(header::ACCEPT).iter().peekable();
-        // Nearly every client writes it exactly so. A second header can only add to it.
+        // Nearly every client sends exactly this value. A second header can only add to it.
         if values.peek().is_none_or(|value| *value == "application/json, text/event-stream") {
             return Self { json: true, sse: true };
         }
@@ -51,7 +51,7 @@ impl Best {
             self.specificity = specificity;
             self.accepted = accepted;
         } else if specificity == self.specificity {
-            // The same range with other parameters: one that accepts is enough.
+            // The same range with other parameters: one accepting range is enough.
             self.accepted |= accepted;
         }
     }
@@ -94,7 +94,8 @@ fn split_outside_quotes(text: &str, separator: u8) -> impl Iterator<Item = &str>
     })
 }
 
-/// Whether the body is JSON by its `Content-Type`. One header exactly; parameters such as a charset do not matter.
+/// Whether `Content-Type` is JSON. The header has to be there exactly once. Its parameters, such as a charset, do not
+/// matter.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return false };
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_media_ranges() {
+    fn the_most_specific_media_range_decides() {
         for (values, json, sse) in [
             (&[][..], true, true),
             (&["application/json, text/event-stream"], true, true),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_content_type() {
+    fn one_content_type_of_json_is_required() {
         for (values, expected) in [
             (&["application/json"][..], true),
             (&["Application/JSON; charset=utf-8"], true),

@@ -1,11 +1,11 @@
-//! Who may call: `Host` and `Origin` are checked on every request, so that no web page reaches a server behind its
-//! visitor's back (DNS rebinding, cross-site requests).
+//! The check of `Host` and `Origin` on every request. It prevents calls from web pages by DNS rebinding and cross-site
+//! requests.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, Request, header, uri::Authority};
 
-/// What was wrong with `Host` or `Origin`.
+/// The header that is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
     Host,
@@ -21,7 +21,7 @@ impl Blocked {
     }
 }
 
-/// The lists, taken apart once.
+/// The allowed hosts and origins, parsed once.
 #[derive(Debug)]
 pub(crate) struct Guard {
     hosts: Vec<HostPort>,
@@ -30,7 +30,7 @@ pub(crate) struct Guard {
     any_origin: bool,
 }
 
-/// A host, and a port unless any will do.
+/// A host with a port, or with any port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HostPort {
     host: String,
@@ -40,7 +40,7 @@ struct HostPort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Null,
-    /// Of a request with the port in full; of the configuration without one where any will do.
+    /// The origin of a request always has a port. A configured origin without a port matches any port.
     Tuple {
         scheme: String,
         at: HostPort,
@@ -80,7 +80,7 @@ impl Guard {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => {
-                // Browsers leave `Origin` out of some requests, but not this.
+                // Browsers omit `Origin` from some requests. They always send `Sec-Fetch-Site`.
                 let is_cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
                 if is_cross_site { Err(Blocked::Origin) } else { Ok(()) }
             }
@@ -103,7 +103,7 @@ impl Guard {
                 let is_web = scheme == "http" || scheme == "https";
                 let is_same =
                     host.is_some_and(|host| host.host == at.host && host.port.or(default_port(scheme)) == at.port);
-                // A local page may call a local server; a server that was reached by a public name is not local.
+                // A local page may call a local server. A server under a public name is not local.
                 let is_local = is_loopback(&at.host) && host.is_none_or(|host| is_loopback(&host.host));
                 (is_web && (is_same || is_local))
                     || self.origins.iter().any(|allowed| match allowed {
@@ -121,17 +121,17 @@ impl HostPort {
     }
 }
 
-/// Whether a text of the configuration is a host, with a port or without.
+/// Whether a configured text is a host, with or without a port.
 pub(crate) fn is_host(text: &str) -> bool {
     parse_host(text).is_some()
 }
 
-/// Whether a text of the configuration is an origin.
+/// Whether a configured text is an origin.
 pub(crate) fn is_origin(text: &str) -> bool {
     parse_allowed_origin(text).is_some()
 }
 
-/// The host that the request is for: the authority of its target (HTTP/2, absolute form) or its one `Host` header.
+/// Returns the host of a request: the authority of its target (HTTP/2, absolute form) or its only `Host` header.
 fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (request.uri().authority(), hosts.next(), hosts.next()) {
@@ -146,7 +146,7 @@ fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
     }
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`; no user, no junk.
+/// Parses `host`, `host:port`, `[v6]` or `[v6]:port`. Rejects user information and other characters.
 fn parse_host(text: &str) -> Option<HostPort> {
     if text.is_empty() || text.contains(['@', '/', '?', '#', ' ', '\\', '%', '*']) {
         return None;
@@ -167,24 +167,24 @@ fn parse_host(text: &str) -> Option<HostPort> {
 
 fn normalize(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    // Addresses compare by value, not by spelling.
+    // Two spellings of one address have to be equal.
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>() {
-        // Only IPv6 has more than one spelling.
+        // Only IPv6 addresses have more than one spelling.
         Ok(IpAddr::V4(_)) => bare.to_owned(),
         Ok(IpAddr::V6(address)) => address.to_string(),
         Err(_) => host,
     }
 }
 
-/// An origin of the configuration, where `:*` stands for any port.
+/// Parses a configured origin. `:*` means any port.
 fn parse_allowed_origin(text: &str) -> Option<Origin> {
     let Some(text) = text.strip_suffix(":*") else { return parse_origin(text) };
     let (scheme, at) = parse_tuple(text)?;
     at.port.is_none().then_some(Origin::Tuple { scheme, at })
 }
 
-/// An origin without a port has that of its scheme (RFC 6454 §4).
+/// Parses the origin of a request. The default port is the port of the scheme (RFC 6454 §4).
 fn parse_origin(text: &str) -> Option<Origin> {
     if text == "null" {
         return Some(Origin::Null);
@@ -211,7 +211,7 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// `localhost`, 127.0.0.0/8, `::1` and the mapped form of the former.
+/// Whether a host is `localhost`, 127.0.0.0/8, `::1` or an IPv4-mapped loopback address.
 pub(crate) fn is_loopback(host: &str) -> bool {
     if host == "localhost" || host.ends_with(".localhost") {
         return true;
@@ -229,7 +229,7 @@ pub(crate) fn is_loopback_address(address: IpAddr) -> bool {
     }
 }
 
-/// The one origin of a request that passed the guard, for CORS.
+/// Returns the origin of a request that passed the guard, for CORS.
 pub(crate) fn origin_of(headers: &HeaderMap) -> Option<&http::HeaderValue> {
     headers.get(header::ORIGIN)
 }
@@ -238,7 +238,7 @@ pub(crate) fn origin_of(headers: &HeaderMap) -> Option<&http::HeaderValue> {
 mod tests {
     use super::*;
 
-    /// Host headers, Origin headers, and what becomes of the request.
+    /// Host headers, Origin headers, and the expected outcome.
     type Case = (&'static [&'static str], &'static [&'static str], Result<(), Blocked>);
 
     fn check(hosts: &[&str], origins: &[&str], cases: &[Case]) {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_add_to_the_loopback_names() {
+    fn allowed_lists_extend_the_loopback_names() {
         let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
         check(
             &["mcp.example.com", "other.example:8443"],
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn only_origins_are_taken_into_the_configuration() {
+    fn configured_origins_are_validated() {
         for (text, ok) in [
             ("https://app.example.com", true),
             ("https://app.example.com:*", true),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn cross_site_requests_without_an_origin_are_refused() {
+    fn cross_site_requests_without_an_origin_are_rejected() {
         let guard = Guard::new(&[], &[]);
         let request = |site: &str| {
             Request::builder().header(header::HOST, "localhost").header("sec-fetch-site", site).body(()).unwrap()
