@@ -102,7 +102,8 @@ async fn a_thousand_calls_over_http_of_which_a_third_is_dropped_leave_nothing_be
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let serving = server.clone();
-    let serving = tokio::spawn(async move { serving.serve_http_on(listener, HttpConfig::new().signals(false)).await });
+    let serving =
+        tokio::spawn(async move { serving.serve_http_on(listener, HttpConfig::new().ignore_signals()).await });
     for version in ERAS {
         let client = quick(&[version]).connect(&url).await.unwrap();
         let (mut done, mut dropped) = (0, 0);

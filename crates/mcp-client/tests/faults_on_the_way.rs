@@ -78,7 +78,7 @@ async fn somebody_is_there_whom_nobody_vouches_for() {
     let tls = TlsConfig::from_pem(&pem, &key).unwrap();
     let running = server.clone();
     let serving =
-        tokio::spawn(async move { running.serve_https_on(listener, tls, HttpConfig::new().signals(false)).await });
+        tokio::spawn(async move { running.serve_https_on(listener, tls, HttpConfig::new().ignore_signals()).await });
     for versions in [&ERAS[..1], &ERAS[1..]] {
         let http = Http::new(&url).unwrap().root_certificates(&other).unwrap();
         let error = quick(versions).connect(http).await.unwrap_err();

@@ -1,4 +1,5 @@
-//! How a server behaves on the network. Every default is the safe one; what loosens it has a name that can be searched.
+//! The configuration of an endpoint. Every default is the safe choice. Settings that remove a protection begin with
+//! `dangerous_`.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -6,12 +7,13 @@ use crate::request::guard;
 
 /// Configuration of the HTTP endpoint.
 ///
-/// Four settings are the listener's, and hold for `serve_http…` only: [`write_timeout`](Self::write_timeout),
-/// [`max_connections`](Self::max_connections), [`shutdown_deadline`](Self::shutdown_deadline) for requests that are
-/// waited for, and the 30 seconds that the head of a request may take. Whoever serves a router or a service sets what is like them there.
+/// Four settings belong to our listener: [`write_timeout`](Self::write_timeout),
+/// [`max_connections`](Self::max_connections), [`ignore_signals`](Self::ignore_signals) and
+/// [`on_listening`](Self::on_listening). They have no effect on a router or a service that another server mounts.
+/// [`shutdown_deadline`](Self::shutdown_deadline) holds for both.
 ///
-/// Each path has to be another one, but for the two of [`sse`](Self::sse): what is made with a configuration that claims
-/// one twice panics.
+/// Each setting with a path needs a path of its own, except that the two paths of [`sse`](Self::sse) may be equal. Two
+/// settings with one path cause a panic when the endpoint is created.
 ///
 /// ```
 /// use mcp_server_http::HttpConfig;
@@ -37,16 +39,16 @@ pub struct HttpConfig {
     pub(crate) header_limit: usize,
     pub(crate) body_timeout: Duration,
     pub(crate) write_timeout: Duration,
-    pub(crate) session_idle: Duration,
+    pub(crate) session_idle_timeout: Duration,
     pub(crate) session_opening: Duration,
     pub(crate) has_sessions: bool,
     pub(crate) sessions: usize,
     pub(crate) event_bytes: usize,
     pub(crate) keep_alive: Duration,
-    pub(crate) retry: Duration,
+    pub(crate) retry_delay: Duration,
     pub(crate) connections: usize,
     pub(crate) shutdown_deadline: Duration,
-    pub(crate) signals: bool,
+    pub(crate) has_signals: bool,
     pub(crate) on_listening: OnListening,
 }
 
@@ -62,6 +64,7 @@ impl SsePaths {
         path == self.stream || path == self.messages
     }
 
+    /// Returns the value of `Allow` for one of the paths.
     pub(crate) fn methods(&self, path: &str) -> &'static str {
         match (path == self.stream, path == self.messages) {
             (true, true) => "GET, POST, OPTIONS",
@@ -71,14 +74,14 @@ impl SsePaths {
     }
 }
 
-/// Told where the server listens.
+/// The callback that receives the address of the listener.
 #[derive(Clone, Default)]
 pub(crate) struct OnListening(Option<Arc<dyn Fn(SocketAddr) + Send + Sync>>);
 
 impl OnListening {
     pub(crate) fn call(&self, address: SocketAddr) {
-        if let Some(told) = &self.0 {
-            told(address);
+        if let Some(callback) = &self.0 {
+            callback(address);
         }
     }
 }
@@ -104,54 +107,65 @@ impl Default for HttpConfig {
             header_limit: 8 << 10,
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
-            session_idle: Duration::from_secs(30 * 60),
+            session_idle_timeout: Duration::from_secs(30 * 60),
             session_opening: Duration::from_secs(30),
             has_sessions: true,
             sessions: 10_000,
             event_bytes: 256 << 20,
             keep_alive: Duration::from_secs(15),
-            retry: Duration::from_secs(1),
+            retry_delay: Duration::from_secs(1),
             connections: 20_000,
             shutdown_deadline: Duration::from_secs(10),
-            signals: true,
+            has_signals: true,
             on_listening: OnListening::default(),
         }
     }
 }
 
 impl HttpConfig {
-    /// The defaults: path `/mcp`, loopback hosts and origins only.
+    /// Returns the defaults: the path `/mcp`, and loopback hosts and origins only.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The path of the endpoint. `/mcp` by default.
+    /// Sets the path of the endpoint. `/mcp` by default.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = absolute(path.into());
         self
     }
 
-    /// Serves HTTP+SSE as well, the transport of 2024-11-05, for clients that know no other: `stream` is where they open
-    /// their stream (`/sse` by custom), `messages` where they POST to (`/messages`). Off by default. Handlers see the head
-    /// of the request that opened the stream. A stream is a session: it counts as one, has to be used within the time that
-    /// a session has for it, and lives until either side closes it; an open stream is never idle.
+    /// Also serves HTTP+SSE, the transport of 2024-11-05, at two paths. Off by default.
+    ///
+    /// A client opens its stream with GET at the path `stream` (usually `/sse`) and sends messages with POST to the path
+    /// `messages` (usually `/messages`). Handlers see the head of the request that opened the stream. A stream counts as a
+    /// session. It lives until the client or the server closes it, and an open stream is never idle. A client that sends
+    /// no message for 30 seconds after the opening loses the stream.
+    ///
+    /// ```
+    /// # use mcp_server_http::HttpConfig;
+    /// let config = HttpConfig::new().sse("/sse", "/messages");
+    /// # let _ = config;
+    /// ```
     #[must_use]
     pub fn sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
         self.sse = Some(SsePaths { stream: absolute(stream.into()), messages: absolute(messages.into()) });
         self
     }
 
-    /// Answers GET and HEAD at this path with 200 while the server serves and 503 once it shuts down, for what watches
-    /// over it. Off by default. `Host` and `Origin` are checked as everywhere: name the host that the watcher uses.
+    /// Answers GET and HEAD at this path with 200 while the server serves, and with 503 after a shutdown began. Off by
+    /// default.
+    ///
+    /// The server checks `Host` and `Origin` of these requests too. Allow the host that the monitoring uses
+    /// ([`allowed_hosts`](Self::allowed_hosts)).
     #[must_use]
     pub fn health(mut self, path: impl Into<String>) -> Self {
         self.health = Some(absolute(path.into()));
         self
     }
 
-    /// The paths beside that of the endpoint, each once.
+    /// Returns each path beside the path of the endpoint once.
     pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
         let sse = self.sse.iter().flat_map(|paths| {
             let messages = Some(&*paths.messages).filter(|messages| *messages != paths.stream);
@@ -160,25 +174,30 @@ impl HttpConfig {
         sse.flatten().chain(self.health.as_deref())
     }
 
-    /// Checks that no two settings claim one path; the two of HTTP+SSE may share theirs.
+    /// Checks that no two settings use one path.
+    ///
+    /// # Panics
+    /// If two settings use one path.
     #[track_caller]
     pub(crate) fn check_paths(&self) {
         let mut paths = vec![("path", &*self.path)];
         paths.extend(self.sse.iter().flat_map(|paths| [("sse", &*paths.stream), ("sse", &*paths.messages)]));
         paths.extend(self.health.iter().map(|path| ("health", &**path)));
         for (at, (name, path)) in paths.iter().enumerate() {
-            let taken = paths[..at].iter().find(|(other, taken)| other != name && taken == path);
-            if let Some((other, _)) = taken {
+            let duplicate = paths[..at].iter().find(|(other, taken)| other != name && taken == path);
+            if let Some((other, _)) = duplicate {
                 panic!("`{other}` and `{name}` are both `{path}`: one of them could not be reached");
             }
         }
     }
 
-    /// Names under which the server may be reached, beside the loopback ones: `example.com` on any port, or
-    /// `example.com:8443`. A request whose `Host` is none of them is refused, which stops DNS rebinding.
+    /// Adds hosts under which clients may reach the server, beside the loopback hosts.
+    ///
+    /// `example.com` allows the host on any port, `example.com:8443` on one port. The server rejects a request with another
+    /// `Host`, which prevents DNS rebinding.
     ///
     /// # Panics
-    /// When a text is not a host: `https://example.com` is an origin.
+    /// If a text is not a host. For example, `https://example.com` is an origin.
     #[must_use]
     #[track_caller]
     pub fn allowed_hosts<T: Into<String>>(mut self, hosts: impl IntoIterator<Item = T>) -> Self {
@@ -189,12 +208,14 @@ impl HttpConfig {
         self
     }
 
-    /// Web origins that may call the server, beside the loopback ones and its own: `https://app.example.com` (on port 443,
-    /// as browsers mean it), `https://app.example.com:8443`, `https://app.example.com:*` for any port, or `null`. Others
-    /// are refused, which stops web pages from using a visitor's access.
+    /// Adds web origins that may call the server, beside the loopback origins and the origin of the server.
+    ///
+    /// An entry is `https://app.example.com` (port 443, as browsers mean it), `https://app.example.com:8443`,
+    /// `https://app.example.com:*` for any port, or `null`. The server rejects a request with another `Origin`, so that no
+    /// other web page can use the access of its visitor.
     ///
     /// # Panics
-    /// When a text is not an origin.
+    /// If a text is not an origin.
     #[must_use]
     #[track_caller]
     pub fn allowed_origins<T: Into<String>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
@@ -208,33 +229,39 @@ impl HttpConfig {
         self
     }
 
-    /// Accepts every `Host`. Only behind something that checks it: without this check a web page can reach a local server
-    /// by DNS rebinding.
+    /// Accepts every `Host`.
+    ///
+    /// Use this only behind a proxy that checks the host. Without the check, a web page can reach a local server by DNS
+    /// rebinding.
     #[must_use]
     pub fn dangerous_allow_any_host(mut self) -> Self {
         self.any_host = true;
         self
     }
 
-    /// Accepts every `Origin`. Any web page that a user visits can then call the server in the user's name.
+    /// Accepts every `Origin`. Any web page can then call the server with the access of its visitor.
     #[must_use]
     pub fn dangerous_allow_any_origin(mut self) -> Self {
         self.any_origin = true;
         self
     }
 
-    /// Serves clients whose `Accept` does not list both `application/json` and `text/event-stream`, with what they accept.
+    /// Serves a client whose `Accept` lists only `application/json` or only `text/event-stream`. The client receives the
+    /// type that it accepts. By default the server rejects such a request with 406.
     #[must_use]
     pub fn lenient_accept(mut self) -> Self {
         self.lenient_accept = true;
         self
     }
 
-    /// The largest body in bytes. 4 MiB by default. What is larger is answered 413; our own listener reads what still
-    /// comes of it for a while and throws it away, so that clients that send first and read then see that answer.
+    /// Sets the size limit of a request body in bytes. 4 MiB by default. The server answers a larger body with 413. (A
+    /// header value above 8 KiB is answered 431.)
+    ///
+    /// Our listener then discards the rest of the body for a bounded time. A client that sends the whole body before it
+    /// reads can so receive the answer.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `bytes` is zero.
     #[must_use]
     #[track_caller]
     pub fn body_limit(mut self, bytes: usize) -> Self {
@@ -243,10 +270,10 @@ impl HttpConfig {
         self
     }
 
-    /// How long a body may take to arrive. 30 seconds by default.
+    /// Sets the total timeout for the arrival of a request body. 30 seconds by default.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `limit` is zero.
     #[must_use]
     #[track_caller]
     pub fn body_timeout(mut self, limit: Duration) -> Self {
@@ -255,13 +282,15 @@ impl HttpConfig {
         self
     }
 
-    /// How long a client of `serve_http…` may leave its answer unread before the connection is closed: the call behind it
-    /// is held up meanwhile. Any byte taken starts the time anew. 30 seconds by default. Over HTTP/2 the stream of an answer
-    /// left unread is reset, and what else is open goes on. (The rest of an answer of less than 16 KiB cannot be reset: left
-    /// unread for as long again, it ends the connection, and what else is open on it has as long to end.)
+    /// Sets how long a client of our listener may leave an answer unread. 30 seconds by default.
+    ///
+    /// Any progress of the client restarts this time. See [`listener::Serve::write_timeout`] for the details of HTTP/1.1
+    /// and HTTP/2, and for the reading rate that counts as progress.
+    ///
+    /// [`listener::Serve::write_timeout`]: crate::listener::Serve::write_timeout
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `limit` is zero.
     #[must_use]
     #[track_caller]
     pub fn write_timeout(mut self, limit: Duration) -> Self {
@@ -270,46 +299,55 @@ impl HttpConfig {
         self
     }
 
-    /// How long a session may be silent before it ends. 30 minutes by default.
+    /// Sets the idle timeout of a session. 30 minutes by default. A session with an open request or stream is not idle.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `limit` is zero.
     #[must_use]
     #[track_caller]
-    pub fn session_idle(mut self, limit: Duration) -> Self {
-        assert!(!limit.is_zero(), "`session_idle` is zero: no session could last");
-        self.session_idle = limit;
+    pub fn session_idle_timeout(mut self, limit: Duration) -> Self {
+        assert!(!limit.is_zero(), "`session_idle_timeout` is zero: no session could last");
+        self.session_idle_timeout = limit;
         self
     }
 
-    /// Whether clients of the older revisions get sessions; they do by default. Without sessions each of their requests
-    /// stands alone: no session id, GET and DELETE are answered 405, and nothing that needs a session is promised or done
-    /// (change notices, questions to the client, resumed streams, log levels). Together with
-    /// [`HttpConfig::lenient_accept`] this is plain JSON-RPC over POST.
+    /// Serves clients of the session era without sessions. By default these clients have sessions.
+    ///
+    /// In sessionless mode each POST is independent. The server sends no session id and answers GET and DELETE with 405.
+    /// It does not offer the features that need a session: list changes, input requests, resumed streams and log levels.
+    /// Together with [`lenient_accept`](Self::lenient_accept) this is plain JSON-RPC over POST.
+    ///
+    /// ```
+    /// # use mcp_server_http::HttpConfig;
+    /// let config = HttpConfig::new().sessionless().lenient_accept();
+    /// # let _ = config;
+    /// ```
     #[must_use]
-    pub fn sessions(mut self, kept: bool) -> Self {
-        self.has_sessions = kept;
+    pub fn sessionless(mut self) -> Self {
+        self.has_sessions = false;
         self
     }
 
-    /// How many sessions there may be. 10,000 by default; further ones are answered 503.
+    /// Sets how many sessions may be open. 10,000 by default. The server answers a further `initialize` with 503.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `count` is zero.
     #[must_use]
     #[track_caller]
     pub fn max_sessions(mut self, count: usize) -> Self {
-        assert!(count > 0, "`max_sessions` is zero: write `sessions(false)` for a server without sessions");
+        assert!(count > 0, "`max_sessions` is zero: write `sessionless()` for a server without sessions");
         self.sessions = count;
         self
     }
 
-    /// How many bytes of events the sessions may hold together, for clients that come back for them. 256 MiB by default;
-    /// one session holds 1 MiB or one message. Beyond it what was read goes first, then what nobody reads, of the sessions
-    /// first that were silent longest; what a connected client is about to read stays.
+    /// Sets how many bytes the event logs of all sessions may hold together. 256 MiB by default. The log of one session
+    /// holds 1 MiB or one message.
+    ///
+    /// Above the limit the server evicts events of the least active sessions first. The order is: delivered events, then
+    /// events without a reader. An event that a connected client is about to read stays.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `bytes` is zero.
     #[must_use]
     #[track_caller]
     pub fn max_event_bytes(mut self, bytes: usize) -> Self {
@@ -318,59 +356,69 @@ impl HttpConfig {
         self
     }
 
-    /// How often a silent stream is given a comment, so that what stands between does not close it. 15 seconds by default.
+    /// Sets the interval of keep-alive comments on a quiet stream, so that proxies do not close it. 15 seconds by default.
+    /// The server uses at least 100 milliseconds and at most one day.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `interval` is zero.
     #[must_use]
     #[track_caller]
     pub fn keep_alive(mut self, interval: Duration) -> Self {
-        assert!(!interval.is_zero(), "`keep_alive` is zero: it would write without end");
+        assert!(!interval.is_zero(), "`keep_alive` is zero: the server would write without a pause");
         self.keep_alive = interval.clamp(Duration::from_millis(100), Duration::from_secs(24 * 3600));
         self
     }
 
-    /// How long clients of 2025-11-25 are told to wait before they open a stream again that ended. 1 second by default.
+    /// Sets how long a client of 2025-11-25 waits before it reopens a stream that ended. 1 second by default.
     #[must_use]
-    pub fn retry(mut self, delay: Duration) -> Self {
-        self.retry = delay;
+    pub fn retry_delay(mut self, delay: Duration) -> Self {
+        self.retry_delay = delay;
         self
     }
 
-    /// How many connections `serve_http…` accepts at once; further ones wait. 20,000 by default.
+    /// Sets how many connections our listener keeps open. 20,000 by default. Further connections wait.
     ///
     /// # Panics
-    /// When it is zero.
+    /// If `count` is zero.
     #[must_use]
     #[track_caller]
     pub fn max_connections(mut self, count: usize) -> Self {
-        assert!(count > 0, "`max_connections` is zero: nobody could connect");
+        assert!(count > 0, "`max_connections` is zero: no client could connect");
         self.connections = count;
         self
     }
 
-    /// How long open requests of `serve_http…` may take to end after a shutdown began, and calls of sessions whose
-    /// connection is not waited for, wherever they are served. 10 seconds by default, and zero cuts them off at once.
+    /// Sets the grace period of a shutdown: how long calls may still run. 10 seconds by default.
+    ///
+    /// After the grace period the server answers each call that still runs with an error. Zero ends the calls at once.
     #[must_use]
     pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
         self.shutdown_deadline = limit;
         self
     }
 
-    /// Whether `serve_http…` ends when the process is asked to (SIGTERM, SIGINT, Ctrl-C); it does by default, and these
-    /// signals do not end the process by themselves from then on. `false` leaves them to an application that has more to
-    /// end than this server, and calls [`Server::shutdown`](mcp_server_core::Server::shutdown) itself.
+    /// Leaves SIGTERM, SIGINT and Ctrl-C to the application. By default our listener shuts the server down when the
+    /// process receives one of these signals.
+    ///
+    /// Use this in an application that has more to end than this server. The application then calls
+    /// [`Server::shutdown`](mcp_server_core::Server::shutdown).
     #[must_use]
-    pub fn signals(mut self, heeded: bool) -> Self {
-        self.signals = heeded;
+    pub fn ignore_signals(mut self) -> Self {
+        self.has_signals = false;
         self
     }
 
-    /// What to do once `serve_http…` listens, with the address that it listens on: to print it, or to learn the port where
-    /// any free one was asked for (`127.0.0.1:0`).
+    /// Sets a callback that receives the address when our listener is ready. An application can print the address, or
+    /// learn the port of `127.0.0.1:0`.
+    ///
+    /// ```
+    /// # use mcp_server_http::HttpConfig;
+    /// let config = HttpConfig::new().on_listening(|address| println!("http://{address}/mcp"));
+    /// # let _ = config;
+    /// ```
     #[must_use]
-    pub fn on_listening(mut self, told: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
-        self.on_listening = OnListening(Some(Arc::new(told)));
+    pub fn on_listening(mut self, callback: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
+        self.on_listening = OnListening(Some(Arc::new(callback)));
         self
     }
 }
@@ -384,13 +432,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_let_nothing_through_are_refused_by_name() {
+    fn settings_of_zero_panic_with_their_names() {
         type Set = fn(HttpConfig) -> HttpConfig;
         let cases: &[(&str, Set)] = &[
             ("body_limit", |config| config.body_limit(0)),
             ("body_timeout", |config| config.body_timeout(Duration::ZERO)),
             ("write_timeout", |config| config.write_timeout(Duration::ZERO)),
-            ("session_idle", |config| config.session_idle(Duration::ZERO)),
+            ("session_idle_timeout", |config| config.session_idle_timeout(Duration::ZERO)),
             ("max_sessions", |config| config.max_sessions(0)),
             ("max_event_bytes", |config| config.max_event_bytes(0)),
             ("keep_alive", |config| config.keep_alive(Duration::ZERO)),

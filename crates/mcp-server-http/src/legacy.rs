@@ -45,7 +45,7 @@ impl Legacy {
         let config = &endpoint.config;
         let limits = SessionLimits {
             count: config.sessions,
-            idle: config.session_idle,
+            idle: config.session_idle_timeout,
             opening: config.session_opening,
             event_bytes: config.event_bytes,
         };

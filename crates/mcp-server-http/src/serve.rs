@@ -1,4 +1,4 @@
-//! From a server to the network: our own listener, or a service for another one.
+//! Serving over HTTP: on our own listener, as an axum router, or as a tower service.
 
 use std::{
     convert::Infallible,
@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
@@ -29,27 +30,31 @@ use crate::{
     request::guard,
 };
 
-/// Why a server could not be put on the network.
+/// How long the listener may still write after the grace period of a shutdown: the errors of the calls that were ended.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// The error of a server that cannot serve an address.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The address is not loopback, and nobody said under which names the server may be reached there.
+    /// The address is not a loopback address, and the configuration names no hosts
+    /// ([`HttpConfig::allowed_hosts`]).
     HostsRequired(SocketAddr),
-    /// The address names nothing that can be listened on.
+    /// The address cannot be resolved.
     Resolve {
-        /// The address, as it was given.
+        /// The address as the caller wrote it.
         address: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     Bind {
-        /// Where the server was to listen.
+        /// The resolved address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The listener does not know its own address.
+    /// The listener does not report its own address.
     Listener(io::Error),
 }
 
@@ -60,7 +65,7 @@ impl fmt::Display for HttpError {
                 write!(f, "{address} is not a loopback address: name the hosts that it serves (`allowed_hosts`)")
             }
             Self::Resolve { address, .. } => write!(f, "the address {address} to listen on cannot be resolved"),
-            Self::Bind { address, .. } => write!(f, "{address} cannot be listened on"),
+            Self::Bind { address, .. } => write!(f, "the server cannot listen on {address}"),
             Self::Listener(_) => f.write_str("the listener has no address"),
         }
     }
@@ -75,60 +80,233 @@ impl std::error::Error for HttpError {
     }
 }
 
+/// Serves a server on a listener. Await the returned [`Serve`] to start.
+///
+/// The server runs until [`Server::shutdown`] is called or the process receives SIGTERM, SIGINT or Ctrl-C
+/// ([`HttpConfig::ignore_signals`]). See [`HttpServer`] for the shutdown and for callers with a principal.
+///
+/// ```
+/// use mcp_server_core::Server;
+/// use mcp_server_http::{HttpConfig, HttpError};
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder("example", "1.0.0").build();
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let serving = mcp_server_http::serve(listener, server.clone()).config(HttpConfig::new().path("/tools"));
+/// # server.shutdown();
+/// serving.await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn serve(listener: TcpListener, server: Server) -> Serve {
+    Serve {
+        listener,
+        server,
+        config: HttpConfig::new(),
+        #[cfg(feature = "tls")]
+        tls: None,
+    }
+}
+
+/// A server on a listener that is configured and not started. Returned by [`serve`].
+#[derive(Debug)]
+#[must_use = "a server does nothing until it is awaited"]
+pub struct Serve {
+    listener: TcpListener,
+    server: Server,
+    config: HttpConfig,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+}
+
+impl Serve {
+    /// Sets the configuration of the endpoint and of the listener.
+    pub fn config(mut self, config: HttpConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Serves HTTPS. HTTP/2 and HTTP/1.1 share the port, and the client chooses by ALPN.
+    ///
+    /// A client has ten seconds for the handshake. A connection counts against
+    /// [`max_connections`](HttpConfig::max_connections) from its start.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    async fn run(self) -> Result<(), HttpError> {
+        let Self { listener, server, config, .. } = self;
+        let address = listener.local_addr().map_err(HttpError::Listener)?;
+        check_hosts(address, &config)?;
+        let has_signals = config.has_signals;
+        config.on_listening.call(address);
+        let service = McpService::new(server.clone(), config);
+        // Dropped after the listener: calls of sessions may outlive their connections, but not the endpoint.
+        let _end_sessions = EndSessions(service.clone());
+        let serving = on_listener(&service, listener);
+        #[cfg(feature = "tls")]
+        let serving = match self.tls {
+            Some(tls) => serving.tls(tls),
+            None => serving,
+        };
+        let serving = async {
+            tokio::select! {
+                () = serving.into_future() => {}
+                never = sweep_sessions(&service) => match never {},
+            }
+        };
+        if has_signals {
+            signal::until_terminated(serving, || server.shutdown()).await;
+        } else {
+            serving.await;
+        }
+        Ok(())
+    }
+}
+
+impl IntoFuture for Serve {
+    type Output = Result<(), HttpError>;
+    type IntoFuture = Serving;
+
+    fn into_future(self) -> Serving {
+        Serving(Box::pin(self.run()))
+    }
+}
+
+/// The future of a running server. Created by awaiting [`Serve`].
+///
+/// Dropping it closes the listener, all connections and all sessions.
+///
+/// # Errors
+/// [`HttpError::HostsRequired`] if the listener has no loopback address and the configuration names no hosts.
+#[must_use = "futures do nothing until they are polled"]
+pub struct Serving(Pin<Box<dyn Future<Output = Result<(), HttpError>> + Send>>);
+
+impl Future for Serving {
+    type Output = Result<(), HttpError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").finish_non_exhaustive()
+    }
+}
+
 mod sealed {
-    #[expect(unnameable_types, reason = "nobody else implements it")]
+    #[expect(unnameable_types, reason = "other crates must not implement it")]
     pub trait Sealed {}
     impl Sealed for mcp_server_core::Server {}
 }
 
-/// The ways of a [`Server`] onto the network; `Server` alone implements it.
+/// Methods of [`Server`] that serve it over HTTP. Only `Server` implements this trait.
 ///
-/// What begins with `serve_` is a listener of our own: only the configured paths exist, TCP_NODELAY is set, connections
-/// are bounded. It serves until [`Server::shutdown`] is called or the process is asked to end (SIGTERM, SIGINT, Ctrl-C;
-/// see [`HttpConfig::signals`]). Then it accepts nothing new, cuts off requests of which only a part has come, and gives
-/// open requests the shutdown deadline to end; a second signal ends it at once. Dropping the future ends everything.
+/// # Our listener
 ///
-/// What begins with `into_` is served by somebody else, who calls [`Server::shutdown`] when the application is to end, so
-/// that the streams that would never end by themselves do.
+/// The methods `serve_http…` and `serve_https…` are short forms of [`serve`]. The listener serves only the configured
+/// paths, limits the number of connections and sets TCP_NODELAY.
 ///
-/// Who calls is for a layer around those: the [`Principal`](mcp_protocol::Principal), or an `Arc` of it, that it puts among
-/// the extensions of the HTTP request is the caller. Scopes are checked against it; its sessions, their streams, its tasks
-/// and what it was asked are its own, and to any other caller they do not exist. A request without one is nobody's.
+/// A shutdown begins when the application calls [`Server::shutdown`] or the process receives SIGTERM, SIGINT or Ctrl-C.
+/// The listener then closes and rejects partial requests. Open requests may end within
+/// [`shutdown_deadline`](HttpConfig::shutdown_deadline). After it the server answers each call that still runs with an
+/// error. A second signal ends everything at once, and so does dropping the future.
+///
+/// # Other listeners
+///
+/// The methods `into_router` and `into_service` return parts for another HTTP server. The application has to call
+/// [`Server::shutdown`] when it ends, because some streams end only then. The listener of this crate also serves the whole
+/// application: see [`listener::serve`](crate::listener::serve).
+///
+/// # Callers
+///
+/// A layer around the endpoint can authenticate callers. It inserts a [`Principal`](mcp_protocol::Principal), or an `Arc`
+/// of one, into the extensions of the HTTP request. The server checks scopes against this principal. Sessions, their
+/// streams, tasks and input requests belong to their principal and do not exist for other callers. A request without a
+/// principal is anonymous.
 pub trait HttpServer: sealed::Sealed {
     /// Serves `http://addr/mcp` with the default configuration.
     ///
+    /// ```no_run
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpError, HttpServer};
+    ///
+    /// # async fn example() -> Result<(), HttpError> {
+    /// let server = Server::builder("example", "1.0.0").build();
+    /// server.serve_http("127.0.0.1:8080").await
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// When the address cannot be listened on, or is not a loopback address.
+    /// If the server cannot listen on the address, or if the address is not a loopback address.
     fn serve_http(
         &self,
         addr: impl ToSocketAddrs + fmt::Debug + Send,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves an address.
+    /// Serves an address with a configuration.
+    ///
+    /// ```no_run
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpError, HttpServer};
+    ///
+    /// # async fn example(server: Server) -> Result<(), HttpError> {
+    /// let config = HttpConfig::new().allowed_hosts(["mcp.example.com"]);
+    /// server.serve_http_with("0.0.0.0:8080", config).await
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// When the address cannot be listened on, or is not a loopback address and no hosts are allowed.
+    /// If the server cannot listen on the address, or if the address is not a loopback address and the configuration names
+    /// no hosts.
     fn serve_http_with(
         &self,
         addr: impl ToSocketAddrs + fmt::Debug + Send,
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves a listener that is there already.
+    /// Serves a listener with a configuration.
+    ///
+    /// ```no_run
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer};
+    ///
+    /// # async fn example(server: Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// server.serve_http_on(listener, HttpConfig::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// When the listener's address is not a loopback address and no hosts are allowed.
+    /// If the listener has no loopback address and the configuration names no hosts.
     fn serve_http_on(
         &self,
         listener: TcpListener,
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves `https://addr/mcp` with the default configuration. HTTP/2 and HTTP/1.1 share the port, and the client
-    /// chooses. A handshake has ten seconds, and counts as a connection.
+    /// Serves `https://addr/mcp` with the default configuration (see [`Serve::tls`]).
+    ///
+    /// ```no_run
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpServer, TlsConfig};
+    ///
+    /// # async fn example(server: Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = TlsConfig::from_files("cert.pem", "key.pem")?;
+    /// server.serve_https("127.0.0.1:8443", tls).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`HttpServer::serve_http`].
+    /// The errors of [`HttpServer::serve_http`].
     #[cfg(feature = "tls")]
     fn serve_https(
         &self,
@@ -136,10 +314,10 @@ pub trait HttpServer: sealed::Sealed {
         tls: TlsConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves an address over TLS.
+    /// Serves an address over TLS with a configuration (see [`Serve::tls`]).
     ///
     /// # Errors
-    /// As [`HttpServer::serve_http_with`].
+    /// The errors of [`HttpServer::serve_http_with`].
     #[cfg(feature = "tls")]
     fn serve_https_with(
         &self,
@@ -148,10 +326,10 @@ pub trait HttpServer: sealed::Sealed {
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// Serves a listener that is there already over TLS.
+    /// Serves a listener over TLS with a configuration (see [`Serve::tls`]).
     ///
     /// # Errors
-    /// As [`HttpServer::serve_http_on`].
+    /// The errors of [`HttpServer::serve_http_on`].
     #[cfg(feature = "tls")]
     fn serve_https_on(
         &self,
@@ -160,21 +338,39 @@ pub trait HttpServer: sealed::Sealed {
         config: HttpConfig,
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
-    /// An axum router with the endpoint at the configured path, and what else was configured, to merge into an application. Whoever serves it should set
-    /// TCP_NODELAY, without which small answers wait for acknowledgements, bound the time that the head of a request
-    /// takes, and call [`Server::shutdown`] at the end.
+    /// Returns an axum router with the endpoint at the configured paths, to merge into an application.
+    ///
+    /// Serve the application with [`listener::serve`](crate::listener::serve) for the limits of our listener. Another
+    /// server should set TCP_NODELAY, and a time limit for the head of a request. Call [`Server::shutdown`] at the end.
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer, listener};
+    ///
+    /// # async fn example() -> std::io::Result<()> {
+    /// let server = Server::builder("example", "1.0.0").build();
+    /// let app = Router::new()
+    ///     .route("/", get(async || "Hello!"))
+    ///     .merge(server.clone().into_router(HttpConfig::new()));
+    /// let tcp = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+    /// listener::serve(tcp, app).with_graceful_shutdown(server.shutting_down()).await;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
-    /// When two settings claim one path.
+    /// If two settings of the configuration use one path.
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router;
 
-    /// The endpoint as a tower service, for any other stack; it answers on every path (see
-    /// [`McpService::handle`]). What holds for whoever serves
-    /// [`HttpServer::into_router`] holds here too.
+    /// Returns the endpoint as a tower service for any other HTTP server.
+    ///
+    /// The service answers on every path (see [`McpService::handle`]). The advice of [`HttpServer::into_router`] holds here
+    /// too.
     ///
     /// # Panics
-    /// When two settings claim one path.
+    /// If two settings of the configuration use one path.
     #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService;
 }
@@ -189,12 +385,11 @@ impl HttpServer for Server {
         addr: impl ToSocketAddrs + fmt::Debug + Send,
         config: HttpConfig,
     ) -> Result<(), HttpError> {
-        let listener = listen(addr).await?;
-        self.serve_http_on(listener, config).await
+        self.serve_http_on(bind(addr).await?, config).await
     }
 
     async fn serve_http_on(&self, listener: TcpListener, config: HttpConfig) -> Result<(), HttpError> {
-        serve(self, listener, config, |serving| serving).await
+        serve(listener, self.clone()).config(config).await
     }
 
     #[cfg(feature = "tls")]
@@ -209,13 +404,12 @@ impl HttpServer for Server {
         tls: TlsConfig,
         config: HttpConfig,
     ) -> Result<(), HttpError> {
-        let listener = listen(addr).await?;
-        self.serve_https_on(listener, tls, config).await
+        self.serve_https_on(bind(addr).await?, tls, config).await
     }
 
     #[cfg(feature = "tls")]
     async fn serve_https_on(&self, listener: TcpListener, tls: TlsConfig, config: HttpConfig) -> Result<(), HttpError> {
-        serve(self, listener, config, |serving| serving.tls(tls)).await
+        serve(listener, self.clone()).config(config).tls(tls).await
     }
 
     #[track_caller]
@@ -232,15 +426,15 @@ impl HttpServer for Server {
     }
 }
 
-/// Listens on the first of the addresses that can be listened on.
-async fn listen(addr: impl ToSocketAddrs + fmt::Debug + Send) -> Result<TcpListener, HttpError> {
-    let given = format!("{addr:?}");
+/// Listens on the first of the resolved addresses that works.
+async fn bind(addr: impl ToSocketAddrs + fmt::Debug + Send) -> Result<TcpListener, HttpError> {
+    let text = format!("{addr:?}");
     let addresses = match lookup_host(addr).await {
         Ok(addresses) => addresses,
-        Err(source) => return Err(HttpError::Resolve { address: given, source }),
+        Err(source) => return Err(HttpError::Resolve { address: text, source }),
     };
-    let nothing = io::Error::new(io::ErrorKind::InvalidInput, "it stands for no address at all");
-    let mut failed = HttpError::Resolve { address: given, source: nothing };
+    let nothing = io::Error::new(io::ErrorKind::InvalidInput, "the name resolves to no address");
+    let mut failed = HttpError::Resolve { address: text, source: nothing };
     for address in addresses {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(listener),
@@ -250,52 +444,22 @@ async fn listen(addr: impl ToSocketAddrs + fmt::Debug + Send) -> Result<TcpListe
     Err(failed)
 }
 
-/// Beyond the loopback address somebody has to say under which names the server may be reached.
+/// Rejects an address beyond loopback unless the configuration names the hosts of the server.
 fn check_hosts(address: SocketAddr, config: &HttpConfig) -> Result<(), HttpError> {
     let is_open = config.any_host || !config.allowed_hosts.is_empty();
     if guard::is_loopback_address(address.ip()) || is_open { Ok(()) } else { Err(HttpError::HostsRequired(address)) }
 }
 
-async fn serve(
-    server: &Server,
-    listener: TcpListener,
-    config: HttpConfig,
-    with_tls: impl FnOnce(Serving) -> Serving,
-) -> Result<(), HttpError> {
-    let address = listener.local_addr().map_err(HttpError::Listener)?;
-    check_hosts(address, &config)?;
-    let signals = config.signals;
-    config.on_listening.call(address);
-    let service = McpService::new(server.clone(), config);
-    // Drops after the listener: calls of sessions outlive their connections, but not the endpoint.
-    let _ending = EndSessions(service.clone());
-    let serving = with_tls(listening(&service, listener));
-    let serving = async {
-        tokio::select! {
-            () = serving.into_future() => {}
-            never = sweep_sessions(&service) => match never {},
-        }
-    };
-    if signals {
-        signal::until_terminated(serving, || server.shutdown()).await;
-    } else {
-        serving.await;
-    }
-    Ok(())
-}
-
-type Serving = mcp_http_listener::Serve<AtConfiguredPaths>;
-
-fn listening(service: &McpService, listener: TcpListener) -> Serving {
+fn on_listener(service: &McpService, listener: TcpListener) -> mcp_http_listener::Serve<ConfiguredPaths> {
     let (server, config) = (&service.inner.endpoint.server, &service.inner.endpoint.config);
-    mcp_http_listener::serve(listener, AtConfiguredPaths(service.clone()))
+    mcp_http_listener::serve(listener, ConfiguredPaths(service.clone()))
         .max_connections(config.connections)
         .write_timeout(config.write_timeout)
-        .shutdown_deadline(config.shutdown_deadline)
+        .shutdown_deadline(config.shutdown_deadline.saturating_add(FLUSH))
         .with_graceful_shutdown(server.shutting_down())
 }
 
-/// Ends expired sessions also while the server receives no requests.
+/// Ends expired sessions while the server receives no requests.
 async fn sweep_sessions(service: &McpService) -> Infallible {
     let mut sweeping = tokio::time::interval(SWEEP);
     sweeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -314,15 +478,11 @@ impl Drop for EndSessions {
     }
 }
 
-/// The endpoint on our own listener: only the configured paths exist.
+/// The endpoint on our listener, where only the configured paths exist.
 #[derive(Clone)]
-struct AtConfiguredPaths(McpService);
+struct ConfiguredPaths(McpService);
 
-impl AtConfiguredPaths {
-    async fn handle(self, request: Request<RequestBody>) -> Response<VectoredBody> {
-        self.answer(request).await.map(VectoredBody)
-    }
-
+impl ConfiguredPaths {
     async fn answer(&self, request: Request<RequestBody>) -> Response<Body> {
         let endpoint = &self.0.inner.endpoint;
         let (requested, path) = (request.uri().path(), &*endpoint.config.path);
@@ -336,7 +496,7 @@ impl AtConfiguredPaths {
     }
 }
 
-impl tower_service::Service<Request<RequestBody>> for AtConfiguredPaths {
+impl tower_service::Service<Request<RequestBody>> for ConfiguredPaths {
     type Response = Response<VectoredBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<VectoredBody>, Infallible>> + Send>>;
@@ -348,14 +508,12 @@ impl tower_service::Service<Request<RequestBody>> for AtConfiguredPaths {
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         // Boxed, because this future is large, and an answer that streams would keep its memory.
         let service = self.clone();
-        Box::pin(async move { Ok(service.handle(request).await) })
+        Box::pin(async move { Ok(service.answer(request).await.map(VectoredBody)) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http_body_util::Full;
 
     use super::*;

@@ -61,7 +61,7 @@ async fn a_public_address_serves_the_allowed_hosts() {
 async fn an_address_in_use_is_an_error_with_the_address_and_the_reason() {
     let site = serve(&common::server(), HttpConfig::new()).await;
     let error = within("the error", common::server().serve_http(site.address)).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("{} cannot be listened on", site.address));
+    assert_eq!(error.to_string(), format!("the server cannot listen on {}", site.address));
     assert!(matches!(error, HttpError::Bind { address, .. } if address == site.address), "{error:?}");
     assert_eq!(
         std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>().unwrap().kind(),
@@ -85,7 +85,7 @@ async fn an_invalid_address_is_an_error() {
 async fn reports_the_bound_address_when_it_listens() {
     let server = common::server();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let config = HttpConfig::new().path("/there").signals(false).on_listening(move |address| {
+    let config = HttpConfig::new().path("/there").ignore_signals().on_listening(move |address| {
         // Whoever is told may connect.
         let connected = std::net::TcpStream::connect(address);
         tell.send((address, connected.is_ok())).unwrap();

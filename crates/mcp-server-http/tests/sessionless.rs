@@ -11,7 +11,7 @@ use crate::common::{self, initialize, legacy, request, send, stateless};
 fn service() -> McpService {
     let server =
         Server::builder("test", "1.0").tool(tool("hi", async || "hi")).resource(resource("x:a", async || "a")).build();
-    server.into_service(HttpConfig::new().sessions(false).lenient_accept())
+    server.into_service(HttpConfig::new().sessionless().lenient_accept())
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn has_no_tasks_and_no_log_messages() {
             "said"
         }))
         .build();
-    let service = server.into_service(HttpConfig::new().sessions(false));
+    let service = server.into_service(HttpConfig::new().sessionless());
     let opened = send(&service, initialize()).await.json();
     let promised = opened["result"]["capabilities"].as_object().unwrap();
     assert_eq!(promised.keys().collect::<Vec<_>>(), ["tools"]);

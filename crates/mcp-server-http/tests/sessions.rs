@@ -67,7 +67,7 @@ async fn rejects_requests_that_do_not_match_the_session() {
 
 #[tokio::test(start_paused = true)]
 async fn expires_idle_sessions_and_keeps_busy_sessions() {
-    let config = HttpConfig::new().session_idle(Duration::from_secs(60));
+    let config = HttpConfig::new().session_idle_timeout(Duration::from_secs(60));
     let service = common::server().into_service(config);
     let id = open(&service).await;
     let ping = || legacy(Some(&id), "ping", json!({}));

@@ -34,7 +34,7 @@ async fn serves_http1_and_http2_on_one_port() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (server, tls) = (server(), TlsConfig::from_pem(CERTIFICATE, KEY).unwrap());
-    let config = HttpConfig::new().signals(false);
+    let config = HttpConfig::new().ignore_signals();
     let site = Site::of(address, tokio::spawn(async move { server.serve_https_on(listener, tls, config).await }));
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()).unwrap();

@@ -14,7 +14,7 @@ async fn the_program_lists_the_tools_and_calls_one() {
         .description("Counts.")
         .input_schema(json!({ "type": "object" }));
     let server = Server::builder("test", "1").tool(count).build();
-    let serving = tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new().signals(false)).await });
+    let serving = tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new().ignore_signals()).await });
     let run = Command::new(env!("CARGO_BIN_EXE_client")).arg(&url).kill_on_drop(true).output();
     let output = timeout(Duration::from_secs(30), run).await.unwrap().unwrap();
     serving.abort();

@@ -1,4 +1,4 @@
-//! The body of a response: nothing, a message, or a stream of events.
+//! The body of a response: empty, a message, or a stream of events.
 
 use std::{
     mem,
@@ -11,13 +11,13 @@ use http_body::{Frame, SizeHint};
 use mcp_server_core::engine::Payload;
 use mcp_transport::sse;
 
-/// The body of a response.
+/// The body of a response of the endpoint: empty, a message, or a stream of events.
 pub struct Body(Kind);
 
 enum Kind {
-    /// A message in one piece; empty once it is sent.
+    /// A message in one piece. Empty after it is sent.
     Whole(Bytes),
-    /// The pieces of a message that are still to be sent, last first.
+    /// The unsent pieces of a message in reverse order.
     Pieces(Vec<Bytes>),
     Stream(Pin<Box<dyn EventStream>>),
 }
@@ -45,7 +45,7 @@ impl Body {
         Self(Kind::Pieces([tail, body, head].into_iter().filter(|piece| !piece.is_empty()).collect()))
     }
 
-    /// A message as the only event of a stream; a stream stays what it is.
+    /// Turns a message into a stream with one event. Returns a stream unchanged.
     pub(crate) fn into_event(self) -> Self {
         let message = match self.0 {
             Kind::Whole(message) => message,
@@ -58,7 +58,7 @@ impl Body {
         Self(Kind::Whole(sse::Event::new(&message).with_event("message").encode()))
     }
 
-    /// The pieces that are still to be sent of a message that has several, last first.
+    /// Takes the unsent pieces of a message with several pieces, in reverse order.
     pub(crate) fn take_pieces(&mut self) -> Option<Vec<Bytes>> {
         match &mut self.0 {
             Kind::Pieces(pieces) if !pieces.is_empty() => Some(mem::take(pieces)),

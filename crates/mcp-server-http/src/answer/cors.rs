@@ -1,11 +1,11 @@
-//! CORS, derived from the configuration: an origin that passed the guard may read the answers, no other, and never `*`.
+//! CORS headers: an origin that passed the guard may read the answer. The server never sends `*`.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use super::{body::Body, respond};
 use crate::request::guard;
 
-/// Headers that clients send, beside `Mcp-Param-*`.
+/// The request headers that a web page may send, beside `Mcp-Param-*`.
 const REQUEST_HEADERS: [&str; 9] = [
     "accept",
     "authorization",
@@ -18,10 +18,10 @@ const REQUEST_HEADERS: [&str; 9] = [
     "traceparent",
 ];
 const EXPOSED: &str = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after";
-/// How long browsers may remember a preflight answer, in seconds.
+/// How long a browser may cache a preflight answer, in seconds.
 const MAX_AGE: &str = "600";
 
-/// Lets the page that asked read the answer.
+/// Allows the origin of the request to read the answer.
 pub(crate) fn share(response: &mut Response<Body>, origin: Option<HeaderValue>) {
     let Some(origin) = origin else { return };
     let headers = response.headers_mut();
@@ -30,7 +30,7 @@ pub(crate) fn share(response: &mut Response<Body>, origin: Option<HeaderValue>) 
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
 }
 
-/// The answer to `OPTIONS`.
+/// Answers `OPTIONS`.
 pub(crate) fn preflight(request: &HeaderMap, allow: &'static str) -> Response<Body> {
     let mut response = respond::empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
@@ -47,8 +47,8 @@ pub(crate) fn preflight(request: &HeaderMap, allow: &'static str) -> Response<Bo
 
 fn allowed_headers(request: &HeaderMap) -> String {
     let mut allowed = REQUEST_HEADERS.join(", ");
-    let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|value| value.to_str().ok());
-    for name in asked.into_iter().flat_map(|names| names.split(',')).map(str::trim) {
+    let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|value| value.to_str().ok());
+    for name in requested.into_iter().flat_map(|names| names.split(',')).map(str::trim) {
         if name.len() > 10 && name.get(..10).is_some_and(|start| start.eq_ignore_ascii_case("mcp-param-")) {
             allowed.push_str(", ");
             allowed.push_str(name);

@@ -1,4 +1,4 @@
-//! The route that tells whether the server serves: for what watches over it.
+//! The health route: it reports to monitoring whether the server accepts requests.
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 
@@ -6,7 +6,7 @@ use super::{body::Body, cors, respond};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
-/// Answers 200 while the server takes requests, and 503 once it shuts down. It says nothing else of the server.
+/// Answers 200 while the server accepts requests, and 503 after a shutdown began.
 pub(crate) fn answer(is_shutting_down: bool, method: &Method, headers: &http::HeaderMap) -> Response<Body> {
     let is_head = match *method {
         Method::GET => false,

@@ -1,4 +1,4 @@
-//! Responses: which status says what.
+//! Responses: status codes and headers.
 
 use http::{
     HeaderValue, Response, StatusCode,
@@ -14,7 +14,7 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     with_status(Response::new(Body::empty()), status)
 }
 
-/// An error that concerns the HTTP request, as a JSON-RPC error that names no id.
+/// An error of the HTTP request, as a JSON-RPC error without an id.
 pub(crate) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
     error_with_id(status, None, error)
 }
@@ -23,21 +23,21 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
     message(status, Reply::error(id, error))
 }
 
-/// The answer to who would open one session more than there may be.
+/// The answer to an `initialize` above the limit of open sessions.
 pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
     let error = RpcError::internal("too many sessions are open, try again later");
     let response = error_with_id(StatusCode::SERVICE_UNAVAILABLE, id, &error);
     with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
 }
 
-/// The answer to a method that a path does not have.
+/// The answer to a method that the path does not support.
 pub(crate) fn wrong_method(methods: &'static str) -> Response<Body> {
     let error = RpcError::invalid_request(format!("this endpoint answers {methods}"));
     let response = refusal(StatusCode::METHOD_NOT_ALLOWED, &error);
     with_header(response, header::ALLOW, HeaderValue::from_static(methods))
 }
 
-/// The answer to a method that is for sessions, from a client whose revision has none.
+/// The answer to GET or DELETE from a client whose revision has no sessions.
 pub(crate) fn not_of_a_session() -> Response<Body> {
     const METHODS: &str = "POST, OPTIONS";
     let text = "GET and DELETE are for sessions of older revisions: this endpoint answers POST and OPTIONS in the revision \
@@ -46,21 +46,21 @@ pub(crate) fn not_of_a_session() -> Response<Body> {
     with_header(response, header::ALLOW, HeaderValue::from_static(METHODS))
 }
 
-/// Some JSON.
+/// A response with a JSON body.
 pub(crate) fn json(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// One JSON message.
+/// A response with one JSON-RPC message.
 pub(crate) fn message(status: StatusCode, reply: Reply) -> Response<Body> {
     let mut response = with_status(Response::new(Body::payload(reply.payload)), status);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// The answer to a stateless request: the error code decides the status.
+/// The answer to a request of the stateless era. The error code decides the status.
 pub(crate) fn stateless(reply: Reply) -> Response<Body> {
     let status = match reply.verdict {
         Verdict::Error(code) => status_of(code),
@@ -70,7 +70,7 @@ pub(crate) fn stateless(reply: Reply) -> Response<Body> {
     message(status, reply)
 }
 
-/// The answer to a request of a legacy session: JSON-RPC errors travel with 200.
+/// The answer to a request of the session era. JSON-RPC errors have the status 200.
 pub(crate) fn legacy(reply: Reply) -> Response<Body> {
     match reply.verdict {
         Verdict::Busy => busy(reply),
@@ -78,7 +78,7 @@ pub(crate) fn legacy(reply: Reply) -> Response<Body> {
     }
 }
 
-/// The status that goes with an error code of a stateless revision; ordinary errors travel with 200.
+/// Returns the status for an error code of the stateless era. Errors of a method have the status 200.
 pub(crate) fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
@@ -97,7 +97,7 @@ fn busy(reply: Reply) -> Response<Body> {
     response
 }
 
-/// A stream of events.
+/// A response with the event stream of one request.
 pub(crate) fn stream(answering: Answering) -> Response<Body> {
     events(Body::stream(answering))
 }
@@ -111,7 +111,7 @@ pub(crate) fn events(body: Body) -> Response<Body> {
     response
 }
 
-/// The same answer as a stream, for who accepts nothing else.
+/// Turns an answer into a stream, for a client that accepts only SSE.
 pub(crate) fn as_stream(response: Response<Body>) -> Response<Body> {
     let (parts, body) = response.into_parts();
     let mut response = events(body.into_event());
@@ -121,7 +121,7 @@ pub(crate) fn as_stream(response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// Says which revision the answer speaks.
+/// Adds the header with the revision of the answer.
 pub(crate) fn with_version(mut response: Response<Body>, version: ProtocolVersion) -> Response<Body> {
     response.headers_mut().insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     response

@@ -1,16 +1,16 @@
-//! Waiting for something that others bring about.
+//! A wait for a condition that other tasks change.
 
 use std::pin::pin;
 
 use tokio::sync::Notify;
 
-/// Looks whenever something has changed until there is something to be found.
-pub(crate) async fn wait_until<T>(changed: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
+/// Runs `check` now and after each notification, until it returns a value.
+pub(crate) async fn wait_until<T>(changed: &Notify, mut check: impl FnMut() -> Option<T>) -> T {
     loop {
         let mut changed = pin!(changed.notified());
-        // Registered before looking, so that a change in between is noticed.
+        // Registered before the check, so that a change in between is noticed.
         changed.as_mut().enable();
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         changed.await;

@@ -58,7 +58,7 @@ impl Listening {
         let is_forgotten = !log.knows(stream);
         let (number, place) = log.attach(stream, after);
         let mut opening = session.session.version().has_sse_polling().then(|| {
-            let retry = Duration::max(config.retry, Duration::from_millis(1));
+            let retry = Duration::max(config.retry_delay, Duration::from_millis(1));
             sse::Event::priming(&log.id(place)).with_retry(retry).encode()
         });
         if is_forgotten && let Some(lost) = log.lost(place) {

@@ -24,7 +24,7 @@ pub(crate) struct Site {
 pub(crate) async fn serve(server: &Server, config: HttpConfig) -> Site {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (server, config) = (server.clone(), config.signals(false));
+    let (server, config) = (server.clone(), config.ignore_signals());
     Site::of(address, tokio::spawn(async move { server.serve_http_on(listener, config).await }))
 }
 
