@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: how fast a server is beside bare limits, what it holds in memory, and what it costs to build and to
-//! carry.
+//! `cargo xtask bench`: the speed of a server as a ratio to bare limits, its memory, its build time and its size.
 
 use std::{
     collections::BTreeSet,
@@ -23,8 +22,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(60 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Measures; what is not asked for is left out: `--no-build` the builds, `--no-load` the load, `--quick` the builds and
-/// most of the rounds. `memory` alone measures what sessions and streams cost, and nothing else.
+/// Runs the measurements. `--no-build` skips the builds, `--no-load` the load, `--quick` the builds and most rounds.
+/// `memory` measures only the memory of sessions and streams.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     if has("--help") {
@@ -67,7 +66,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds what measures, for release: other builds have other figures.
+/// Builds the measuring program in release mode.
 fn program(root: &Path, target: &Path) -> Result<PathBuf, Error> {
     let mut build = process::cargo(root);
     build.args(["build", "--release", "--package", "bench"]);
@@ -80,7 +79,7 @@ struct Server {
     name: &'static str,
     /// The features of `mcp-server`.
     features: &'static [&'static str],
-    /// How it is served.
+    /// The call that serves it.
     serve: &'static str,
 }
 
@@ -90,7 +89,7 @@ const SERVERS: [Server; 2] = [
 ];
 
 impl Server {
-    /// How many crates stand behind `mcp-server`, itself included.
+    /// The number of crates in the dependency tree of `mcp-server`, with the crate itself.
     fn crates(&self, root: &Path) -> Result<usize, Error> {
         let mut tree = process::cargo(root);
         tree.args(["tree", "--package", "mcp-server", "--no-default-features", "--features", &self.features.join(",")]);
@@ -102,8 +101,8 @@ impl Server {
         Ok(count_crates(&listed.stdout))
     }
 
-    /// Builds the server in a target folder of its own: how long the first build takes (`dev`), and how many bytes the
-    /// stripped binary has (`release`, with the settings of this workspace).
+    /// Builds the server in its own target folder. Returns the time of the first build (profile `dev`) and the size of the
+    /// stripped binary in bytes (profile `release`).
     fn build(&self, root: &Path, target: &Path) -> Result<(Duration, u64), Error> {
         let dir = self.generate(root, &target.join("bench-build"))?;
         let builds = dir.join("target");
@@ -125,7 +124,7 @@ impl Server {
         Ok((time, size))
     }
 
-    /// Writes the package of the server, outside of the workspace so that nothing else of it is built.
+    /// Writes the package of the server. It is outside of the workspace, so the build has no other members.
     fn generate(&self, root: &Path, below: &Path) -> Result<PathBuf, Error> {
         let dir = below.join(self.name.replace(' ', "-"));
         let source = dir.join("src");
@@ -174,7 +173,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 "#;
 
-/// The different crates in the output of `cargo tree`, which marks those that it has shown before.
+/// Counts the distinct crates in the output of `cargo tree`, which repeats crates with a mark.
 fn count_crates(tree: &str) -> usize {
     let crates: BTreeSet<(&str, &str)> = tree
         .lines()

@@ -34,10 +34,10 @@ use self::{
 /// Well above the suite's own bound of half a minute for each scenario.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
 const SUITE_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// What is run from the requirement lists alone: the older scenarios about authorization, and what is missing for them.
+/// The prefix of scenarios that run from the requirements only, and the subject of the issue that they wait for.
 const LATER: (&str, &str) = ("auth/", "Authorization");
 
-/// Who is tested.
+/// The tested side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leg {
     Server,
@@ -51,7 +51,7 @@ impl Leg {
             "server" => Ok(Self::Server),
             "client" => Ok(Self::Client),
             "authorization" => Ok(Self::Authorization),
-            _ => Err(Error::msg(format!("`{word}` is none of server, client, authorization"))),
+            _ => Err(Error::msg(format!("`{word}` is not a side: server, client, authorization"))),
         }
     }
 }
@@ -66,7 +66,7 @@ impl fmt::Display for Leg {
     }
 }
 
-/// Runs what `args` select and prints a table; fails by unexpected failures and by stale lists alone.
+/// Runs the selected scenarios and prints a table. Only unexpected failures and outdated lists are errors.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let options = Options::parse(args).context(options::USAGE)?;
     let root = workspace::root();
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     report.finish()
 }
 
-/// Everything a run needs.
+/// The state of a run.
 struct Bench {
     root: PathBuf,
     tools: Tools,
@@ -170,7 +170,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the older release lists for this leg, scenario by scenario.
+    /// Each scenario that the older release lists for this leg.
     fn older_release(&self, report: &mut Report) -> Result<(), Error> {
         let release = Release::Stable;
         report.heading(format_args!("suite {release}"));
@@ -252,7 +252,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs one scenario; nothing comes back when the suite says that it does not apply.
+    /// Runs one scenario. Returns `None` if the suite reports that the scenario does not apply.
     fn scenario(
         &self,
         target: &mut Target,
@@ -286,18 +286,18 @@ impl Bench {
             return Ok((!skipped).then(|| Row::no_result(scenario, &last_words(&ran))));
         };
         let mut verdict = Verdict::of(&checks, why);
-        // A client that does not play along is not at fault for many a check, but then nothing was shown.
+        // A client that sends no requests can pass without a check. Such a run shows nothing.
         if self.leg == Leg::Client && verdict == Verdict::Passed && checks.passed == 0 {
             verdict = Verdict::NoResult("nothing was checked".to_owned());
         }
-        // The suite judges by the same file; where it sees more than the checks say, its word counts.
+        // The suite has the same list. Its exit status counts if the recorded checks miss a failure.
         if self.leg != Leg::Authorization && !verdict.is_bad() && !ran.status.success() {
             verdict = Verdict::NoResult(format!("the suite disagrees ({}): {}", ran.status, last_words(&ran)));
         }
         Ok(Some(Row::new(scenario.to_owned(), checks, verdict).took(took)))
     }
 
-    /// Starts what the suite talks to. A client is started by the suite itself.
+    /// Starts the tested server. The suite starts a tested client.
     fn start(&self) -> Result<Target, Error> {
         match self.leg {
             Leg::Server | Leg::Authorization => Server::start(&self.binary).map(Target::Server),
@@ -368,7 +368,7 @@ impl Bench {
     }
 }
 
-/// What the suite talks to.
+/// The program that the suite connects to.
 enum Target {
     Server(Server),
     Client,
@@ -390,7 +390,7 @@ fn scenario_line(line: &str) -> Option<(String, Vec<String>)> {
     Some((name.to_owned(), revisions.split(',').map(|revision| revision.trim().to_owned()).collect()))
 }
 
-/// The end of what a run printed, to explain why it left nothing.
+/// The last lines of a run's output, which explain a missing result.
 fn last_words(ran: &Captured) -> String {
     let said = if ran.stderr.trim().is_empty() { &ran.stdout } else { &ran.stderr };
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: clients that nobody here wrote against the example server `everything`, and our client against
-//! servers that nobody here wrote.
+//! `cargo xtask interop`: clients of other projects against the example server `everything`, and our client against
+//! servers of other projects.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,7 +32,7 @@ use self::{
 const USAGE: &str = "usage: cargo xtask interop [--direction server|client] [--peer NAME]... [--transport stdio|http|sse] \
     [--server BINARY] [--client BINARY]";
 
-/// The package (and binary) that foreign servers are asked by.
+/// The package and binary that tests foreign servers.
 const CLIENT: &str = "interop-client";
 
 /// All checks of one client over one transport. The Inspector starts some thirty processes in it.
@@ -111,7 +111,7 @@ fn servers(options: &Options, root: &Path, installed: &mut Installed) -> Result<
     matrix.finish()
 }
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     direction: Option<Direction>,
@@ -121,7 +121,7 @@ struct Options {
     binary: Option<PathBuf>,
 }
 
-/// Which side is ours.
+/// The side that this workspace implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Server,
@@ -163,12 +163,12 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether our server is to be asked by a client that is wanted.
+    /// Whether a selected client tests our server.
     fn server(&self) -> bool {
         self.direction != Some(Direction::Client) && PEERS.iter().any(|peer| self.wants(peer.name))
     }
 
-    /// Whether our client is to ask a server that is wanted.
+    /// Whether our client tests a selected server.
     fn client(&self) -> bool {
         self.direction != Some(Direction::Server) && SUBJECTS.iter().any(|subject| self.wants(subject.name))
     }

@@ -1,4 +1,4 @@
-//! Child processes with a bound on every wait: run to the end, capture, or keep running beside us.
+//! Child processes with a time limit on each wait.
 
 use std::{
     io::Read,
@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::{Context, Error};
 
-/// How often a running child is looked at.
+/// The interval between two checks of a running child.
 const POLL: Duration = Duration::from_millis(20);
-/// What is kept of a captured stream; the rest is read and thrown away.
+/// The kept bytes of a captured stream; the rest is read and discarded.
 const CAPTURE_CAP: usize = 16 * 1024 * 1024;
-/// How long a stream may stay open after its process has ended: a grandchild can hold it.
+/// The time that a stream may stay open after its process has exited: a grandchild can hold it.
 const STREAM_GRACE: Duration = Duration::from_secs(5);
 
 /// The `cargo` that runs this tool, in the workspace's folder.
@@ -34,14 +34,14 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<(), Error> {
     if status.success() { Ok(()) } else { Err(Error::msg(format!("`{line}` failed ({status})"))) }
 }
 
-/// What a finished child left.
+/// The output of a finished child.
 pub(crate) struct Captured {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Runs a command to its end, within `limit`, and returns what it printed.
+/// Runs a command to its end, within `limit`, and returns its output.
 pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured, Error> {
     let line = display(command);
     let mut child = command
@@ -56,11 +56,11 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured
     Ok(Captured { status, stdout: received(stdout), stderr: received(stderr) })
 }
 
-/// A child that dies with this value.
+/// A child process. The drop of this value kills it.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Waits for the end, `limit` at most; the child is killed when that is not enough.
+    /// Waits for the exit of the child. Kills the child after `limit`.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<ExitStatus, Error> {
         let deadline = Instant::now() + limit;
         loop {
@@ -68,7 +68,7 @@ impl Running {
                 return Ok(status);
             }
             if Instant::now() >= deadline {
-                return Err(Error::msg(format!("not done after {} s, killed", limit.as_secs())));
+                return Err(Error::msg(format!("killed after {} s", limit.as_secs())));
             }
             thread::sleep(POLL);
         }
@@ -83,14 +83,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.ended().is_none() {
-            // Both fail only when the child is gone already, which is what is wanted.
+            // Both fail only if the child has exited already.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
     }
 }
 
-/// The command as one would type it.
+/// The command line, for display.
 pub(crate) fn display(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut line = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
@@ -111,7 +111,7 @@ fn read_all(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
             let room = CAPTURE_CAP.saturating_sub(kept.len());
             kept.extend_from_slice(&chunk[..read.min(room)]);
         }
-        // Nobody listens any more when the child was killed.
+        // The receiver is dropped if the child was killed.
         let _ = done.send(kept);
     });
     bytes

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the README's test command. It needs Rust and nothing else.
+//! `cargo xtask test`: all tests. The command needs only Rust.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{process, workspace};
 
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
-/// Runs every test of the workspace with every feature, doc tests too; `args` go on to `cargo test`.
+/// Runs each test of the workspace with all features, doc tests included. `cargo test` receives `args`.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let mut command = process::cargo(&workspace::root());
     command.args(["test", "--workspace", "--all-features"]).args(args);

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of this workspace that no compiler checks. Also a test.
+//! `cargo xtask tidy`: the rules of this workspace that the compiler does not check. A test runs them too.
 
 use std::path::{Path, PathBuf};
 
@@ -100,7 +100,7 @@ fn check(root: &Path) -> Result<(Findings, Ceilings), Error> {
     Ok((found, ceilings))
 }
 
-/// The files that are text; the others (images, archives) have nothing to check.
+/// Reads the text files. Images and archives are skipped.
 fn read_files(root: &Path) -> Result<Vec<File>, Error> {
     let mut files = Vec::new();
     for path in workspace::files(root)? {

@@ -1,7 +1,8 @@
 //! `cargo xtask wire-check`: our messages of each revision against the JSON schema of that revision.
 //!
-//! The messages of the server are those of the transcripts of `mcp-test`, which show every result, notification and error
-//! over every transport; those of the client are what a test of `mcp-client` makes it say. The tests do the check. The schemas belong to the specification and are not in this project.
+//! The messages of the server come from the transcripts of `mcp-test`. They contain each result, notification and error, over
+//! each transport. The messages of the client come from a test of `mcp-client`. Tests compare both with the schemas. The
+//! schemas belong to the specification and are not part of this project.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,14 +14,14 @@ use anyhow::{Context, Error};
 use crate::{process, workspace};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// What the test reads the folder from.
+/// The environment variable through which the test receives the folder.
 const VARIABLE: &str = "MCP_SCHEMAS";
 /// The programs of the tests, and the tests.
 const TESTS: &[(&[&str], &str)] = &[
     (&["--workspace", "--test", "transcripts"], "messages_match_the_schemas_of_their_revisions"),
     (&["--workspace", "--test", "it"], "wire::messages_of_the_client_fit_the_schemas_of_their_revisions"),
 ];
-/// Where CI has the schemas, beside the checkout.
+/// The folder of the schemas in CI, relative to the checkout.
 const CI_SCHEMAS: &str = "../shared/spec/schema";
 
 /// Checks against the schemas of the folder that `--schemas` names.
@@ -71,7 +72,7 @@ fn check(root: &Path, schemas: &Path) -> Result<(), Error> {
         if !tested.status.success() {
             return Err(Error::msg("messages do not fit the schemas of their revisions"));
         }
-        // Cargo is content when no test has that name.
+        // Cargo succeeds also if no test has that name.
         if !tested.stdout.contains("1 passed") {
             return Err(Error::msg(format!("nothing was checked: there is no test `{test}`")));
         }

@@ -35,7 +35,7 @@ fn serve(router: Router) -> Result<(), Error> {
             drop(end);
         });
         let listener = listener.tap_io(|stream| {
-            // Fails only for a connection that is gone already.
+            // Fails only if the connection has closed already.
             let _ = stream.set_nodelay(true);
         });
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What is measured: the cases, and the bytes of their requests.
+//! The measured cases and the bytes of their requests.
 
 use std::{fmt, io::Write, ops::Range};
 
@@ -18,7 +18,7 @@ pub(crate) struct Case {
     pub(crate) aim: Option<f64>,
 }
 
-/// What is called.
+/// The method or tool that a case calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Echo,
@@ -75,7 +75,7 @@ impl Call {
         if self == Self::List { "tools/list" } else { "tools/call" }
     }
 
-    /// What is mirrored in `Mcp-Name`.
+    /// The value of the header `Mcp-Name`.
     fn name(self) -> Option<&'static str> {
         match self {
             Self::Echo => Some("echo"),

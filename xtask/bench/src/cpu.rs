@@ -1,4 +1,4 @@
-//! Which core a process runs on, how much of it a process has used, and how much memory it holds.
+//! The CPU core, the CPU time and the memory of a process.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// What a tick is on every Linux that this is likely to run on (`USER_HZ`).
+/// Ticks per second on common Linux systems (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Reads user and system time (fields 14 and 15; the name in field 2 may contain anything but ends with the last brace).

@@ -1,8 +1,8 @@
-//! The one error of this tool: a sentence.
+//! The error type of this tool: a text.
 
 use std::fmt;
 
-/// What went wrong, as text. It is not a `std::error::Error`, so that `?` can take any of those.
+/// An error message. The type is not a `std::error::Error`, so `?` converts each such error into it.
 #[derive(Debug)]
 pub(crate) struct Error(String);
 
@@ -11,7 +11,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// The same, with what was being done before it.
+    /// Prepends the failed step to the message.
     pub(crate) fn when(self, doing: impl fmt::Display) -> Self {
         Self(format!("{doing}: {}", self.0))
     }

@@ -1,5 +1,7 @@
-//! Load over HTTP/1.1: connections that are kept open, requests written by hand, and only as much of a response read as
-//! the framing needs, so that the generator is not what limits the server.
+//! Load over HTTP/1.1 on persistent connections.
+//!
+//! The generator writes prepared requests and parses only the framing of a response. It must use less CPU time than the
+//! server.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -20,7 +22,7 @@ const BUFFER: usize = 256 << 10;
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// What of the buffer is read and not yet used.
+    /// The part of the buffer that is read and not yet used.
     start: usize,
     end: usize,
 }
@@ -34,7 +36,7 @@ struct Head {
     session: Option<String>,
 }
 
-/// What came of a response.
+/// The parsed head of a response and the end of its body.
 pub(crate) struct Answer {
     status: u16,
     session: Option<String>,

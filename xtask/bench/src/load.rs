@@ -69,7 +69,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind is small, and in the system's folder for such things.
+        // A file that cannot be removed is small and lies below the system's temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -192,7 +192,7 @@ impl Runner {
         let (answer, id) = timeout(GRACE, calling).await.map_err(|_| Error::new("no answer in time"))??;
         if self.is_bare {
             if Some(&*answer) != expected {
-                return Err(Error::new("the bare peer answers something else than it was told to"));
+                return Err(Error::new("the bare peer returned another response than the prepared one"));
             }
         } else {
             self.call.verify(&answer, id)?;

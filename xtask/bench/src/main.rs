@@ -1,9 +1,8 @@
-//! What `cargo xtask bench` runs: `bench load` measures; the servers that it starts are this program too.
+//! The program behind `cargo xtask bench`: the load generator and the measured servers.
 //!
-//! Every figure is a ratio to a bare limit: a peer that reads the same bytes over the same transport, parses them into a
-//! `serde_json::Value`, and answers as many bytes that were written before. The bare limit of a client is a loop around
-//! `reqwest` that does the same, at the same server. Both are measured in the same run, in short rounds that take turns,
-//! because the machine is shared.
+//! Each figure is a ratio to a bare limit. The bare peer of a server reads the same bytes over the same transport, parses
+//! them into a `serde_json::Value`, and returns a prepared response of the same length. The bare peer of a client is a loop
+//! around `reqwest` at the same server. Short rounds of both alternate in one run, because other load on the machine varies.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
 

@@ -18,7 +18,7 @@ const WARM_UP: usize = 500;
 const SESSIONS: usize = 9_500;
 const WARM_UP_STREAMS: usize = 50;
 const STREAMS: usize = 1_000;
-/// What is wanted at most, in bytes.
+/// The highest accepted values, in bytes.
 const SESSION_AIM: f64 = 4096.0;
 const STREAM_AIM: f64 = 12.0 * 1024.0;
 /// How long the server may take for anything.

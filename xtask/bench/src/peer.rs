@@ -18,7 +18,7 @@ use crate::{cpu, error::Error};
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// A child that serves. It is killed when this is dropped, and it ends by itself when its stdin does.
+/// A child process that serves. The drop of this value kills it. The child also exits when its stdin ends.
 pub(crate) struct Peer {
     child: Child,
     pid: u32,
@@ -26,13 +26,13 @@ pub(crate) struct Peer {
     pub(crate) stdout: BufReader<ChildStdout>,
 }
 
-/// What to start.
+/// The parameters of a child process.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
     pub(crate) kind: &'static str,
     pub(crate) cpu: Option<usize>,
     pub(crate) tools: usize,
-    /// What a bare peer answers.
+    /// The file with the response of a bare peer.
     pub(crate) answer: Option<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ impl Peer {
     }
 }
 
-/// Waits until stdin ends: whoever started this server is gone.
+/// Waits until stdin ends, which means that the parent process has exited.
 pub(crate) fn wait_for_end() {
     let mut buffer = [0; 64];
     let mut stdin = io::stdin().lock();

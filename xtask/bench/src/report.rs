@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::case::{Case, Over, Revision};
 
-/// What one round of one peer came to.
+/// The result of one round of one peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) calls: u64,
@@ -26,7 +26,7 @@ impl Round {
         Some(used.as_secs_f64() * 1e6 / self.calls.max(1) as f64)
     }
 
-    /// The part of a core that somebody had.
+    /// The share of one core that a process used.
     fn share(&self, used: Option<Duration>) -> f64 {
         used.unwrap_or_default().as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }

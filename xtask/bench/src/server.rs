@@ -10,7 +10,7 @@ use crate::{error::Error, peer};
 /// Say the text again.
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
-    /// What to say.
+    /// The text to return.
     text: String,
 }
 
@@ -32,7 +32,7 @@ async fn big(Args(Big { n }): Args<Big>) -> String {
 /// Find the entries that contain a text.
 #[derive(Deserialize, JsonSchema)]
 struct Find {
-    /// What to look for.
+    /// The text to search for.
     text: String,
     /// The most entries that are wanted.
     limit: Option<u32>,

@@ -26,13 +26,13 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-/// A server may need a moment for what it does unasked, as reading the client's roots.
+/// The time limit for actions that a server starts later, such as the request for the client's roots.
 const SOON: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
 
 type Check = for<'a> fn(&'a Peer) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-/// What is checked once there is a connection.
+/// The checks that run on an open connection.
 pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("tools", |peer| Box::pin(async { tools(peer).await.into() })),
     ("call", |peer| Box::pin(call(peer))),
@@ -204,10 +204,10 @@ async fn subscription(peer: &Peer) -> Outcome {
     let watched = async {
         let mut changes = peer.client.subscribe([uri]).await.map_err(said)?;
         let honoured = changes.honoured().resource_subscriptions;
-        expect(honoured == [uri], format!("{honoured:?} is told of"))?;
+        expect(honoured == [uri], format!("the server accepted a subscription to {honoured:?}"))?;
         peer.client.call_tool(trigger, json!({})).await.map_err(said)?;
         let changed = tokio::time::timeout(SOON, changes.next()).await;
-        let changed = changed.map_err(|_| format!("no change of {uri} was told"))?.transpose().map_err(said)?;
+        let changed = changed.map_err(|_| format!("the server sent no update of {uri}"))?.transpose().map_err(said)?;
         let expected = Update::ResourceUpdated { uri: uri.to_owned() };
         expect(changed.as_ref() == Some(&expected), format!("what changed is {changed:?}"))?;
         drop(changes);

@@ -1,5 +1,6 @@
-//! The client that `cargo xtask interop` points at servers nobody here wrote. Its one argument is a [`Config`] as JSON; it
-//! prints a line of JSON per check, as the scripts of foreign clients do.
+//! The client that `cargo xtask interop` runs against servers of other projects.
+//!
+//! Its argument is a [`Config`] as JSON. The program prints one line of JSON per check, like the scripts of the other clients.
 
 #![expect(clippy::print_stdout, reason = "its reports are its output")]
 
@@ -19,7 +20,7 @@ mod subjects;
 /// No check takes longer.
 const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
-/// Which server, and how to reach it.
+/// The server and its address.
 #[derive(Debug, Deserialize)]
 struct Config {
     /// The name of the server in [`subjects`].

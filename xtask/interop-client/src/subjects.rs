@@ -1,4 +1,4 @@
-//! What each server is known to have, and what it answers.
+//! The known features of each server and the expected responses.
 
 use mcp_client::protocol::CompletionReference;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// A call and a part of the text that it answers.
 pub(crate) type Says = (&'static str, Value, String);
 
-/// What a server has. What is empty or `None` the server does not have.
+/// The features of a server. The server does not have a feature that is empty or `None`.
 #[derive(Default)]
 pub(crate) struct Subject {
     /// Some of its tools.
@@ -18,9 +18,9 @@ pub(crate) struct Subject {
     pub(crate) resource: Option<(&'static str, &'static str)>,
     /// A prompt, an argument, its value, and a part of the text.
     pub(crate) prompt: Option<(&'static str, &'static str, &'static str, &'static str)>,
-    /// What is completed, the argument, how it begins, and how it goes on.
+    /// The completed prompt or template, the argument, its typed beginning and its expected value.
     pub(crate) completion: Option<(CompletionReference, &'static str, &'static str, &'static str)>,
-    /// A resource, the tool that makes it change, and whether that is told in sessions or on streams of 2026-07-28.
+    /// A resource, the tool that changes it, and whether the server sends updates in sessions or on streams of 2026-07-28.
     pub(crate) subscription: Option<(&'static str, &'static str, bool)>,
     pub(crate) sampling: Option<Says>,
     pub(crate) elicitation: Option<Says>,

@@ -19,7 +19,7 @@ use crate::{
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// Lines of the fixture that are kept to explain a failed start.
+/// The number of output lines in the error of a failed start.
 const KEPT_LINES: usize = 20;
 
 /// The package (and binary) that a leg is run against.
@@ -63,14 +63,14 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     built.next().and_then(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
-/// A running server; it dies with this value.
+/// A running server. The drop of this value kills it.
 pub(crate) struct Server {
     pub(crate) url: String,
     process: Running,
 }
 
 impl Server {
-    /// Starts `binary` on a free port and waits for the line in which it says where it listens.
+    /// Starts `binary` on a free port and waits for the line with its address.
     pub(crate) fn start(binary: &Path) -> Result<Self, Error> {
         let mut command = Command::new(binary);
         command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -81,7 +81,7 @@ impl Server {
         thread::spawn(move || {
             let Some(stderr) = stderr else { return };
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                // The stream is drained to its end even when nobody listens: a full pipe would stop the server.
+                // The thread reads the stream to its end, also without a receiver: a full pipe would stop the server.
                 let _ = send.send(line);
             }
         });
@@ -96,16 +96,16 @@ impl Server {
             }
         }
         Err(Error::msg(format!(
-            "{} named no address within {} s; it said:\n{}",
+            "{} printed no address within {} s; its output:\n{}",
             binary.display(),
             START_LIMIT.as_secs(),
             said.join("\n")
         )))
     }
 
-    /// Why the server is gone, if it is.
+    /// The reason why the server has exited, if it has.
     pub(crate) fn gone(&mut self) -> Option<String> {
-        self.process.ended().map(|status| format!("the server ended by itself ({status})"))
+        self.process.ended().map(|status| format!("the server exited ({status})"))
     }
 }
 

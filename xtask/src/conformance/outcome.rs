@@ -1,4 +1,4 @@
-//! What came of a scenario: the checks the suite wrote down, and our verdict on them.
+//! The result of a scenario: the checks that the suite recorded, and the verdict.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use anyhow::{Context, Error};
 
-/// How much of one failed check is printed.
+/// The longest printed message of a failed check, in characters.
 const MESSAGE_CAP: usize = 500;
 
 /// One line of a `checks.json`.
@@ -85,7 +85,7 @@ fn collect(output: &Path, below: &Path, found: &mut Vec<(String, Checks)>) -> Re
     Ok(())
 }
 
-/// The scenario that a result folder such as `server-ping-2026-01-01T00-00-00-000Z` stands for.
+/// The scenario of a result folder such as `server-ping-2026-01-01T00-00-00-000Z`.
 fn scenario_of(folder: &Path) -> String {
     let parts: PathBuf = folder.components().collect();
     let name = parts.to_string_lossy().replace('\\', "/");
@@ -95,13 +95,13 @@ fn scenario_of(folder: &Path) -> String {
     name.strip_prefix("server-").unwrap_or(name).to_owned()
 }
 
-/// Our word on one scenario.
+/// The verdict on one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
     /// Known to fail, with what ends it.
     Expected(String),
-    /// Failed although nobody expects it: the run fails.
+    /// Failed and not on the list of known failures: the run fails.
     Unexpected,
     /// Passed although it is listed as a known failure: the run fails until the line goes.
     Stale,
@@ -112,7 +112,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a scenario by its checks and by what is known about it.
+    /// Judges a scenario by its checks and the known failure, if there is one.
     pub(crate) fn of(checks: &Checks, known: Option<&str>) -> Self {
         match (checks.is_failure(), known) {
             (false, None) => Self::Passed,
@@ -122,7 +122,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the run fails by it.
+    /// Whether the verdict fails the run.
     pub(crate) fn is_bad(&self) -> bool {
         matches!(self, Self::Unexpected | Self::Stale | Self::NoResult(_))
     }

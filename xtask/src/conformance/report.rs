@@ -8,7 +8,7 @@ use super::{
 };
 use anyhow::Error;
 
-/// How many complaints of one scenario are printed.
+/// The number of printed complaints per scenario.
 const COMPLAINTS: usize = 8;
 
 /// One scenario in the table.
@@ -24,7 +24,7 @@ impl Row {
         Self { label, checks, verdict, took: None }
     }
 
-    /// A scenario that left nothing to judge.
+    /// A scenario without a result.
     pub(super) fn no_result(label: &str, reason: &str) -> Self {
         Self::new(label.to_owned(), Checks::default(), Verdict::NoResult(reason.to_owned()))
     }
@@ -47,7 +47,7 @@ pub(super) struct Report {
     passed: usize,
     expected: usize,
     stale: usize,
-    /// What was not as it should be: where, which scenario, and the word on it.
+    /// The unexpected results: group, scenario and verdict.
     bad: Vec<String>,
     not_required: usize,
     not_run: usize,
@@ -116,7 +116,7 @@ impl Report {
         println!("{scenario:<50} {:>6} {:>6} {:>8} {:>7}  not run ({missing}){unscored}", "", "", "", "");
     }
 
-    /// Prints the total; an error if anything was not as it should be.
+    /// Prints the total. Returns an error if a result was unexpected.
     pub(super) fn finish(self) -> Result<(), Error> {
         let [passed, failed, warnings] = self.checks;
         println!(

@@ -13,7 +13,7 @@ use crate::{conformance::tools, process};
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 const VERSION_LIMIT: Duration = Duration::from_secs(30);
-/// What the pinned Python packages were resolved for.
+/// The Python version of the pinned packages.
 const PYTHON: (u32, u32) = (3, 11);
 const PYTHONS: &[&str] = &["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
 const NPM_FILES: &[&str] = &["package.json", "package-lock.json", ".npmrc"];
@@ -29,7 +29,7 @@ pub(super) struct Installed {
     python: Option<Result<PathBuf, String>>,
 }
 
-/// What runs a script, and where.
+/// The interpreter of a script, and its folder.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) program: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct Ready {
 }
 
 impl Installed {
-    /// Copies the scripts into `<target>/interop`; nothing is installed before it is needed.
+    /// Copies the scripts into `<target>/interop`. Installation follows on first use.
     pub(super) fn new(root: &Path, target: &Path) -> Result<Self, Error> {
         let (source, dir) = (root.join("xtask/interop"), target.join("interop"));
         // The home folder of the clients, so that they neither read nor write the user's settings.
@@ -63,7 +63,7 @@ impl Installed {
         format!("{title} {}", version.unwrap_or("of unknown version"))
     }
 
-    /// Installs what a peer needs, once, and says what is missing where that cannot be.
+    /// Installs the runtime of a peer once. The error says which program is missing.
     pub(super) fn runtime(&mut self, runtime: Runtime) -> Result<Ready, String> {
         let program = match runtime {
             Runtime::Node => {
@@ -116,7 +116,7 @@ impl Installed {
     }
 }
 
-/// Runs an installer, quietly as long as it succeeds.
+/// Runs an installer and prints its output only if it fails.
 fn succeed(command: &mut Command, otherwise: &str) -> Result<(), Error> {
     let done = process::capture(command, INSTALL_LIMIT).with_context(|| otherwise.to_owned())?;
     if done.status.success() {

@@ -8,7 +8,7 @@ use anyhow::Error;
 /// The names of checks.
 pub(super) type Columns = &'static [&'static str];
 
-/// What every foreign client is asked to do; the scripts in `xtask/interop` use the same names.
+/// The checks of foreign clients. The scripts in `xtask/interop` use the same names.
 pub(super) const COLUMNS: Columns = &[
     "connect",
     "tools",
@@ -33,7 +33,7 @@ pub(super) const COLUMNS: Columns = &[
     "resumption",
 ];
 
-/// What our client does with every foreign server; `xtask/interop-client` uses the same names.
+/// The checks of our client at foreign servers. `xtask/interop-client` uses the same names.
 pub(super) const CLIENT_COLUMNS: Columns = &[
     "connect",
     "tools",
@@ -76,12 +76,12 @@ impl Cell {
 /// Rows and reasons, as they come.
 #[derive(Debug)]
 pub(super) struct Matrix {
-    /// Whose rows these are.
+    /// The tested side: `client` or `server`.
     peers: &'static str,
     columns: Columns,
     rows: Vec<Vec<String>>,
     reasons: Vec<String>,
-    /// What is not offered, and by whom.
+    /// The features that are not offered, each with its peers.
     not_offered: BTreeMap<String, BTreeSet<String>>,
     ok: usize,
     failed: usize,

@@ -1,4 +1,4 @@
-//! The clients, and what they can choose.
+//! The foreign clients and their options.
 
 use std::fmt;
 
@@ -16,21 +16,21 @@ pub(super) struct Peer {
     pub(super) eras: &'static [Era],
 }
 
-/// What runs a script.
+/// The interpreter of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runtime {
     Node,
     Python,
 }
 
-/// Which revisions a client is told to speak.
+/// The revisions that a client is configured to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Era {
     /// The handshake revisions.
     Legacy,
-    /// 2026-07-28 and nothing else.
+    /// 2026-07-28 only.
     Modern,
-    /// Whatever it finds out; our server is modern.
+    /// The client detects the era; our server offers 2026-07-28.
     Auto,
 }
 

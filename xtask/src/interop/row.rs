@@ -1,4 +1,4 @@
-//! One client over one transport: starts its script and collects what it reports.
+//! One client over one transport: starts its script and collects its reports.
 
 use std::{
     collections::VecDeque,
@@ -24,15 +24,15 @@ use crate::{
     process::{self, Running},
 };
 
-/// What is kept of a client's error stream, to explain an early end.
+/// The number of kept lines of a client's error stream, which explain an early exit.
 const KEPT_LINES: usize = 12;
 /// How long a client may take to end once its streams are closed.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a client is pointed at.
+/// The server that a client connects to.
 pub(super) struct Target {
     config: serde_json::Value,
-    /// Dies with this value; over stdio the client starts its own.
+    /// Killed when this value is dropped. Over stdio the client starts the server.
     _server: Option<Server>,
 }
 
@@ -65,7 +65,7 @@ struct Report {
     reason: String,
 }
 
-/// The script of a foreign client, told what to reach.
+/// The script of a foreign client, with the server's address.
 pub(super) fn script(ready: &Ready, script: &str, target: &Target) -> Command {
     let home = ready.dir.join("home");
     let mut command = Command::new(&ready.program);
@@ -110,7 +110,7 @@ pub(super) fn not_started(error: &Error, columns: Columns) -> Vec<Cell> {
     explained(columns.iter().map(|_| None).collect(), &format!("{error:#}"))
 }
 
-/// Puts a report where it belongs. Whatever else a client prints is not one.
+/// Stores a report in its cell. Other output of the client is ignored.
 fn note(line: &str, columns: Columns, cells: &mut [Option<Cell>]) {
     let Ok(Report { check, status, reason }) = serde_json::from_str(line) else { return };
     let Some(column) = columns.iter().position(|name| *name == check) else { return };
@@ -144,7 +144,7 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
-            // The stream is read to its end although nobody may listen any more: a full pipe would stop the client.
+            // The thread reads the stream to its end, also without a receiver: a full pipe would stop the client.
             let _ = send.send(String::from_utf8_lossy(&line).into_owned());
         }
     });
@@ -162,7 +162,7 @@ fn tail(stream: impl Read + Send + 'static) -> Receiver<VecDeque<String>> {
             }
             kept.push_back(String::from_utf8_lossy(&line).into_owned());
         }
-        // Nobody waits for it when the client reported on everything.
+        // The receiver is dropped when the client has reported each check.
         let _ = send.send(kept);
     });
     tail

@@ -1,4 +1,4 @@
-//! Servers that nobody here wrote: what they are, how each is started, and what our client is told to reach it.
+//! Servers of other projects: the list, their start, and the configuration of our client for each.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -31,7 +31,7 @@ pub(super) struct Subject {
     /// The package whose pinned version is shown.
     pub(super) package: &'static str,
     pub(super) runtime: Runtime,
-    /// What the runtime runs: a file below the folder of the installation, or a module of Python.
+    /// The program: a file below the folder of the installation, or a Python module.
     program: Program,
     pub(super) wires: &'static [Wire],
     pub(super) eras: &'static [Era],
@@ -43,7 +43,7 @@ enum Program {
     Module(&'static str),
 }
 
-/// What carries the messages.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Stdio,
@@ -140,11 +140,11 @@ pub(super) const SUBJECTS: &[Subject] = &[
     },
 ];
 
-/// A server that our client can be pointed at.
+/// A server that our client can connect to.
 pub(super) struct Started {
-    /// What `interop-client` is told.
+    /// The configuration of `interop-client`.
     pub(super) config: Value,
-    /// Dies with this value; over stdio the client starts its own.
+    /// Killed when this value is dropped. Over stdio the client starts the server.
     _server: Option<Running>,
 }
 
@@ -157,7 +157,7 @@ impl Started {
         let (mut args, mut env) = (program(ready, &subject.program), Map::new());
         env.insert("HOME".into(), path(&ready.dir.join("home")));
         match subject.name {
-            // It starts in a folder, and works in the roots of its client once it has heard of them.
+            // The server starts in a folder, and later works in the roots of its client.
             "filesystem" => args.push(path(&ready.dir.join("home"))),
             "memory" => drop(env.insert("MEMORY_FILE_PATH".into(), path(&dir.join("memory.jsonl")))),
             "time" => args.extend(["--local-timezone".into(), "UTC".into()]),
@@ -214,7 +214,7 @@ fn path(path: &Path) -> Value {
     path.to_string_lossy().into()
 }
 
-/// A port that nobody listens on at the moment.
+/// A port without a listener.
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot find a free port")?;
     Ok(listener.local_addr().context("cannot find a free port")?.port())
@@ -231,12 +231,12 @@ fn listening(ready: &Ready, args: &[Value], env: &Map<String, Value>, port: u16)
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     while Instant::now() < deadline {
         if let Some(status) = server.ended() {
-            return Err(Error::msg(format!("it ended by itself ({status})")));
+            return Err(Error::msg(format!("the server exited ({status})")));
         }
         if TcpStream::connect_timeout(&address, POLL).is_ok() {
             return Ok(server);
         }
         thread::sleep(POLL);
     }
-    Err(Error::msg(format!("nobody listened on port {port} within {} s", START_LIMIT.as_secs())))
+    Err(Error::msg(format!("the server did not listen on port {port} within {} s", START_LIMIT.as_secs())))
 }

@@ -1,4 +1,4 @@
-//! What can be named as a test: functions of the workspace, scenarios that must pass, rows of the interop matrix.
+//! The names that count as tests: test functions, conformance scenarios that must pass, and rows of the interop matrix.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-/// All of it.
+/// The tests, scenarios and rows of the workspace.
 #[derive(Debug)]
 pub(super) struct Evidence {
     tests: Vec<Test>,
@@ -24,7 +24,7 @@ struct Test {
     /// The crate, as Rust names it.
     package: String,
     name: String,
-    /// Every name that may stand between the two: parts of the file's path and modules in the file.
+    /// The names that a path may have between the two: parts of the file's path and modules in the file.
     modules: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Whether the named test exists; the error says why it does not.
+    /// Checks that the named test exists. The error gives the reason.
     pub(super) fn find(&self, name: &str) -> Result<(), String> {
         if let Some(scenario) = name.strip_prefix("conformance:") {
             return if self.scenarios.iter().any(|known| known == scenario) {
@@ -81,7 +81,7 @@ impl Evidence {
         if named.any(|test| path.iter().all(|part| test.modules.iter().any(|module| module == *part))) {
             Ok(())
         } else {
-            Err(format!("`{function}` stands elsewhere in `{package}`"))
+            Err(format!("`{function}` is in another module of `{package}`"))
         }
     }
 

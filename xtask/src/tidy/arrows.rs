@@ -1,4 +1,4 @@
-//! Which crate may depend on which: the map of `docs/architecture.md`, over normal dependencies and every feature.
+//! The allowed dependencies between crates, as in `docs/architecture.md`: normal dependencies, with all features.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use cargo_metadata::{Package, PackageId};
 use super::Findings;
 use crate::workspace::{self, Metadata};
 
-/// The arrows between our crates: what each may depend on directly. A crate that is not here has to be drawn first.
+/// The arrows between our crates: the allowed direct dependencies of each. A new crate needs an entry.
 const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-protocol", &[]),
     ("mcp-schema", &[]),
@@ -30,17 +30,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-test", ANY),
 ];
 
-/// For those in which server and client meet.
+/// For the crates that use both servers and clients.
 const ANY: &[&str] = &["*"];
 
-/// What can never be reached from these, through any number of steps.
+/// Crates that the first group must not reach through any number of dependencies.
 const UNREACHABLE: &[(&[&str], &[&str])] =
     &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
 const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-uri-template"];
 const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http"];
 const CLIENT: &[&str] = &["mcp-client", "mcp-client-http"];
 
-/// Foreign crates that only these of ours may depend on directly.
+/// Foreign crates, each with the crates of this workspace that may depend on it directly.
 const RESERVED: &[(&str, &[&str])] = &[
     ("reqwest", &["mcp-client-http"]),
     ("axum", &["mcp-server-http", "mcp-test"]),
@@ -49,7 +49,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("lazy_static", &[]),
 ];
 
-/// Checks the crates under `crates/`; the examples and this tool may depend on what they like.
+/// Checks the crates under `crates/`. Examples and this tool are free.
 pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) {
     let crates = root.join("crates");
     let ours: Vec<&Package> =
@@ -76,10 +76,7 @@ pub(super) fn check_names(metadata: &Metadata, found: &mut Findings) {
 
 fn check_direct(package: &Package, ours: &[&Package], metadata: &Metadata, found: &mut Findings) {
     let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| package.name == *name) else {
-        found.error(
-            &package.name,
-            "not on the map: draw its arrows in xtask/src/tidy/arrows.rs and docs/architecture.md",
-        );
+        found.error(&package.name, "not on the map: add it to xtask/src/tidy/arrows.rs and docs/architecture.md");
         return;
     };
     for id in metadata.normal_dependencies(&package.id) {
@@ -108,7 +105,7 @@ fn check_reach(package: &Package, metadata: &Metadata, found: &mut Findings) {
     }
 }
 
-/// Every package that can be reached, by name, with the one it was reached from.
+/// Each reachable package by name, with the package that depends on it.
 fn reachable<'m>(id: &'m PackageId, metadata: &'m Metadata) -> BTreeMap<&'m str, &'m str> {
     let name_of = |id: &PackageId| metadata.package(id).map_or("", |package| package.name.as_str());
     let mut from = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Programs that a page shows: what stands between `<!-- name -->` and `<!-- /name -->` is `examples/name/src/main.rs`.
+//! Programs in pages: the text between `<!-- name -->` and `<!-- /name -->` equals `examples/name/src/main.rs`.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) fn check(root: &Path, file: &File, found: &mut Findings) {
         if shown.map(|(shown, _)| shown) != Some(format!("```rust\n{program}```\n").as_str()) {
             found.error(
                 format_args!("{}:{number}", file.path),
-                format_args!("not examples/{name}/src/main.rs as it is"),
+                format_args!("differs from examples/{name}/src/main.rs"),
             );
         }
     }

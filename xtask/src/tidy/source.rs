@@ -1,26 +1,26 @@
-//! Rules for Rust files: what they begin with, how long they get, and words that have one home.
+//! Rules for Rust files: the first line, the length, revision dates and untagged unions.
 
 use super::{File, Findings};
 
 const SOFT: usize = 600;
 const HARD: usize = 1000;
 
-/// The revisions of the protocol. One module knows them; all others ask it by named predicates.
+/// The revisions of the protocol. Only one module compares them; all others use its predicates.
 const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// Where a revision may be written out in code.
+/// Paths whose code may contain the date of a revision.
 const DATES_ALLOWED: &[&str] = &["crates/mcp-protocol/src/version", "crates/mcp-test/", "examples/", "xtask/", "fuzz/"];
 
 pub(super) fn check(file: &File, found: &mut Findings) {
     let File { path, text } = file;
     if !text.starts_with("//!") {
-        found.error(path, "does not begin with `//!` saying what the file is for");
+        found.error(path, "does not begin with `//!` and the purpose of the file");
     }
     let code = code_lines(path, text);
     if code.len() > HARD {
         found.error(path, format_args!("{} lines without its tests, {HARD} at most", code.len()));
     } else if code.len() > SOFT {
-        found.warning(path, format_args!("{} lines without its tests, more than {SOFT}: one idea each?", code.len()));
+        found.warning(path, format_args!("{} lines without its tests, more than {SOFT}: split it", code.len()));
     }
     let dates_allowed = DATES_ALLOWED.iter().any(|allowed| path.starts_with(allowed));
     for (number, line) in (1..).zip(code) {
@@ -32,13 +32,12 @@ pub(super) fn check(file: &File, found: &mut Findings) {
             found.error(format_args!("{path}:{number}"), "a revision as text: ask `ProtocolVersion` by name instead");
         }
         if path.starts_with("crates/") && line.contains("serde(") && line.contains("untagged") {
-            found
-                .error(format_args!("{path}:{number}"), "untagged serde unions guess: decode by what the message says");
+            found.error(format_args!("{path}:{number}"), "an untagged serde union: decode by a member of the message");
         }
     }
 }
 
-/// The lines that count: none of a test file, and of another those before its tests.
+/// The lines that count: none of a test file, and the lines before the tests of another file.
 fn code_lines<'t>(path: &str, text: &'t str) -> Vec<&'t str> {
     let is_test = path.split('/').any(|part| matches!(part, "tests" | "benches")) || path.ends_with("/tests.rs");
     if is_test {

@@ -1,4 +1,4 @@
-//! Rules for every text file: no trailing whitespace, nothing of one machine, no host of a package registry.
+//! Rules for each text file: no trailing whitespace, no absolute path of a machine, no host of a package registry.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ const HOSTS: &[&[&str]] = &[
     &["deb.debian", ".org"],
 ];
 
-/// Where home folders and build machines keep things.
+/// The beginnings of home folders and of folders on build machines.
 const MACHINES: &[&[&str]] = &[&["/ho", "me/"], &["/Use", "rs/"], &["/ro", "ot/"], &["/wo", "rk/"]];
 
-/// The absolute paths that must not stand in a file: those of this checkout and of usual homes.
+/// The absolute paths that a file must not contain: those of this checkout and of usual homes.
 pub(super) fn machine_paths(root: &Path) -> Vec<String> {
     let mut paths: Vec<String> = MACHINES.iter().map(|parts| parts.concat()).collect();
     if let Ok(root) = root.canonicalize()
