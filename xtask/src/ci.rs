@@ -9,7 +9,7 @@ use anyhow::{Context, Error};
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
-    conformance, interop, ledger, process, test, tidy, tools, wire_check,
+    api, conformance, interop, ledger, package, process, test, tidy, tools, wire_check,
     workspace::{self, Metadata},
 };
 
@@ -28,6 +28,9 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", run: |_| tidy::run(&[]) },
     Step { name: "ledger", run: |_| ledger::run(&[]) },
     Step { name: "docs", run: docs },
+    Step { name: "book", run: book },
+    Step { name: "api", run: |_| api::run(&[]) },
+    Step { name: "package", run: package::run },
     Step { name: "features", run: features },
     Step { name: "deny", run: deny },
     Step { name: "wire-check", run: wire_check::run_in_ci },
@@ -98,6 +101,12 @@ fn docs(root: &Path) -> Result<(), Error> {
     let mut command = process::cargo(root);
     command.args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     process::run(&mut command, LIMIT)
+}
+
+/// The guides as a book, in `target/book`.
+fn book(root: &Path) -> Result<(), Error> {
+    let mut command = tools::MDBOOK.command(root)?;
+    process::run(command.args(["build", "docs"]), LIMIT)
 }
 
 /// Each published crate alone, with each combination of up to two features.

@@ -8,11 +8,13 @@ use std::process::ExitCode;
 
 use anyhow::Error;
 
+mod api;
 mod bench;
 mod ci;
 mod conformance;
 mod interop;
 mod ledger;
+mod package;
 mod process;
 mod test;
 mod tidy;
@@ -23,13 +25,17 @@ mod workspace;
 /// One command of the table.
 struct Command {
     name: &'static str,
-    /// What stands behind the name in the usage text: arguments, then what it does.
+    /// The usage text of the command: its arguments, then its effect.
     usage: &'static str,
     run: fn(&[String]) -> Result<(), Error>,
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "test", usage: "[CARGO TEST ARGS]  every test of the workspace, doc tests too", run: test::run },
+    Command {
+        name: "test",
+        usage: "[CARGO TEST ARGS]  runs each test of the workspace, with doc tests",
+        run: test::run,
+    },
     Command {
         name: "tidy",
         usage: "[--update | --language]  checks crate and room order, file heads and lengths, links and language",
@@ -39,6 +45,11 @@ const COMMANDS: &[Command] = &[
         name: "ledger",
         usage: "checks that the tests named in docs/ledger.toml and docs/ledger/ exist",
         run: ledger::run,
+    },
+    Command {
+        name: "api",
+        usage: "[--update]  compares the public API with xtask/api and its external types with the allow-list",
+        run: api::run,
     },
     Command {
         name: "wire-check",
@@ -52,7 +63,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[--direction server|client] [--peer NAME]... [--transport NAME]  real peers on the other side, a matrix",
+        usage: "[--direction server|client] [--peer NAME]... [--transport NAME]  peers of other projects, as a matrix",
         run: interop::run,
     },
     Command {
@@ -60,7 +71,7 @@ const COMMANDS: &[Command] = &[
         usage: "[--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]  speed, size, build time",
         run: bench::run,
     },
-    Command { name: "ci", usage: "[--after-test] [--step NAME]...  everything that has to hold", run: ci::run },
+    Command { name: "ci", usage: "[--after-test] [--step NAME]...  runs each check", run: ci::run },
 ];
 
 fn main() -> ExitCode {

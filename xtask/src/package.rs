@@ -1,0 +1,48 @@
+//! The step `package` of `cargo xtask ci`: each published crate packages, and the packaged sources compile with their tests.
+//!
+//! `cargo package` compiles only the library of each package. This step unpacks the packages into a workspace of their own,
+//! so a test that uses a file of another crate fails.
+
+use std::{fmt::Write as _, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context, Error};
+
+use crate::{process, workspace::Metadata};
+
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+pub(crate) fn run(root: &Path) -> Result<(), Error> {
+    let metadata = Metadata::load(root)?;
+    let folder = metadata.target().join("package-check");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut command = process::cargo(root);
+    // Without `--no-verify` cargo compiles the dependencies of each package again.
+    command.args(["package", "--quiet", "--no-verify", "--allow-dirty"]);
+    for package in metadata.published() {
+        command.args(["--package", package.name.as_str()]);
+    }
+    process::run(&mut command, LIMIT)?;
+    let mut members = Vec::new();
+    let mut patches = String::new();
+    for package in metadata.published() {
+        let member = format!("{}-{}", package.name, package.version);
+        let archive = metadata.target().join("package").join(format!("{member}.crate"));
+        process::run(Command::new("tar").current_dir(&folder).arg("-xzf").arg(archive), LIMIT)?;
+        writeln!(patches, "{} = {{ path = {member:?} }}", package.name)?;
+        members.push(member);
+    }
+    // The profile of the workspace, so that both builds share their dependencies.
+    let manifest = format!(
+        "[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[profile.dev]\ndebug = \"line-tables-only\"\n\n\
+         [patch.crates-io]\n{patches}"
+    );
+    std::fs::write(folder.join("Cargo.toml"), manifest)?;
+    std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    let mut check = process::cargo(&folder);
+    check.args(["check", "--workspace", "--all-features", "--all-targets"]);
+    check.env("CARGO_TARGET_DIR", metadata.target());
+    process::run(&mut check, LIMIT).context("the packaged crates do not compile")
+}
