@@ -19,7 +19,7 @@ const VARIABLE: &str = "MCP_SCHEMAS";
 /// The programs of the tests, and the tests.
 const TESTS: &[(&[&str], &str)] = &[
     (&["--workspace", "--test", "transcripts"], "messages_match_the_schemas_of_their_revisions"),
-    (&["--workspace", "--test", "it"], "wire::messages_of_the_client_fit_the_schemas_of_their_revisions"),
+    (&["--workspace", "--test", "it"], "schemas::client_messages_match_the_schemas_of_their_revisions"),
 ];
 /// The folder of the schemas in CI, relative to the checkout.
 const CI_SCHEMAS: &str = "../shared/spec/schema";

@@ -66,7 +66,7 @@ async fn site(token: &'static str, status: u16) -> Site {
 }
 
 #[tokio::test]
-async fn a_refusal_brings_better_headers_and_every_request_has_them() {
+async fn every_request_carries_the_new_headers_after_a_challenge() {
     let site = site("Bearer token-1", 401).await;
     let tokens = Tokens::default();
     let http = Http::new(site.url()).unwrap().authorizer(tokens.clone()).header("x-a", "b").unwrap();
@@ -92,7 +92,7 @@ async fn a_refusal_brings_better_headers_and_every_request_has_them() {
 }
 
 #[tokio::test]
-async fn repetitions_are_bounded() {
+async fn limits_repeated_challenges() {
     for status in [401, 403] {
         let site = site("never", status).await;
         let tokens = Tokens::default();
@@ -104,7 +104,7 @@ async fn repetitions_are_bounded() {
 }
 
 #[tokio::test]
-async fn an_authorizer_may_give_up_or_fail() {
+async fn an_authorizer_may_decline_or_fail() {
     let gives_up = Tokens { gives_up: true, ..Tokens::default() };
     let fails = Tokens { fails: true, ..Tokens::default() };
     for (tokens, expected) in
@@ -119,7 +119,7 @@ async fn an_authorizer_may_give_up_or_fail() {
 }
 
 #[tokio::test]
-async fn without_an_authorizer_a_refusal_is_final() {
+async fn without_an_authorizer_a_challenge_is_an_error() {
     let site = site("never", 401).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("x").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;

@@ -24,7 +24,7 @@ async fn fault_of(reply: Reply, version: &str) -> TransportError {
 }
 
 #[tokio::test]
-async fn a_status_without_a_message_is_told_with_what_it_says_to_people() {
+async fn reports_a_status_without_a_message_with_its_text() {
     let text = &[("content-type", "text/plain; charset=utf-8")][..];
     let json = &[("content-type", "application/json")][..];
     let rpc = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"who are you"}}"#;
@@ -48,7 +48,7 @@ async fn a_status_without_a_message_is_told_with_what_it_says_to_people() {
 }
 
 #[tokio::test]
-async fn a_message_over_the_limit_costs_its_request() {
+async fn a_message_above_the_limit_fails_its_request() {
     let events = Reply::events().event(&"x".repeat(1025)).event(&answer(1)).end();
     let endless = Reply::events().chunk(&format!("data: {}", "x".repeat(20_000))).hold();
     let told = Reply::full(200, &[("content-type", "application/json"), ("x", "y")], &"x".repeat(1025));
@@ -78,7 +78,7 @@ async fn a_message_over_the_limit_costs_its_request() {
 }
 
 #[tokio::test]
-async fn a_hundred_megabytes_are_not_read() {
+async fn does_not_read_a_hundred_megabytes() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut reply = Reply::raw(head);
     for _ in 0..100 {
@@ -91,7 +91,7 @@ async fn a_hundred_megabytes_are_not_read() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_none() {
+async fn a_truncated_response_is_an_error() {
     let half = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     let id = "id: 1\ndata: {}\n\n";
     for (what, reply) in [
@@ -124,7 +124,7 @@ async fn an_answer_that_breaks_off_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_given_on_and_not_taken_for_one() {
+async fn passes_other_messages_on_and_does_not_take_them_for_the_response() {
     for (text, is_answer) in [
         ("garbage", false),
         (notice(1).as_str(), false),
@@ -149,7 +149,7 @@ async fn what_is_no_answer_is_given_on_and_not_taken_for_one() {
 }
 
 #[tokio::test]
-async fn what_comes_after_the_answer_is_not_given_on() {
+async fn drops_messages_after_the_response() {
     let site = Site::serve(|_, _| Reply::events().event(&answer(1)).event(&answer(1)).event(&notice(1)).end()).await;
     let mut peer = Peer::connect(&site.url()).await;
     for _ in 0..2 {
@@ -160,7 +160,7 @@ async fn what_comes_after_the_answer_is_not_given_on() {
 }
 
 #[tokio::test]
-async fn other_content_is_no_answer() {
+async fn rejects_another_content_type() {
     for (kind, shown) in [("text/html; charset=utf-8", "`text/html`"), ("", "without a content type")] {
         let error = fault(Reply::full(200, &[("content-type", kind)], "<html>")).await;
         assert!(error.to_string().contains(shown), "{error}");
@@ -168,7 +168,7 @@ async fn other_content_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere_is_not_followed() {
+async fn does_not_follow_a_redirect_to_another_origin() {
     let other = Site::serve(|_, seen| Reply::result(seen)).await;
     for (status, to, shown) in [
         (307, format!("{}/mcp?key=hunter2", other.origin), format!("`{}`", other.origin)),
@@ -210,7 +210,7 @@ async fn a_redirect_within_the_origin_keeps_the_message() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_said_to_be_so() {
+async fn reports_an_unreachable_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -231,7 +231,7 @@ async fn a_server_that_is_not_there_is_said_to_be_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_is_connected_to_again() {
+async fn reconnects_to_a_restarted_server() {
     let site = Site::serve(|number, seen| {
         let reply = Reply::result(seen);
         if number == 1 { reply.cut() } else { reply }
@@ -253,7 +253,7 @@ async fn a_server_that_was_restarted_is_connected_to_again() {
 }
 
 #[tokio::test]
-async fn notifications_are_tried_again_and_given_up() {
+async fn retries_notifications_a_bounded_number_of_times() {
     pause();
     let site = Site::serve(|number, seen| match (seen.call().as_str(), number) {
         ("notifications/progress", 1..3) => Reply::full(503, &[("retry-after", "2")], ""),

@@ -4,10 +4,10 @@
 mod authorization;
 mod common;
 mod faults;
-mod listening;
+mod get_stream;
+mod legacy_sse;
 mod messages;
-mod old;
-mod real;
+mod real_server;
 mod resuming;
 mod secrets;
 mod sessions;

@@ -38,7 +38,7 @@ async fn a_request_is_a_post_that_mirrors_its_message() {
 }
 
 #[tokio::test]
-async fn notifications_and_answers_to_the_server_are_posts_too() {
+async fn notifications_and_responses_are_posts_too() {
     let site = Site::serve(|_, _| Reply::status(202)).await;
     let peer = Peer::connect(&site.url()).await;
     peer.notify(LEGACY, "notifications/cancelled").await;
@@ -51,7 +51,7 @@ async fn notifications_and_answers_to_the_server_are_posts_too() {
 }
 
 #[tokio::test]
-async fn a_stream_gives_its_events_on_the_route_of_its_request() {
+async fn events_of_a_stream_have_the_route_of_its_request() {
     let site = Site::serve(|_, seen| {
         Reply::events()
             .chunk(": hello\n\nevent: ping\ndata: {}\n\ndata\n\n")
@@ -79,7 +79,7 @@ async fn a_stream_gives_its_events_on_the_route_of_its_request() {
 }
 
 #[tokio::test]
-async fn requests_run_side_by_side_and_keep_their_connections() {
+async fn concurrent_requests_reuse_connections() {
     const COUNT: i64 = 16;
     let all_there = std::sync::Arc::new(tokio::sync::Notify::new());
     let told = std::sync::Arc::clone(&all_there);
@@ -115,7 +115,7 @@ async fn requests_run_side_by_side_and_keep_their_connections() {
 }
 
 #[tokio::test]
-async fn a_status_with_a_message_is_that_message() {
+async fn a_status_with_a_message_yields_the_message() {
     for (status, error) in [
         (400, json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32022, "message": "no" } })),
         (404, json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32601, "message": "no" } })),
@@ -171,7 +171,7 @@ async fn dropping_the_transport_closes_every_connection() {
 }
 
 #[tokio::test]
-async fn there_is_room_for_as_many_requests_as_were_configured() {
+async fn limits_concurrent_requests_as_configured() {
     let site = Site::serve(|_, _| Reply::events().hold()).await;
     let http = mcp_client_http::Http::new(site.url()).unwrap().max_requests(2);
     let peer = Peer::open(&http).await;
@@ -197,7 +197,7 @@ async fn there_is_room_for_as_many_requests_as_were_configured() {
 }
 
 #[tokio::test]
-async fn a_frame_that_no_header_can_carry_is_refused() {
+async fn rejects_a_frame_that_no_header_can_carry() {
     let peer = Peer::connect("http://127.0.0.1:9/mcp").await;
     let mut frame = request(MODERN, 1, "tools/call");
     frame.hints.params = vec![("a b".into(), "x".into())];

@@ -29,7 +29,7 @@ async fn asking(site: &Site) -> Peer {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_resumed_behind_its_last_event() {
+async fn resumes_a_broken_stream_after_its_last_event() {
     pause();
     let first = Reply::events().event_as("a-1", &notice(1)).chunk("id: a-2\ndata: {").cut();
     let second = Reply::events().event_as("a-2", &notice(2)).end();
@@ -51,7 +51,7 @@ async fn a_stream_that_breaks_is_resumed_behind_its_last_event() {
 }
 
 #[tokio::test]
-async fn a_server_may_close_after_the_opening_and_be_asked_again_when_it_said() {
+async fn reconnects_after_the_delay_that_the_server_requests() {
     pause();
     let opening = |id: &str| Reply::events().chunk(&format!("id: {id}\nretry: 5000\ndata: \n\n")).end();
     let nothing_new = Reply::events().chunk("retry: 5000\n\n").end();
@@ -71,7 +71,7 @@ async fn a_server_may_close_after_the_opening_and_be_asked_again_when_it_said() 
 }
 
 #[tokio::test]
-async fn a_stream_is_not_resumed_for_ever() {
+async fn limits_the_resumptions_of_a_stream() {
     pause();
     let first = || Reply::events().event_as("a-1", &notice(1)).end();
     for (what, reply, gets) in [
@@ -99,7 +99,7 @@ async fn a_stream_is_not_resumed_for_ever() {
 
 /// Of 2025-03-26.
 #[tokio::test]
-async fn a_batch_with_the_answer_ends_the_stream() {
+async fn a_batch_with_the_response_ends_the_stream() {
     pause();
     let batch = format!("[{},{}]", notice(1), answer(1));
     let site = site(vec![Reply::events().event_as("a-1", &batch).end(), Reply::events().event(&answer(1)).end()]).await;
@@ -112,7 +112,7 @@ async fn a_batch_with_the_answer_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_given_the_time_that_it_asks_for() {
+async fn respects_retry_after_of_a_busy_server() {
     pause();
     let busy = Reply::full(503, &[("retry-after", "40")], "");
     let replies = vec![Reply::events().event_as("1", &notice(1)).end(), busy, Reply::events().event(&answer(1)).end()];
@@ -125,7 +125,7 @@ async fn a_busy_server_is_given_the_time_that_it_asks_for() {
 }
 
 #[tokio::test]
-async fn without_ids_or_sessions_nothing_is_resumed() {
+async fn does_not_resume_without_event_ids_or_sessions() {
     for (version, reply) in [
         (MODERN, Reply::events().event_as("a-1", &notice(1)).end()),
         (LEGACY, Reply::events().event(&notice(1)).end()),

@@ -23,7 +23,7 @@ impl Authorizer for Nobody {
 }
 
 #[test]
-fn debug_and_description_show_no_secrets() {
+fn debug_and_description_contain_no_secrets() {
     let http = Http::new("https://user:hunter2@a.example/mcp?key=hunter2").unwrap().bearer("hunter2").unwrap();
     let http = http.header("x-team", "hunter2").unwrap();
     let shown = format!("{http:?}");
@@ -32,7 +32,7 @@ fn debug_and_description_show_no_secrets() {
 }
 
 #[tokio::test]
-async fn credentials_are_not_sent_where_everybody_can_read_them() {
+async fn rejects_credentials_over_cleartext_http() {
     let remote = || Http::new("http://mcp.example/mcp").unwrap();
     for (what, http, is_refused) in [
         ("nothing", remote(), false),
@@ -58,7 +58,7 @@ async fn credentials_are_not_sent_where_everybody_can_read_them() {
 }
 
 #[tokio::test]
-async fn what_a_server_echoes_is_not_shown() {
+async fn does_not_show_echoed_secrets() {
     let site = Site::serve(|_, seen| {
         let echo = format!("bad header {}", seen.header("authorization").unwrap());
         Reply::full(500, &[("content-type", "text/plain")], &echo)
@@ -82,7 +82,7 @@ impl Authorizer for Token {
 }
 
 #[tokio::test]
-async fn what_a_server_echoes_of_cookies_users_and_authorizers_is_not_shown() {
+async fn does_not_show_echoed_cookies_users_and_authorizer_headers() {
     for status in [401, 500] {
         let site = Site::serve(move |_, seen| {
             let sent = ["authorization", "cookie"].map(|name| seen.header(name).unwrap_or_default());
@@ -107,7 +107,7 @@ async fn what_a_server_echoes_of_cookies_users_and_authorizers_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_user_in_the_url_is_sent_to_its_origin_alone() {
+async fn sends_the_user_of_the_url_to_its_origin_only() {
     let other = Site::serve(|_, seen| Reply::result(seen)).await;
     let to = other.url();
     let site = Site::serve(move |number, seen| match number {
@@ -138,7 +138,7 @@ async fn a_user_in_the_url_is_sent_to_its_origin_alone() {
 }
 
 #[tokio::test]
-async fn a_client_or_a_proxy_of_the_application_is_used() {
+async fn uses_a_client_or_proxy_of_the_application() {
     let proxy = Site::serve(|_, seen| Reply::result(seen)).await;
     let remote = || Http::new("http://mcp.example/mcp").unwrap();
     let made = builder().user_agent("mine");
@@ -167,7 +167,7 @@ fn builder() -> reqwest::ClientBuilder {
 }
 
 #[tokio::test]
-async fn what_a_client_of_the_application_brings_from_elsewhere_is_not_taken() {
+async fn rejects_redirects_of_a_custom_client_to_another_origin() {
     let other = Site::serve(|_, seen| Reply::result(seen)).await;
     let to = other.url();
     let site = Site::serve(move |_, _| Reply::full(307, &[("location", &to)], "")).await;

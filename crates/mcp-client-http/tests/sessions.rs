@@ -23,7 +23,7 @@ fn script(_: usize, seen: &Seen) -> Reply {
 }
 
 #[tokio::test]
-async fn the_session_and_its_version_are_named_once_they_are_known() {
+async fn sends_the_session_id_and_version_once_known() {
     let site = Site::serve(script).await;
     let mut peer = Peer::in_session(&site.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
@@ -51,7 +51,7 @@ async fn the_session_and_its_version_are_named_once_they_are_known() {
 }
 
 #[tokio::test]
-async fn a_session_may_be_opened_by_a_stream() {
+async fn a_stream_can_open_a_session() {
     let site = Site::serve(|number, seen| match number {
         1 => Reply::events_with("mcp-session-id: s-2\r\n").event(&answer(seen.id())).end(),
         _ => script(number, seen),
@@ -64,7 +64,7 @@ async fn a_session_may_be_opened_by_a_stream() {
 }
 
 #[tokio::test]
-async fn the_oldest_revisions_name_no_version_and_stateless_requests_no_session() {
+async fn the_oldest_revisions_send_no_version_and_stateless_requests_no_session() {
     let site = Site::serve(script).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request("2025-03-26", 0, "initialize").await;
@@ -82,7 +82,7 @@ async fn the_oldest_revisions_name_no_version_and_stateless_requests_no_session(
 }
 
 #[tokio::test]
-async fn what_belongs_to_the_session_waits_for_the_end_of_the_handshake() {
+async fn session_messages_wait_for_the_end_of_the_handshake() {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);
     let site = Site::serve(move |number, seen| match seen.call().as_str() {
@@ -104,7 +104,7 @@ async fn what_belongs_to_the_session_waits_for_the_end_of_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_fails_holds_nothing_up() {
+async fn a_failed_handshake_blocks_nothing() {
     let site = Site::serve(|number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::status(400),
         _ => script(number, seen),
@@ -141,7 +141,7 @@ async fn a_404_in_a_session_is_a_lost_session() {
 }
 
 #[tokio::test]
-async fn a_400_that_speaks_of_the_session_is_a_lost_session_too() {
+async fn a_400_about_the_session_is_a_lost_session() {
     let text = &[("content-type", "text/plain")][..];
     let json = &[("content-type", "application/json")][..];
     let error =
@@ -171,7 +171,7 @@ async fn a_400_that_speaks_of_the_session_is_a_lost_session_too() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_what_was_posted_and_comes_once() {
+async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);
     let site = Site::serve(move |number, seen| match seen.call().as_str() {
@@ -201,7 +201,7 @@ async fn the_end_waits_for_what_was_posted_and_comes_once() {
 }
 
 #[tokio::test]
-async fn without_a_session_there_is_none_to_end() {
+async fn does_not_delete_without_a_session() {
     let site = Site::serve(|_, seen| Reply::result(seen)).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(MODERN, 1, "tools/list").await;
@@ -212,7 +212,7 @@ async fn without_a_session_there_is_none_to_end() {
 }
 
 #[tokio::test]
-async fn each_transport_has_a_session_of_its_own() {
+async fn each_transport_has_its_own_session() {
     let site = Site::serve(script).await;
     let http = Http::new(site.url()).unwrap();
     let mut first = Peer::open(&http).await;

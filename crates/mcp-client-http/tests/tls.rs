@@ -43,7 +43,7 @@ async fn site(name: &str) -> (Site, String) {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
+async fn rejects_an_untrusted_certificate() {
     let (site, _) = site("127.0.0.1").await;
     let (_, other) = self::site("127.0.0.1").await;
     // With a root of our own, so that a machine without any has one.
@@ -57,7 +57,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_name_is_refused() {
+async fn rejects_a_certificate_of_another_name() {
     let (site, pem) = site("elsewhere.example").await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().root_certificates(pem).unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
@@ -65,7 +65,7 @@ async fn a_certificate_of_another_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_root_of_ones_own_is_trusted() {
+async fn trusts_a_custom_root() {
     let (site, pem) = site("127.0.0.1").await;
     let http = Http::new(site.url()).unwrap().root_certificates(pem).unwrap().bearer("hunter2").unwrap();
     let mut peer = Peer::open(&http).await;
@@ -75,7 +75,7 @@ async fn a_root_of_ones_own_is_trusted() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_it_is_offered() {
+async fn uses_http2_when_offered() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let tls = TlsConfig::from_pem(made.cert.pem(), made.signing_key.serialize_pem()).unwrap();
     let server = Server::builder("test", "1.0")
@@ -102,7 +102,7 @@ async fn http_2_is_spoken_where_it_is_offered() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_tls_is_not_waited_for() {
+async fn does_not_wait_for_a_server_without_tls() {
     let site = Site::serve(|_, seen| Reply::result(seen)).await;
     let (_, pem) = self::site("127.0.0.1").await;
     let url = site.url().replace("http:", "https:");
@@ -113,7 +113,7 @@ async fn a_server_that_does_not_speak_tls_is_not_waited_for() {
 }
 
 #[test]
-fn roots_are_certificates() {
+fn roots_must_be_certificates() {
     for text in ["", "hello", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
         let error = Http::new("https://a.example").unwrap().root_certificates(text).unwrap_err();
         assert!(error.to_string().contains("root certificate"), "{text}: {error}");

@@ -29,7 +29,7 @@ async fn cached(client: &Client, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_fresh_is_not_asked_for() {
+async fn serves_fresh_results_from_the_cache() {
     let (client, mut peer, _peers) = connected(MODERN).await;
     asked(&client, &mut peer, "a", 1000).await;
     cached(&client, "a").await;
@@ -55,7 +55,7 @@ async fn what_is_fresh_is_not_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_was_updated_is_read_again_and_no_other() {
+async fn rereads_only_the_updated_resource() {
     let (client, mut peer, _peers) = connected(MODERN).await;
     let contents = |uri: &str| {
         let contents = json!([{ "uri": uri, "text": uri }]);
@@ -78,7 +78,7 @@ async fn a_resource_that_was_updated_is_read_again_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_made_of_answers_is_not_kept() {
+async fn does_not_cache_results_with_input_requests() {
     let (client, mut peer, _peers) = connected_as(builder().roots([]), MODERN).await;
     for _ in 0..2 {
         let reading = start(client.read_resource("a:1"));
@@ -92,7 +92,7 @@ async fn what_was_made_of_answers_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_other_connections_and_older_revisions_leave_nothing_cached() {
+async fn does_not_cache_errors_other_connections_and_older_revisions() {
     let (client, mut peer, mut peers) = connected(MODERN).await;
     asked(&client, &mut peer, "a", 60_000).await;
     let paging = start(client.list_tools().cursor("gone"));

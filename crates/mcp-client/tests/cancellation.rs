@@ -18,7 +18,7 @@ use crate::common::{builder, connected, said, start, until};
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_is_cancelled() {
+async fn dropping_a_call_cancels_it() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
@@ -33,7 +33,7 @@ async fn a_call_that_is_dropped_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_cancelled_by_its_token() {
+async fn a_token_cancels_its_call() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let token = CancellationToken::new();
@@ -51,7 +51,7 @@ async fn a_call_is_cancelled_by_its_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_done_is_not_cancelled() {
+async fn a_finished_call_is_not_cancelled() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
@@ -64,7 +64,7 @@ async fn a_call_that_is_done_is_not_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notices_that_find_no_room_are_sent_later() {
+async fn sends_cancellations_later_when_the_queue_is_full() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let calls: Vec<_> = (0..64).map(|_| start(client.call_tool("t", ()))).collect();
@@ -84,7 +84,7 @@ async fn notices_that_find_no_room_are_sent_later() {
 }
 
 #[tokio::test]
-async fn ten_thousand_calls_of_which_a_third_is_dropped_leave_nothing_behind() {
+async fn ten_thousand_calls_with_a_third_dropped_leak_nothing() {
     const CALLS: usize = 10_000;
     for version in ERAS {
         let running = Arc::new(AtomicUsize::new(0));
@@ -154,7 +154,7 @@ impl Drop for Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_handle_closes_the_connection() {
+async fn dropping_the_last_handle_closes_the_connection() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let clone: Client = client.clone();
@@ -170,7 +170,7 @@ async fn the_last_handle_closes_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_closed_ends_its_calls_and_tells_the_server() {
+async fn closing_the_client_ends_its_calls_and_notifies_the_server() {
     const CALLS: usize = 200;
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
@@ -203,7 +203,7 @@ async fn a_client_that_is_closed_ends_its_calls_and_tells_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_takes_no_longer_than_it_may() {
+async fn closing_is_bounded_in_time() {
     for version in ERAS {
         let (client, peer, _peers) = connected(version).await;
         // The server reads nothing, and the transport is full.

@@ -13,7 +13,7 @@ use crate::common::{builder, connected, connected_as, said, scripted, start};
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_costs_the_time_of_the_call_and_is_told() {
+async fn a_call_to_a_silent_server_times_out() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let started = Instant::now();
@@ -34,7 +34,7 @@ async fn a_silent_server_costs_the_time_of_the_call_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_limits_waits_and_a_page_of_a_list_has_its_own() {
+async fn a_call_without_timeouts_waits_and_each_page_has_its_own() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()).no_timeout());
@@ -53,7 +53,7 @@ async fn a_call_without_limits_waits_and_a_page_of_a_list_has_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_keeps_a_call_alive_up_to_its_end() {
+async fn progress_extends_a_call_up_to_the_total_timeout() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let started = Instant::now();
@@ -76,7 +76,7 @@ async fn progress_keeps_a_call_alive_up_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_are_for_nobody_are_ignored() {
+async fn ignores_responses_with_an_unknown_id() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
@@ -98,7 +98,7 @@ async fn answers_that_are_for_nobody_are_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_between_messages_is_skipped() {
+async fn skips_garbage_between_messages() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
@@ -136,7 +136,7 @@ async fn a_response_nested_too_deep_fails_its_call_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_that_make_no_sense_are_told_apart() {
+async fn distinguishes_invalid_results() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let mut check = async |result: Value, is_invalid: bool| {
@@ -164,7 +164,7 @@ async fn results_that_make_no_sense_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_envelope_that_is_wrong_ends_the_call_that_it_names() {
+async fn an_invalid_envelope_fails_the_call_with_its_id() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
@@ -176,7 +176,7 @@ async fn an_envelope_that_is_wrong_ends_the_call_that_it_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_connection_ends_the_calls_that_may_have_run() {
+async fn the_end_of_the_connection_fails_calls_that_may_have_run() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let calls: Vec<_> = (0..3).map(|_| start(client.call_tool("t", ()))).collect();
@@ -216,7 +216,7 @@ async fn the_table_of_calls_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_never_end_do() {
+async fn endless_lists_end() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.pages = 3), version).await;
         let list = start(client.list_tools());
@@ -310,7 +310,7 @@ async fn a_peer_that_prints_text_and_ends_is_not_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_are_gathered_up_to_their_bytes_and_streamed_beyond() {
+async fn collects_lists_up_to_a_byte_limit_and_streams_beyond() {
     for version in ERAS {
         let limited = builder().limits(|limits| limits.list_bytes = 1000);
         let (client, mut peer, _peers) = connected_as(limited, version).await;
@@ -340,7 +340,7 @@ async fn lists_are_gathered_up_to_their_bytes_and_streamed_beyond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_tool_promised_on_another_connection_does_not_count() {
+async fn an_output_schema_of_another_connection_does_not_apply() {
     for version in ERAS {
         let (client, mut peer, mut peers) = connected(version).await;
         let listing = start(client.list_tools());
@@ -361,7 +361,7 @@ async fn what_a_tool_promised_on_another_connection_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn structured_content_that_breaks_its_promise_is_told() {
+async fn reports_structured_content_that_violates_its_schema() {
     for (version, is_checked) in ERAS.into_iter().flat_map(|version| [(version, true), (version, false)]) {
         let (client, mut peer, _peers) = connected_as(builder().check_results(is_checked), version).await;
         let listing = start(client.list_tools());

@@ -43,20 +43,20 @@ async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration,
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_in_a_call() {
+async fn a_server_is_silent_during_a_call() {
     check("silent", BOTH, &[Reply::silence()], SHORT, "timeout").await;
     let late = text("late").after(Duration::from_millis(300));
     check("late", BOTH, &[late], SHORT, "timeout").await;
 }
 
 #[tokio::test]
-async fn a_server_that_ends_in_a_call() {
+async fn a_server_closes_the_connection_during_a_call() {
     check("ended", &[Over::Pipes], &[Reply::close()], PATIENCE, "closed retryable").await;
     check("ended", &[Over::Http], &[Reply::close()], PATIENCE, "retryable").await;
 }
 
 #[tokio::test]
-async fn a_server_that_answers_with_a_wrong_id() {
+async fn a_server_answers_with_a_wrong_id() {
     let wrong = || text("wrong").with_id(json!(4711));
     check("alone", &[Over::Pipes], &[wrong()], SHORT, "timeout").await;
     // The answer has ended without being one.
@@ -65,7 +65,7 @@ async fn a_server_that_answers_with_a_wrong_id() {
 }
 
 #[tokio::test]
-async fn a_stream_that_goes_on_behind_what_ended_its_call() {
+async fn a_stream_continues_after_the_end_of_its_call() {
     let as_text = || text("as text").with_id(json!("2"));
     let open = |reply: Reply| reply.events(false).then(Reply::silence().after(PATIENCE));
     for version in ERAS {
@@ -84,7 +84,7 @@ async fn a_stream_that_goes_on_behind_what_ended_its_call() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_twice() {
+async fn a_server_answers_twice() {
     check("twice", BOTH, &[text("right").twice()], PATIENCE, "ok: right").await;
     check("right, then wrong", BOTH, &[text("right").then(text("wrong"))], PATIENCE, "ok: right").await;
     let late = text("right").then(text("wrong").after(Duration::from_millis(20)));
@@ -92,7 +92,7 @@ async fn a_server_that_answers_twice() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_with_garbage() {
+async fn a_server_answers_with_garbage() {
     let garbage = "listening on port 8080\n\0\u{7f}\n{\"jsonrpc\":\"2.0\"}\n[]\n{\n";
     check("lines", &[Over::Pipes], &[Reply::raw(garbage).then(text("right"))], PATIENCE, "ok: right").await;
     check("lines alone", &[Over::Pipes], &[Reply::raw(garbage)], SHORT, "timeout").await;
@@ -103,19 +103,19 @@ async fn a_server_that_answers_with_garbage() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_with_a_hundred_megabytes() {
+async fn a_server_answers_with_a_hundred_megabytes() {
     check("huge", BOTH, &[Reply::large(HUGE)], PATIENCE, "large").await;
 }
 
 #[tokio::test]
-async fn a_notification_that_is_too_large_is_nobodys_answer() {
+async fn a_notification_above_the_limit_fails_no_call() {
     let data = json!({"level": "info", "data": "x".repeat(17 << 20)});
     let told = text("right").notify("notifications/message", data);
     check("large notification", BOTH, &[told], PATIENCE, "ok: right").await;
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_is_that_of_its_own_call() {
+async fn a_response_above_the_limit_fails_only_its_call() {
     for over in BOTH {
         for version in ERAS {
             let server = ScriptedServer::for_revision(version)
@@ -137,7 +137,7 @@ async fn an_answer_that_is_too_large_is_that_of_its_own_call() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_in_the_middle_of_an_event() {
+async fn a_server_stops_in_the_middle_of_an_event() {
     let event = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"half"}]}}"#;
     let cut = || Reply::silence().cut(event);
     let told = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
@@ -148,7 +148,7 @@ async fn a_server_that_stops_in_the_middle_of_an_event() {
 }
 
 #[tokio::test]
-async fn a_status_instead_of_an_answer() {
+async fn a_server_answers_with_a_status_only() {
     for (reply, expected) in [
         (Reply::status(401, "").header("WWW-Authenticate", "Bearer"), "401 unauthorized"),
         (Reply::status(403, "no"), "403"),
@@ -164,7 +164,7 @@ async fn a_status_instead_of_an_answer() {
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere() {
+async fn a_server_redirects_to_another_origin() {
     let elsewhere = ScriptedServer::silent();
     let other = elsewhere.listen().await.unwrap();
     for status in [301, 302, 303, 307, 308] {
@@ -175,7 +175,7 @@ async fn a_redirect_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_404_in_the_middle_of_a_session() {
+async fn a_server_answers_404_in_a_session() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", text("right"));
     let site = Site::open(server, Over::Http).await;
@@ -199,7 +199,7 @@ async fn a_404_in_the_middle_of_a_session() {
 }
 
 #[tokio::test]
-async fn many_calls_in_a_session_that_is_lost() {
+async fn many_calls_in_a_lost_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
@@ -219,7 +219,7 @@ async fn many_calls_in_a_session_that_is_lost() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_taken_is_not_made_again_when_its_stream_cannot_be_resumed() {
+async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
     let version = ProtocolVersion::V2025_11_25;
     let taken =
         Reply::silence().notify("notifications/message", json!({"level": "info", "data": "so far"})).events(true);
@@ -242,7 +242,7 @@ async fn a_call_that_was_taken_is_not_made_again_when_its_stream_cannot_be_resum
 }
 
 #[tokio::test]
-async fn a_call_without_room_in_a_session_that_is_lost() {
+async fn a_call_waiting_for_a_permit_in_a_lost_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
@@ -262,7 +262,7 @@ async fn a_call_without_room_in_a_session_that_is_lost() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_lost_again_and_again() {
+async fn a_session_is_lost_repeatedly() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
     let site = Site::open(server, Over::Http).await;
@@ -273,7 +273,7 @@ async fn a_session_that_is_lost_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_restarted_between_calls() {
+async fn a_server_restarts_between_calls() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("restarted, {over:?}, {version}");
@@ -314,12 +314,12 @@ async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, 
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_from_the_start() {
+async fn a_server_is_silent_from_the_start() {
     check_start("silent", BOTH, &Reply::silence(), SHORT * 3, "timeout").await;
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_the_question_what_it_speaks() {
+async fn a_server_ignores_the_probe() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::silent().on("initialize", Reply::result(initialized(version.as_str())));
     let site = Site::open(server.on("tools/call", text("right")), Over::Http).await;
@@ -332,20 +332,20 @@ async fn a_server_that_ignores_the_question_what_it_speaks() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_from_the_start() {
+async fn a_server_closes_the_first_connection() {
     check_start("ended", &[Over::Pipes], &Reply::close(), PATIENCE, "closed retryable").await;
     check_start("ended", &[Over::Http], &Reply::close(), PATIENCE, "retryable").await;
 }
 
 #[tokio::test]
-async fn a_server_that_starts_with_garbage() {
+async fn a_server_starts_with_garbage() {
     check_start("lines", &[Over::Pipes], &Reply::raw("usage: server [options]\n"), SHORT * 3, "timeout").await;
     check_start("no HTTP", &[Over::Http], &Reply::raw("SSH-2.0-OpenSSH_9.9\r\n"), PATIENCE, "retryable").await;
     check_start("too much", BOTH, &Reply::large(HUGE), PATIENCE, "large").await;
 }
 
 #[tokio::test]
-async fn a_status_from_the_start() {
+async fn a_server_answers_the_first_request_with_a_status_only() {
     for (reply, expected) in [
         (Reply::status(401, ""), "401 unauthorized"),
         (Reply::status(500, ""), "500"),

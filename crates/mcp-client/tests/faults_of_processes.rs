@@ -79,7 +79,7 @@ async fn leave(client: Client, pid: &str, tasks: usize) {
 }
 
 #[tokio::test]
-async fn one_that_is_killed_in_a_call_is_started_again() {
+async fn restarts_a_process_killed_during_a_call() {
     for version in ERAS {
         let tasks = alive();
         let client = connect(child(), version).await;
@@ -98,7 +98,7 @@ async fn one_that_is_killed_in_a_call_is_started_again() {
 }
 
 #[tokio::test]
-async fn one_that_is_silent_in_a_call_goes_on() {
+async fn a_silent_call_does_not_end_the_process() {
     for version in ERAS {
         let tasks = alive();
         let client = connect(child(), version).await;
@@ -111,7 +111,7 @@ async fn one_that_is_silent_in_a_call_goes_on() {
 }
 
 #[tokio::test]
-async fn one_whose_client_is_only_dropped_ends_too() {
+async fn dropping_the_client_ends_the_process() {
     for version in ERAS {
         let tasks = alive();
         let client = connect(child(), version).await;
@@ -123,7 +123,7 @@ async fn one_whose_client_is_only_dropped_ends_too() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_want_to_end_is_gone_when_its_client_is_closed() {
+async fn closing_the_client_kills_a_process_that_ignores_signals() {
     // The server ends with its input; who started it does not, and does not listen to SIGTERM either.
     let script = r#"trap '' TERM
         "$SERVER" --ignored --exact faults_of_processes::serves --nocapture -q --test-threads=2
@@ -145,7 +145,7 @@ async fn one_that_does_not_want_to_end_is_gone_when_its_client_is_closed() {
 }
 
 #[tokio::test]
-async fn what_was_subscribed_to_is_heard_of_again() {
+async fn renews_subscriptions_after_a_restart() {
     for version in ERAS {
         let client = connect(child(), version).await;
         let filter = SubscriptionFilter::new().with_resources(["config://app"]);
@@ -177,7 +177,7 @@ impl Drop for Folder {
 }
 
 #[tokio::test]
-async fn one_that_does_not_start_any_more_is_tried_a_few_times_and_then_on_demand() {
+async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
     for version in ERAS {
         let folder = Folder(std::env::temp_dir().join(format!("mcp-client-{}-{version}", std::process::id())));
         std::fs::create_dir_all(&folder.0).unwrap();
@@ -247,7 +247,7 @@ async fn a_command_that_echoes_is_not_a_server() {
 }
 
 #[tokio::test]
-async fn what_is_no_server_is_told_at_once() {
+async fn reports_a_program_that_is_not_a_server_at_once() {
     let cases: [(&str, ChildProcess, &str, &str); 3] = [
         ("no program", ChildProcess::new("/no/such/program"), "unreachable", "no such program"),
         (

@@ -34,7 +34,7 @@ async fn a_request_that_no_header_can_carry() {
 }
 
 #[tokio::test]
-async fn parameters_of_several_lines() {
+async fn parameters_with_line_breaks() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("lines, {over:?}, {version}");

@@ -101,7 +101,7 @@ async fn list(client: &mcp_client::Client, peer: &mut Peer, tools: Value) -> Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_and_annotated_arguments_are_mirrored_and_bad_tools_left_out() {
+async fn mirrors_names_and_annotated_arguments_and_omits_invalid_tools() {
     let (client, mut peer, seen) = connect(ProtocolVersion::V2026_07_28).await;
     assert_eq!(list(&client, &mut peer, json!([tool("t", "Region"), tool("bad", "a b")])).await, ["t"]);
     let call = start(client.call_tool("t", json!({ "region": "eu" })));
@@ -115,7 +115,7 @@ async fn names_and_annotated_arguments_are_mirrored_and_bad_tools_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_header_that_is_missed_is_learned_and_the_call_made_again() {
+async fn learns_a_missing_header_and_repeats_the_call() {
     let (client, mut peer, seen) = connect(ProtocolVersion::V2026_07_28).await;
     let call = start(client.call_tool("t", json!({ "region": "eu" })));
     let id = peer.expect("tools/call").await;
@@ -147,7 +147,7 @@ async fn older_revisions_mirror_nothing_and_keep_every_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_closed_is_a_call_that_is_cancelled() {
+async fn closing_a_stream_cancels_its_call() {
     for version in [ProtocolVersion::V2026_07_28, ProtocolVersion::V2025_11_25] {
         let (client, mut peer, seen) = connect(version).await;
         let call = start(client.call_tool("t", ()));

@@ -69,7 +69,7 @@ async fn event(seen: &mut UnboundedReceiver<&'static str>) -> &'static str {
 }
 
 #[tokio::test]
-async fn what_changes_is_told() {
+async fn receives_list_changes() {
     for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         let client = connect(&server).await;
@@ -85,7 +85,7 @@ async fn what_changes_is_told() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_ends_on_the_server() {
+async fn a_dropped_call_ends_on_the_server() {
     for &version in ProtocolVersion::ALL {
         let (server, mut seen) = server(version);
         let client = connect(&server).await;
@@ -100,7 +100,7 @@ async fn a_call_that_is_dropped_ends_on_the_server() {
 }
 
 #[tokio::test]
-async fn mirrored_arguments_are_sent_whether_the_tools_were_listed_or_not() {
+async fn mirrors_arguments_with_and_without_a_listing() {
     for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         for lists in [true, false] {
@@ -116,7 +116,7 @@ async fn mirrored_arguments_are_sent_whether_the_tools_were_listed_or_not() {
 }
 
 #[tokio::test]
-async fn calls_are_tasks_where_they_can_be() {
+async fn runs_calls_as_tasks_when_possible() {
     for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         let client = connect(&server).await;
@@ -128,7 +128,7 @@ async fn calls_are_tasks_where_they_can_be() {
 }
 
 #[tokio::test]
-async fn many_calls_run_side_by_side() {
+async fn runs_many_calls_concurrently() {
     for &version in ProtocolVersion::ALL {
         let (server, _seen) = server(version);
         let client = connect(&server).await;
@@ -142,7 +142,7 @@ async fn many_calls_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_a_server_that_is_being_restarted() {
+async fn a_call_waits_for_a_restarting_server() {
     for &version in ProtocolVersion::ALL {
         let (first, mut seen) = server(version);
         let (address, serving) = serve(&first, "127.0.0.1:0").await;
@@ -163,7 +163,7 @@ async fn a_call_waits_for_a_server_that_is_being_restarted() {
 }
 
 #[tokio::test]
-async fn a_server_that_stays_away_is_unreachable() {
+async fn a_stopped_server_is_unreachable() {
     for &version in ProtocolVersion::ALL {
         for attempts in [0, 2, 8] {
             let (server, _seen) = server(version);
@@ -184,7 +184,7 @@ async fn a_server_that_stays_away_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_is_called_again() {
+async fn calls_a_restarted_server_again() {
     for &version in ProtocolVersion::ALL {
         let (first, _seen) = server(version);
         let (address, serving) = serve(&first, "127.0.0.1:0").await;
@@ -200,7 +200,7 @@ async fn a_server_that_was_restarted_is_called_again() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_says_why() {
+async fn an_invalid_address_has_a_reason() {
     let error = Client::connect("https://[x/").await.unwrap_err();
     assert!(error.is_invalid_request());
     assert_eq!(error.to_string(), "the URL of the endpoint is invalid");

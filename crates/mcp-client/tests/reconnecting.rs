@@ -26,7 +26,7 @@ async fn reopen(peer: &mut Peer, version: ProtocolVersion) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_is_opened_again_and_calls_wait_for_it() {
+async fn calls_wait_for_the_reopened_connection() {
     for version in ERAS {
         let (client, peer, mut peers) = connected(version).await;
         let mut states = client.states();
@@ -43,7 +43,7 @@ async fn a_lost_connection_is_opened_again_and_calls_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_nothing_is_sent_again_and_what_may_have_run_is_not() {
+async fn repeats_read_only_requests_and_not_calls_that_may_have_run() {
     for version in ERAS {
         let (client, mut peer, mut peers) = connected(version).await;
         let list = start(client.list_prompts());
@@ -62,7 +62,7 @@ async fn what_changes_nothing_is_sent_again_and_what_may_have_run_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_again_and_again_is_an_error_in_the_end() {
+async fn a_request_lost_repeatedly_fails() {
     for version in ERAS {
         let (client, mut peer, mut peers) = connected(version).await;
         let list = start(client.list_prompts());
@@ -79,7 +79,7 @@ async fn what_is_lost_again_and_again_is_an_error_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_are_few_and_the_next_call_makes_one_more() {
+async fn limits_attempts_and_the_next_call_makes_one_more() {
     for version in ERAS {
         let mut policy = Reconnect::default();
         policy.attempts = 3;
@@ -105,7 +105,7 @@ async fn attempts_are_few_and_the_next_call_makes_one_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_reconnects_is_closed() {
+async fn a_client_without_reconnection_closes() {
     for version in ERAS {
         let (client, peer, _peers) = connected_as(builder().reconnect(Reconnect::never()), version).await;
         let mut states = client.states();
@@ -116,7 +116,7 @@ async fn a_client_that_never_reconnects_is_closed() {
 }
 
 #[tokio::test]
-async fn a_transport_that_is_open_serves_once() {
+async fn an_open_transport_serves_one_connection() {
     let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
     let (ours, theirs) = mcp_client::transport::memory::duplex(8);
     let serving = tokio::spawn({
@@ -134,7 +134,7 @@ async fn a_transport_that_is_open_serves_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_misses_its_pings_is_given_up() {
+async fn gives_up_on_a_server_that_misses_pings() {
     for version in ERAS {
         let pinging = builder().ping_interval(Duration::from_secs(10)).ping_threshold(2);
         let (client, mut peer, mut peers) = connected_as(pinging, version).await;
@@ -156,7 +156,7 @@ async fn a_server_that_misses_its_pings_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_can_be_exchanged() {
+async fn replaces_a_connection() {
     for version in ERAS {
         let (client, mut peer, mut peers) = connected(version).await;
         client.reconnect();
@@ -171,7 +171,7 @@ async fn a_connection_can_be_exchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_every_connection_is_left_until_it_is_needed() {
+async fn stops_reconnecting_to_a_server_that_closes_every_connection_until_needed() {
     for version in ERAS {
         let mut policy = Reconnect::default();
         policy.attempts = 3;
@@ -201,7 +201,7 @@ async fn a_server_that_ends_every_connection_is_left_until_it_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_has_much_to_do_is_alive_all_the_same() {
+async fn a_busy_server_counts_as_alive() {
     for version in ERAS {
         let pinging =
             builder().ping_interval(Duration::from_secs(10)).ping_threshold(1).limits(|limits| limits.pending = 1);
@@ -219,7 +219,7 @@ async fn a_server_that_has_much_to_do_is_alive_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_session_is_asked_for_the_log_messages_that_are_wanted() {
+async fn requests_the_log_level_in_each_session() {
     let version = ProtocolVersion::V2025_11_25;
     let (connector, mut peers) = scripted();
     let connecting = start(builder().log_level(LoggingLevel::Info).connect(connector));
@@ -256,7 +256,7 @@ async fn each_session_is_asked_for_the_log_messages_that_are_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_for_log_messages_that_has_none() {
+async fn does_not_request_log_messages_without_the_capability() {
     let (connector, mut peers) = scripted();
     let connecting = start(builder().log_level(LoggingLevel::Info).connect(connector));
     let mut peer = peers.next().await;

@@ -116,7 +116,7 @@ async fn connect_over(version: ProtocolVersion, over: Over) -> Client {
 }
 
 #[tokio::test]
-async fn everything_that_a_server_offers_works_in_every_revision() {
+async fn every_feature_works_in_every_revision() {
     for (version, over) in everywhere() {
         let client = connect_over(version, over).await;
         let known = client.negotiated();
@@ -156,7 +156,7 @@ async fn everything_that_a_server_offers_works_in_every_revision() {
 }
 
 #[tokio::test]
-async fn errors_of_the_server_are_errors_of_the_call() {
+async fn errors_of_the_server_fail_the_call() {
     for (version, over) in everywhere() {
         let client = connect_over(version, over).await;
         let unknown = client.call_tool("nothing", ()).await.unwrap_err();
@@ -172,7 +172,7 @@ async fn errors_of_the_server_are_errors_of_the_call() {
 }
 
 #[tokio::test]
-async fn progress_is_heard_in_order_before_the_result() {
+async fn receives_progress_in_order_before_the_result() {
     for (version, over) in everywhere() {
         let client = connect_over(version, over).await;
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -184,7 +184,7 @@ async fn progress_is_heard_in_order_before_the_result() {
 }
 
 #[tokio::test]
-async fn questions_are_answered_in_every_revision() {
+async fn answers_input_requests_in_every_revision() {
     for (version, over) in everywhere() {
         let client = connect_over(version, over).await;
         if version.has_elicitation() {
@@ -197,7 +197,7 @@ async fn questions_are_answered_in_every_revision() {
 }
 
 #[tokio::test]
-async fn what_nobody_answers_is_told_to_the_server() {
+async fn reports_unanswered_input_requests_to_the_server() {
     for &version in ProtocolVersion::ALL {
         let client = Client::connect(server(version)).await.unwrap();
         let error = client.call_tool("think", ()).await.unwrap_err();
@@ -206,7 +206,7 @@ async fn what_nobody_answers_is_told_to_the_server() {
 }
 
 #[tokio::test]
-async fn logs_are_asked_for_once_and_heard_in_every_revision() {
+async fn requests_the_log_level_once_and_receives_messages_in_every_revision() {
     for &version in ProtocolVersion::ALL {
         let (sender, mut logged) = tokio::sync::mpsc::unbounded_channel();
         let client = builder()
@@ -225,7 +225,7 @@ async fn logs_are_asked_for_once_and_heard_in_every_revision() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_less_makes_the_server_speak_less() {
+async fn a_client_with_fewer_revisions_selects_the_common_one() {
     let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
     for &version in ProtocolVersion::ALL {
         let client = builder().versions([version]).connect(&server).await.unwrap();
@@ -244,7 +244,7 @@ async fn a_client_that_speaks_less_makes_the_server_speak_less() {
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_have_fails_without_being_sent() {
+async fn fails_unsupported_methods_without_sending_them() {
     let server = Server::builder("real", "1").tool(tool("quick", async || "quick")).build();
     for &version in ProtocolVersion::ALL {
         let client = builder().versions([version]).connect(&server).await.unwrap();
@@ -266,7 +266,7 @@ async fn what_a_server_does_not_have_fails_without_being_sent() {
 }
 
 #[tokio::test]
-async fn results_can_be_taken_raw() {
+async fn returns_raw_results() {
     let client = connect(ProtocolVersion::LATEST).await;
     let raw: Value =
         client.request_raw("tools/call", json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })).await.unwrap();
@@ -274,7 +274,7 @@ async fn results_can_be_taken_raw() {
 }
 
 #[tokio::test]
-async fn arguments_are_checked_before_they_are_sent_when_that_is_wanted() {
+async fn validates_arguments_before_sending_on_demand() {
     for &version in ProtocolVersion::ALL {
         let client = builder().check_arguments(true).connect(server(version)).await.unwrap();
         client.list_tools().await.unwrap();

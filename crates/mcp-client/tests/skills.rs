@@ -41,7 +41,7 @@ async fn loads(client: &Client) {
 }
 
 #[tokio::test]
-async fn skills_are_loaded_in_every_revision() {
+async fn loads_skills_in_every_revision() {
     for &version in ProtocolVersion::ALL {
         let server = server(version);
         let client = builder().connect(&server).await.unwrap();
@@ -51,7 +51,7 @@ async fn skills_are_loaded_in_every_revision() {
 }
 
 #[tokio::test]
-async fn skills_are_loaded_over_http() {
+async fn loads_skills_over_http() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::LATEST] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -65,7 +65,7 @@ async fn skills_are_loaded_over_http() {
 }
 
 #[tokio::test]
-async fn a_server_without_skills_is_not_asked_for_any() {
+async fn does_not_request_skills_without_the_capability() {
     let server = Server::builder("plain", "1").build();
     let client = builder().connect(&server).await.unwrap();
     assert!(client.list_skills().await.unwrap_err().is_unsupported());
@@ -93,7 +93,7 @@ async fn serve(peer: &mut Peer, uri: &str, text: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_before_a_skill_is_loaded_and_then_one_file() {
+async fn loads_one_file_on_demand() {
     let entry = entry().await;
     let (client, mut peer, _peers) = tricky().await;
     let listing = start(client.list_skills());
@@ -128,7 +128,7 @@ async fn load(entry: Skill, text: &str) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_differs_from_what_was_said_is_not_loaded() {
+async fn rejects_a_skill_that_differs_from_its_digest() {
     let entry = entry().await;
     assert!(load(entry.clone(), TEXT).await.is_ok());
     let swapped = TEXT.replace("Small", "Large");
@@ -147,7 +147,7 @@ async fn what_differs_from_what_was_said_is_not_loaded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entries_against_the_rules_are_refused_unread() {
+async fn rejects_invalid_entries_unread() {
     let (client, mut peer, _peers) = tricky().await;
     let mut elsewhere = entry().await;
     elsewhere.resources = mcp_client::protocol::skills::SkillResources::Files(vec![SkillFile::new(STYLE, "", 0)]);

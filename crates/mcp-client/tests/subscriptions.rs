@@ -40,7 +40,7 @@ fn server(version: ProtocolVersion) -> Server {
 }
 
 #[tokio::test]
-async fn what_changes_is_told_in_every_revision() {
+async fn receives_changes_in_every_revision() {
     for &version in ProtocolVersion::ALL {
         let server = server(version);
         let client = builder().connect(&server).await.unwrap();
@@ -59,7 +59,7 @@ async fn what_changes_is_told_in_every_revision() {
 }
 
 #[tokio::test]
-async fn callbacks_hear_of_changes_in_every_revision() {
+async fn callbacks_receive_changes_in_every_revision() {
     for &version in ProtocolVersion::ALL {
         let server = server(version);
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -77,7 +77,7 @@ async fn callbacks_hear_of_changes_in_every_revision() {
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_tell_is_an_error() {
+async fn a_subscription_to_an_unsupported_change_is_an_error() {
     for &version in ProtocolVersion::ALL {
         let server = Server::builder("real", "1").versions([version]).tool(tool("quick", async || "quick")).build();
         let client = builder().connect(&server).await.unwrap();
@@ -106,7 +106,7 @@ async fn tell(peer: &Peer, id: &Value, uri: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_hears_its_own_notices_and_opens_again_however_it_ended() {
+async fn a_stream_receives_its_own_changes_and_reopens_after_every_end() {
     let (client, mut peer, mut peers): (_, _, Peers) = connected(ProtocolVersion::V2026_07_28).await;
     let subscribing = start({
         let client = client.clone();
@@ -144,7 +144,7 @@ async fn a_stream_hears_its_own_notices_and_opens_again_however_it_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_is_not_asked_again() {
+async fn does_not_retry_a_rejected_subscription() {
     let (client, mut peer, _peers) = connected(ProtocolVersion::V2026_07_28).await;
     let subscribing = start({
         let client = client.clone();
@@ -158,7 +158,7 @@ async fn a_server_that_refuses_is_not_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_told_what_is_wanted_once_more_after_it_was_lost() {
+async fn renews_subscriptions_in_a_new_session() {
     let version = ProtocolVersion::V2025_06_18;
     let (client, mut peer, mut peers) = connected_as(builder().versions([version]), version).await;
     let subscribing = start({
@@ -214,7 +214,7 @@ async fn a_subscription_ends_with_a_client_that_does_not_reconnect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_subscribes_while_another_leaves_stays_subscribed() {
+async fn a_concurrent_unsubscribe_does_not_end_a_subscription() {
     let (client, mut peer, _peers) = connected(ProtocolVersion::V2025_11_25).await;
     let subscribe = || {
         let client = client.clone();
@@ -271,7 +271,7 @@ fn few_attempts() -> ClientBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_ends_with_an_error_when_the_server_stays_away() {
+async fn a_subscription_fails_when_the_server_stays_unreachable() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
         let (client, mut peer, peers) = connected_as(few_attempts(), version).await;
         let (mut subscription, _) = subscribed(&client, &mut peer, version).await;
@@ -288,7 +288,7 @@ async fn a_subscription_ends_with_an_error_when_the_server_stays_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_ends_with_an_error_when_it_cannot_be_opened_again() {
+async fn a_subscription_fails_when_it_cannot_be_reopened() {
     let version = ProtocolVersion::V2026_07_28;
     let (client, mut peer, _peers) = connected_as(few_attempts(), version).await;
     let (mut subscription, id) = subscribed(&client, &mut peer, version).await;
@@ -303,7 +303,7 @@ async fn a_subscription_ends_with_an_error_when_it_cannot_be_opened_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callbacks_hear_again_when_somebody_else_reaches_the_server() {
+async fn callbacks_resume_when_another_call_reconnects() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let listening = few_attempts().on::<notification::ToolListChanged>(move |_| sender.send(()).unwrap());
@@ -340,7 +340,7 @@ async fn callbacks_hear_again_when_somebody_else_reaches_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_gives_up_while_subscribing_leaves_nothing_behind() {
+async fn dropping_a_pending_subscription_leaks_nothing() {
     let version = ProtocolVersion::V2025_11_25;
     let (client, mut peer, _peers) = connected(version).await;
     let (is_subscribed, mut subscribed) = watch::channel(false);
@@ -369,7 +369,7 @@ async fn who_gives_up_while_subscribing_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_a_session_may_have_missed_is_told() {
+async fn reports_possibly_missed_changes_of_a_session() {
     let version = ProtocolVersion::V2025_11_25;
     let changed = |end: Reply| Reply::silence().notify("notifications/tools/list_changed", json!({})).then(end);
     let server = ScriptedServer::for_revision(version)

@@ -60,7 +60,7 @@ async fn connect(version: ProtocolVersion) -> (Client, Arc<Semaphore>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_a_task_where_it_can_be_and_done_where_it_cannot() {
+async fn runs_a_call_as_a_task_if_the_tool_allows_it() {
     for &version in ProtocolVersion::ALL {
         let (client, gate) = connect(version).await;
         let has_tasks = version.has_core_tasks() || version.has_extensions();
@@ -87,7 +87,7 @@ async fn a_call_is_a_task_where_it_can_be_and_done_where_it_cannot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_nothing_but_a_task_is_awaited_as_if_it_were_none() {
+async fn awaits_a_task_only_tool_as_a_call() {
     for &version in ProtocolVersion::ALL {
         let (client, _gate) = connect(version).await;
         // 2025-11-25 says so in the list only.
@@ -102,7 +102,7 @@ async fn what_is_nothing_but_a_task_is_awaited_as_if_it_were_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_make_a_task_of_any_call_where_it_is_let() {
+async fn a_server_may_turn_any_call_into_a_task_if_allowed() {
     let (server, gate) = server(MODERN);
     let client = builder().tasks().connect(&server).await.unwrap();
     let call = start(client.call_tool("gated", ()));
@@ -116,7 +116,7 @@ async fn a_server_may_make_a_task_of_any_call_where_it_is_let() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_can_be_cancelled() {
+async fn cancels_a_task() {
     for version in [CORE, MODERN] {
         let (client, _gate) = connect(version).await;
         let started = client.call_tool("gated", ()).as_task().await.unwrap();
@@ -137,7 +137,7 @@ async fn a_task_can_be_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_outlives_the_handle_and_the_connection() {
+async fn a_task_outlives_its_handle_and_the_connection() {
     let (server, gate) = server(MODERN);
     let client = builder().connect(&server).await.unwrap();
     let started = client.call_tool("gated", ()).as_task().await.unwrap();
@@ -161,7 +161,7 @@ fn detailed(status: &str, more: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_of_a_task_are_asked_once_and_its_interval_is_kept() {
+async fn answers_each_input_request_once_and_respects_the_poll_interval() {
     let (connector, mut peers) = crate::common::scripted();
     let connecting = start(asking().tasks().connect(connector));
     let mut peer = peers.next().await;
@@ -200,7 +200,7 @@ async fn questions_of_a_task_are_asked_once_and_its_interval_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_nobody_let_it_make_is_an_invalid_response() {
+async fn a_task_without_permission_is_an_invalid_response() {
     let (client, mut peer, _peers) = connected(MODERN).await;
     let call = start(client.call_tool("t", ()));
     let id = peer.expect("tools/call").await;
@@ -276,7 +276,7 @@ fn slow_user() -> ClientBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_the_user_is_not_that_of_a_task() {
+async fn user_time_does_not_count_towards_the_timeout_of_a_task() {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
     let question = json!({ "message": "?", "requestedSchema": schema });
     for version in [CORE, MODERN] {
@@ -337,7 +337,7 @@ async fn the_time_of_the_user_is_not_that_of_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_call_is_that_of_finding_out_whether_it_may_be_a_task_too() {
+async fn the_timeout_of_a_call_includes_the_listing_of_tools() {
     let (client, mut peer) = with_tasks(builder(), CORE).await;
     let began = tokio::time::Instant::now();
     let call = client.call_tool("t", ()).total_timeout(Duration::from_secs(10));
@@ -353,7 +353,7 @@ async fn the_time_of_a_call_is_that_of_finding_out_whether_it_may_be_a_task_too(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_keeps_its_options_as_a_task() {
+async fn a_task_keeps_the_options_of_its_call() {
     for version in [CORE, MODERN] {
         for is_handle in [false, true] {
             let (client, mut peer) = with_tasks(slow_user(), version).await;
@@ -406,7 +406,7 @@ async fn a_call_keeps_its_options_as_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_ends_with_the_call_that_became_it() {
+async fn dropping_the_call_cancels_its_task() {
     for version in [CORE, MODERN] {
         for way in ["drop", "token", "total_timeout", "timeout"] {
             let (client, mut peer) = with_tasks(builder().tasks(), version).await;
@@ -499,7 +499,7 @@ async fn closing_the_client_cancels_the_tasks_that_its_calls_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_has_ended_is_not_cancelled() {
+async fn a_finished_task_is_not_cancelled() {
     for version in [CORE, MODERN] {
         for status in ["completed", "failed", "cancelled"] {
             let (client, mut peer) = with_tasks(builder().tasks(), version).await;

@@ -135,7 +135,7 @@ async fn connect(faulty: &Faulty) -> Client {
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
 #[tokio::test(start_paused = true)]
-async fn statuses_tell_the_era_or_are_errors() {
+async fn http_statuses_determine_the_era_or_are_errors() {
     for (status, is_legacy) in
         [(400, true), (404, true), (405, true), (401, false), (403, false), (500, false), (503, false)]
     {
@@ -156,7 +156,7 @@ async fn statuses_tell_the_era_or_are_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_newest_era_in_a_400_is_no_reason_to_fall_back() {
+async fn a_stateless_error_with_status_400_causes_no_fallback() {
     // The transport gives the body of such a 400 as an ordinary answer.
     let refusal = json!({ "code": -32022, "message": "no", "data": { "supported": ["2026-07-28"], "requested": "x" } });
     let faulty = Faulty::new(move |method, times| match (method, times) {
@@ -169,7 +169,7 @@ async fn an_error_of_the_newest_era_in_a_400_is_no_reason_to_fall_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_session_is_opened_anew_and_the_call_made_again() {
+async fn reopens_a_lost_session_and_repeats_the_call() {
     let version = ProtocolVersion::V2025_11_25;
     let faulty = server(version, |_, times| match times {
         0 => Err(TransportError::session_lost()),
@@ -183,7 +183,7 @@ async fn a_lost_session_is_opened_anew_and_the_call_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ended_without_an_answer_is_asked_again_where_that_is_safe() {
+async fn repeats_a_request_whose_stream_ended_if_it_is_safe() {
     for version in ERAS {
         let faulty = server(version, |method, times| match (method, times) {
             (_, 0) => Err(TransportError::unanswered()),
@@ -200,7 +200,7 @@ async fn a_stream_that_ended_without_an_answer_is_asked_again_where_that_is_safe
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_of_a_call_is_its_error_and_nobody_elses() {
+async fn an_http_status_fails_only_its_own_call() {
     for version in ERAS {
         for (status, is_retryable) in [(401, false), (403, false), (429, true), (500, false), (503, true)] {
             let faulty = server(version, move |_, times| match times {
@@ -217,7 +217,7 @@ async fn the_status_of_a_call_is_its_error_and_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_a_sign_of_life_unless_it_is_that_of_a_gateway() {
+async fn an_http_status_counts_as_alive_except_from_a_gateway() {
     for version in ERAS {
         for (status, is_life) in [(404, true), (429, true), (500, true), (503, true), (502, false), (504, false)] {
             // The first one opens the connection in the newest era.
@@ -239,7 +239,7 @@ async fn a_status_is_a_sign_of_life_unless_it_is_that_of_a_gateway() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_goes_back_to_sessions_is_found_out() {
+async fn detects_a_server_that_returns_to_sessions() {
     let http = |status| Err(TransportError::http(status, None, "no session"));
     let rpc = |code: i64| Ok(json!({ "code": code, "message": "no session", "data": { "supported": ["2025-11-25"] } }));
     for (what, refusal, is_made_again) in [
@@ -283,7 +283,7 @@ async fn a_server_that_goes_back_to_sessions_is_found_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_what_it_was_is_not_asked_for_every_refusal() {
+async fn does_not_probe_an_unchanged_server_for_every_rejection() {
     let faulty = server(ProtocolVersion::V2026_07_28, |method, _| match method {
         "subscriptions/listen" => Ok(json!({ "code": -32022, "message": "no" })),
         _ => Ok(json!({ "code": -32601, "message": "no" })),
@@ -306,7 +306,7 @@ async fn listening(faulty: &Faulty) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callbacks_are_subscribed_for_again_unless_the_server_refuses() {
+async fn renews_callback_subscriptions_unless_the_server_rejects_them() {
     let http = |status| Err(TransportError::http(status, None, "no"));
     for (what, first, is_refused) in [
         ("500", http(500), false),
@@ -326,7 +326,7 @@ async fn callbacks_are_subscribed_for_again_unless_the_server_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callbacks_are_subscribed_for_again_once_a_faulty_server_is_well() {
+async fn renews_callback_subscriptions_when_the_server_recovers() {
     for status in [401, 500] {
         let is_ill = Arc::new(AtomicBool::new(false));
         let ill = Arc::clone(&is_ill);

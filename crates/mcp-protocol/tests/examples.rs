@@ -10,7 +10,7 @@ use serde_json::{Value, value::RawValue};
 const EXAMPLES: &str = include_str!("data/examples-2026-07-28.json");
 
 #[test]
-fn examples_survive_a_round_trip() {
+fn examples_of_the_specification_round_trip() {
     let examples: serde_json::Map<String, Value> = serde_json::from_str(EXAMPLES).unwrap();
     assert!(examples.len() > 100, "the examples are there");
     for (name, example) in &examples {

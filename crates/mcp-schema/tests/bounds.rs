@@ -9,7 +9,7 @@ fn refused(schema: &Value) -> (SchemaErrorKind, String) {
 }
 
 #[test]
-fn refusals_say_what_and_where() {
+fn rejections_name_the_limit_and_the_location() {
     for (schema, kind, part) in [
         (json!(3), SchemaErrorKind::Invalid, "must be an object or a boolean"),
         (json!({"type": "strin"}), SchemaErrorKind::Invalid, "`/type`: "),
@@ -53,7 +53,7 @@ fn refusals_say_what_and_where() {
 }
 
 #[test]
-fn references_within_the_schema_work() {
+fn resolves_references_within_the_schema() {
     for schema in [
         json!({"$defs": {"s": {"type": "string"}}, "items": {"$ref": "#/$defs/s"}}),
         json!({"definitions": {"s": {"type": "string"}}, "items": {"$ref": "#/definitions/s"}}),
@@ -77,7 +77,7 @@ fn references_within_the_schema_work() {
 }
 
 #[test]
-fn limits_hold_at_their_boundaries() {
+fn enforces_limits_at_their_boundaries() {
     let list = |n: usize| json!({"anyOf": vec![json!({}); n]});
     let props = |n: usize| json!({"properties": (0..n).map(|n| (n.to_string(), json!({}))).collect::<Map<_, _>>()});
     let refs = |n: usize| {
@@ -129,7 +129,7 @@ fn a_small_schema_cannot_cost_exponential_time() {
 }
 
 #[test]
-fn explaining_a_recursive_mismatch_is_bounded() {
+fn error_reports_of_recursive_schemas_are_bounded() {
     // Twelve alternatives that all recurse by the same member: 12^40 ways to fail at the bottom.
     let branch = |name: &str| {
         json!({
@@ -148,7 +148,7 @@ fn explaining_a_recursive_mismatch_is_bounded() {
 }
 
 #[test]
-fn explaining_does_not_copy_a_large_value_per_alternative() {
+fn error_reports_do_not_copy_a_large_value_per_alternative() {
     let branches: Vec<_> = (0..1000).map(|n| json!({"const": n})).collect();
     let schema = Schema::compile(&json!({"anyOf": branches})).unwrap();
     let errors = schema.validate(&json!("x".repeat(4 << 20))).unwrap_err();
@@ -158,7 +158,7 @@ fn explaining_does_not_copy_a_large_value_per_alternative() {
 }
 
 #[test]
-fn a_large_value_gets_its_first_error() {
+fn a_large_value_reports_its_first_error() {
     let schema = Schema::compile(&json!({"items": {"type": "object", "required": ["a"]}})).unwrap();
     let mut rows: Vec<_> = (0..50_000).map(|n| json!({"a": n})).collect();
     rows.push(json!({}));
@@ -205,7 +205,7 @@ fn recursion_is_bounded_on_a_small_stack() {
 }
 
 #[test]
-fn an_ordinary_recursive_schema_takes_values_as_deep_as_messages_may_be() {
+fn a_recursive_schema_accepts_values_up_to_the_depth_of_messages() {
     let schema = Schema::compile(&json!({
         "$defs": {"node": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
         "$ref": "#/$defs/node"
@@ -216,7 +216,7 @@ fn an_ordinary_recursive_schema_takes_values_as_deep_as_messages_may_be() {
 }
 
 #[test]
-fn a_schema_as_deep_as_allowed_compiles_on_a_small_stack() {
+fn a_schema_at_the_depth_limit_compiles_on_a_small_stack() {
     // `properties` nests two levels per subschema.
     let schema = (0..63).fold(json!({"type": "string"}), |inner, _| json!({"properties": {"p": inner}}));
     let union = (0..63).fold(json!({"type": "string"}), |inner, _| json!({"anyOf": [inner]}));

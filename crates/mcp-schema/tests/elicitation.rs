@@ -17,7 +17,7 @@ fn property(schema: Value) -> Value {
 }
 
 #[test]
-fn the_subset_is_recognised_and_rendered_as_it_is() {
+fn parses_and_renders_the_subset_unchanged() {
     for schema in [
         json!({"type": "string", "title": "T", "description": "D", "minLength": 1, "maxLength": 9, "default": "abc"}),
         json!({"type": "string", "format": "email"}),
@@ -44,7 +44,7 @@ fn the_subset_is_recognised_and_rendered_as_it_is() {
 }
 
 #[test]
-fn variants_of_the_subset_are_tolerated() {
+fn accepts_variants_of_the_subset() {
     for (given, rendered) in [
         (
             json!({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "b"]}),
@@ -64,7 +64,7 @@ fn variants_of_the_subset_are_tolerated() {
 }
 
 #[test]
-fn what_is_outside_the_subset_is_named() {
+fn names_the_keyword_outside_the_subset() {
     for (schema, message) in [
         (
             json!({}),
@@ -184,7 +184,7 @@ struct Order {
 }
 
 #[test]
-fn the_schema_of_a_rust_type_becomes_a_form() {
+fn converts_the_schema_of_a_rust_type_to_a_form() {
     let form = Form::from_schema(schema_for!(Order).as_value()).unwrap();
     let wrapping = json!([
         {"const": "paper", "title": "Plain paper"},
@@ -235,7 +235,7 @@ fn the_schema_of_a_rust_type_becomes_a_form() {
 }
 
 #[test]
-fn types_without_a_form_are_refused_by_field() {
+fn rejects_types_without_a_form_with_the_field() {
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema counts")]
     struct Inner {
@@ -296,7 +296,7 @@ fn types_without_a_form_are_refused_by_field() {
 }
 
 #[test]
-fn generated_shapes_of_other_generators_are_understood() {
+fn parses_schemas_of_other_generators() {
     for (given, expected) in [
         (json!({"allOf": [{"$ref": "#/$defs/S"}], "description": "D"}), json!({"type": "string", "description": "D"})),
         (
@@ -337,7 +337,7 @@ fn generated_shapes_of_other_generators_are_understood() {
 }
 
 #[test]
-fn answers_are_checked_in_sentences() {
+fn validates_answers_with_readable_errors() {
     let form = Form::parse(&json!({"type": "object", "required": ["name"], "properties": {
         "age": {"type": "integer", "minimum": 0, "maximum": 150},
         "colour": {"type": "string", "enum": ["red", "blue"]},
@@ -399,7 +399,7 @@ fn answers_are_checked_in_sentences() {
 }
 
 #[test]
-fn defaults_are_filled_in_where_nothing_was_said() {
+fn inserts_defaults_for_missing_answers() {
     let form = Form::parse(&json!({"type": "object", "properties": {
         "a": {"type": "string", "default": "x"}, "b": {"type": "integer", "default": 3.0},
         "c": {"type": "boolean", "default": false}, "d": {"type": "string"},
@@ -412,7 +412,7 @@ fn defaults_are_filled_in_where_nothing_was_said() {
 }
 
 #[test]
-fn the_first_revision_with_forms_gets_its_own_shape() {
+fn renders_forms_for_the_first_revision_with_elicitation() {
     let form = Form::parse(&json!({"type": "object", "required": ["a"], "properties": {
         "a": {"type": "string", "oneOf": [{"const": "x", "title": "X!"}, {"const": "y", "title": "y"}], "default": "x"},
         "b": {"type": "boolean", "default": true},

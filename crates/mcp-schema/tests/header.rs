@@ -11,7 +11,7 @@ fn with(property: Value) -> Value {
 }
 
 #[test]
-fn parameters_are_found_at_any_depth_of_properties() {
+fn finds_parameters_at_any_depth_of_properties() {
     let schema = json!({"type": "object", "properties": {
         "a": {"type": "string", "x-mcp-header": "Region"},
         "b": {"type": "object", "properties": {
@@ -37,7 +37,7 @@ fn parameters_are_found_at_any_depth_of_properties() {
 }
 
 #[test]
-fn names_and_types_follow_the_rules() {
+fn enforces_the_rules_for_names_and_types() {
     let string = |name: Value| with(json!({"type": "string", "x-mcp-header": name}));
     let typed = |kind: Value| with(json!({"type": kind, "x-mcp-header": "A"}));
     for (schema, kind) in [
@@ -67,7 +67,7 @@ fn names_and_types_follow_the_rules() {
 }
 
 #[test]
-fn annotations_elsewhere_are_errors() {
+fn rejects_annotations_elsewhere() {
     let a = || json!({"type": "string", "x-mcp-header": "A"});
     let old = |rest: Value| {
         let mut schema = json!({"$schema": "http://json-schema.org/draft-07/schema#"});
@@ -110,7 +110,7 @@ fn annotations_elsewhere_are_errors() {
 }
 
 #[test]
-fn errors_name_the_place() {
+fn errors_name_the_location() {
     let error = header_params(&with(json!({"type": "number", "x-mcp-header": "A"}))).unwrap_err();
     assert_eq!(error.pointer(), "/properties/p/x-mcp-header");
     assert_eq!(
@@ -120,7 +120,7 @@ fn errors_name_the_place() {
 }
 
 #[test]
-fn arguments_and_headers_are_compared_by_type() {
+fn compares_arguments_and_headers_by_type() {
     for (argument, header, expected) in [
         (json!("a"), "a", true),
         (json!("a"), "A", false),
@@ -176,7 +176,7 @@ fn arguments_and_headers_are_compared_by_type() {
 }
 
 #[test]
-fn the_client_reads_and_writes_the_same_value() {
+fn client_and_server_encode_the_same_value() {
     let schema = json!({"properties": {"a": {"properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}}});
     let param = &header_params(&schema).unwrap()[0];
     for (arguments, text) in [

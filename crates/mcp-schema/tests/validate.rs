@@ -1,4 +1,4 @@
-//! Validation and the sentences that it answers with.
+//! Validation and the errors_are_readable_sentences that it answers with.
 
 use mcp_schema::{Dialect, Schema, ValidationErrorKind};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn message(schema: &Value, value: &Value) -> String {
 }
 
 #[test]
-fn sentences() {
+fn errors_are_readable_sentences() {
     let person = json!({
         "type": "object",
         "properties": {"age": {"type": "integer", "minimum": 0}, "name": {"type": "string"}},
@@ -82,7 +82,7 @@ fn sentences() {
 }
 
 #[test]
-fn both_pointers_are_given() {
+fn errors_have_both_json_pointers() {
     let schema = Schema::compile(&json!({
         "$defs": {"n": {"type": "string"}}, "properties": {"a/b": {"items": {"$ref": "#/$defs/n"}}}
     }))
@@ -96,7 +96,7 @@ fn both_pointers_are_given() {
 }
 
 #[test]
-fn only_the_first_errors_are_kept_and_the_others_counted() {
+fn keeps_the_first_errors_and_counts_the_others() {
     let schema = Schema::compile(&json!({"items": {"type": "string"}})).unwrap();
     let errors = schema.validate(&json!(vec![0; 100])).unwrap_err();
     assert_eq!((errors.iter().count(), errors.total()), (8, 100));
@@ -104,7 +104,7 @@ fn only_the_first_errors_are_kept_and_the_others_counted() {
 }
 
 #[test]
-fn huge_values_are_never_printed() {
+fn never_prints_huge_values() {
     let big = "x".repeat(1 << 20);
     let wide: Value = (0..20_000).map(|n| json!({"n": n})).collect();
     let mut named = serde_json::Map::new();
@@ -126,7 +126,7 @@ fn huge_values_are_never_printed() {
 }
 
 #[test]
-fn dialects_are_honoured() {
+fn respects_the_dialect() {
     let tuple = |dialect: &str| json!({"$schema": dialect, "items": [{"type": "string"}]});
     let old = Schema::compile(&tuple("http://json-schema.org/draft-07/schema#")).unwrap();
     assert_eq!(old.dialect(), Dialect::Draft7);
@@ -159,7 +159,7 @@ fn a_number_without_fraction_is_an_integer_and_lengths_count_code_points() {
 }
 
 #[test]
-fn clones_share_what_was_compiled() {
+fn clones_share_the_compiled_schema() {
     let schema = Schema::compile(&json!({"type": "string"})).unwrap();
     let clone = schema.clone();
     assert!(std::ptr::eq(schema.source(), clone.source()));

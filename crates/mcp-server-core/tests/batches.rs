@@ -7,7 +7,7 @@ use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_batch_is_answered_by_one_array_where_the_revision_has_batches() {
+async fn answers_a_batch_with_one_array_in_revisions_with_batches() {
     for version in ["2025-03-26", "2025-11-25"] {
         let server = Server::builder("test", "1.0").tool(tool("hi", async || "hi")).build();
         let (mut ours, theirs) = duplex(16);

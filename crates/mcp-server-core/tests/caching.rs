@@ -30,7 +30,7 @@ fn params(uri: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_six_results_carry_hints_in_the_newest_revision_only() {
+async fn six_results_carry_cache_hints_in_the_newest_revision_only() {
     let server = builder().build();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -53,7 +53,7 @@ async fn the_six_results_carry_hints_in_the_newest_revision_only() {
 }
 
 #[tokio::test]
-async fn hints_are_set_for_lists_reads_and_discovery_and_for_single_resources() {
+async fn cache_hints_apply_to_lists_reads_discovery_and_single_resources() {
     let own = async || {
         let mut result = ReadResourceResult::new(vec![ResourceContents::text("", "x")]);
         result.ttl_ms = Some(5);
@@ -88,7 +88,7 @@ async fn hints_are_set_for_lists_reads_and_discovery_and_for_single_resources() 
 }
 
 #[tokio::test]
-async fn all_pages_of_a_list_have_one_scope() {
+async fn all_pages_of_a_list_have_the_same_cache_scope() {
     let server = (0..25)
         .fold(builder(), |builder, n| builder.tool(tool(format!("t{n}"), async || "x")))
         .page_size(4)
@@ -110,7 +110,7 @@ async fn all_pages_of_a_list_have_one_scope() {
 }
 
 #[tokio::test]
-async fn access_does_not_depend_on_the_hint() {
+async fn the_cache_hint_does_not_grant_access() {
     let public = CacheHint::public(Duration::from_secs(60));
     let server =
         builder().list_cache(public).read_cache(public).discover_cache(public).requires_scopes(["mcp"]).build();

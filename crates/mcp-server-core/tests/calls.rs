@@ -45,21 +45,21 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn a_typed_tool_answers_with_structured_content() {
+async fn a_typed_tool_returns_structured_content() {
     let result = server().call_tool("add", json!({ "a": 1, "b": 2 })).await.unwrap();
     assert_eq!(result.structured_content, Some(json!({ "sum": 13 })));
     assert_eq!(result.content[0].as_text(), Some(r#"{"sum":13}"#));
 }
 
 #[tokio::test]
-async fn a_handler_can_be_called_as_the_function_that_it_is() {
+async fn a_handler_remains_callable_as_a_function() {
     let Json(Sum { sum }) = add(State(10), Args(Add { a: 1, b: 2 })).await;
     assert_eq!(sum, 13);
     assert!(parse(Args(Add { a: 1000, b: 0 })).await.is_err());
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_a_tool_error_that_names_the_place() {
+async fn invalid_arguments_are_a_tool_error_with_their_location() {
     let result = server().call_tool("add", json!({ "a": "1" })).await.unwrap();
     assert!(result.is_error);
     let text = result.content[0].as_text().unwrap();
@@ -67,7 +67,7 @@ async fn arguments_that_do_not_fit_are_a_tool_error_that_names_the_place() {
 }
 
 #[tokio::test]
-async fn faults_and_panics_give_nothing_away() {
+async fn errors_and_panics_disclose_no_details() {
     for (tool, arguments) in [("parse", json!({ "a": 1000, "b": 0 })), ("panics", json!({}))] {
         let result = server().call_tool(tool, arguments).await.unwrap();
         assert!(result.is_error);
@@ -84,7 +84,7 @@ async fn an_unknown_tool_is_a_protocol_error() {
 }
 
 #[tokio::test]
-async fn resources_templates_and_prompts_are_read() {
+async fn reads_resources_templates_and_prompts() {
     let server = server();
     let read = server.read_resource("config://app/settings").await.unwrap();
     assert_eq!(read.contents[0].as_text(), Some("settings"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc::unbounded_channel, time::Instant};
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_call_is_dropped_and_not_answered() {
+async fn a_cancelled_call_is_dropped_without_a_response() {
     for request in [legacy as fn(Value, &str, Value) -> Value, modern] {
         for id in [json!(7), json!("7")] {
             let (hold, mut seen) = hold();
@@ -27,7 +27,7 @@ async fn a_cancelled_call_is_dropped_and_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_right_behind_its_request_finds_it() {
+async fn a_cancellation_immediately_after_its_request_takes_effect() {
     let (hold, _seen) = hold();
     let (mut ours, theirs) = duplex(8);
     for message in [common::initialize("2025-11-25"), legacy(2, "tools/call", call("hold")), cancel(2)] {
@@ -46,7 +46,7 @@ async fn a_cancellation_right_behind_its_request_finds_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancellations_that_find_nothing_change_nothing() {
+async fn cancellations_of_unknown_requests_have_no_effect() {
     let (hold, mut seen) = hold();
     let server = Server::builder("test", "1").tool(hold).tool(tool("quick", async || "quick")).build();
     let mut wire = Wire::connect(&server);
@@ -79,7 +79,7 @@ async fn cancellations_that_find_nothing_change_nothing() {
 
 /// The token reaches work that the handler gave away, whatever ended the call.
 #[tokio::test(start_paused = true)]
-async fn work_given_to_other_tasks_is_told() {
+async fn spawned_tasks_receive_the_cancellation() {
     for ends_by in ["cancellation", "time limit", "disconnect"] {
         let (events, mut seen) = unbounded_channel();
         let route = tool("spawn", move |cancelled: Cancelled| {
@@ -112,7 +112,7 @@ async fn work_given_to_other_tasks_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_sees_the_token_first_is_not_answered_either() {
+async fn a_handler_that_sees_the_cancellation_first_sends_no_response() {
     let (events, mut seen) = unbounded_channel();
     let route = tool("polite", move |context: Context| {
         let events = events.clone();
@@ -131,7 +131,7 @@ async fn a_handler_that_sees_the_token_first_is_not_answered_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_has_a_minute_or_what_it_was_given() {
+async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
     let forever = std::future::pending::<String>;
     let server = Server::builder("test", "1")
         .tool(tool("default", forever))
@@ -173,7 +173,7 @@ async fn a_tool_has_a_minute_or_what_it_was_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limits_of_a_server_can_be_changed() {
+async fn the_timeouts_of_a_server_are_configurable() {
     let forever = std::future::pending::<String>;
     let server = Server::builder("test", "1")
         .tool(tool("default", forever))
@@ -191,7 +191,7 @@ async fn the_limits_of_a_server_can_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_cancellation_leaves_other_calls_and_connections_alone() {
+async fn a_cancellation_does_not_affect_other_calls_and_connections() {
     let (hold, mut seen) = hold();
     let server = Server::builder("test", "1").tool(hold).tool(slow()).build();
     let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));

@@ -33,7 +33,7 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn no_code_is_made_up_and_none_outlives_its_revision() {
+async fn uses_only_error_codes_of_the_negotiated_revision() {
     let server = server();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;

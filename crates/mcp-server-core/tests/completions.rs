@@ -62,7 +62,7 @@ fn of_template(variable: &str, value: &str) -> Value {
 }
 
 #[tokio::test]
-async fn values_come_from_lists_and_handlers_in_every_revision() {
+async fn completes_from_lists_and_handlers_in_every_revision() {
     let server = server();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -90,7 +90,7 @@ async fn values_come_from_lists_and_handlers_in_every_revision() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_settled_are_passed_on() {
+async fn passes_known_arguments_to_the_handler() {
     let server = server();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -107,7 +107,7 @@ async fn arguments_that_are_settled_are_passed_on() {
 }
 
 #[tokio::test]
-async fn at_most_a_hundred_values_are_sent_and_the_rest_is_counted() {
+async fn sends_at_most_a_hundred_values_and_the_total() {
     let mut client = Client::connect(&server(), ProtocolVersion::LATEST).await;
     for (argument, sent, total, has_more) in
         [("many", 100, 150, true), ("hundred", 100, 100, false), ("pushed", 100, 101, true), ("more", 1, 12, true)]
@@ -121,7 +121,7 @@ async fn at_most_a_hundred_values_are_sent_and_the_rest_is_counted() {
 }
 
 #[tokio::test]
-async fn what_is_known_without_a_source_is_empty_and_what_is_unknown_is_an_error() {
+async fn a_known_argument_without_a_source_is_empty_and_an_unknown_one_is_an_error() {
     let server = server();
     let prompt = |name: &str| of(json!({ "type": "ref/prompt", "name": name }), "a", "");
     let uri = |uri: &str| of(json!({ "type": "ref/resource", "uri": uri }), "a", "");
@@ -158,7 +158,7 @@ async fn what_is_known_without_a_source_is_empty_and_what_is_unknown_is_an_error
 }
 
 #[tokio::test]
-async fn a_fault_of_a_source_gives_nothing_away() {
+async fn an_error_of_a_completion_discloses_no_details() {
     let mut client = Client::connect(&server(), ProtocolVersion::LATEST).await;
     for argument in ["fails", "panics"] {
         let error = client.error("completion/complete", of_prompt(argument, "")).await;
@@ -170,7 +170,7 @@ async fn a_fault_of_a_source_gives_nothing_away() {
 }
 
 #[tokio::test]
-async fn a_server_that_completes_nothing_says_so() {
+async fn a_server_without_completions_does_not_declare_them() {
     let server =
         Server::builder("t", "1").prompt(prompt("p", async || "x").arguments([PromptArgument::new("lang")])).build();
     for &version in ProtocolVersion::ALL {
@@ -190,7 +190,7 @@ async fn a_server_that_completes_nothing_says_so() {
 }
 
 #[tokio::test]
-async fn completions_count_among_what_runs_at_once() {
+async fn completions_count_towards_the_limit_of_running_calls() {
     let server = Server::builder("t", "1")
         .limits(|limits| limits.handlers = 1)
         .tool(tool("hold", std::future::pending::<String>))

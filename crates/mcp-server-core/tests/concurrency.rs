@@ -17,7 +17,7 @@ fn is_busy(response: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_slow_calls_take_as_long_as_one_and_block_nobody() {
+async fn sixty_four_slow_calls_take_the_time_of_one() {
     for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
         let mut wire = Wire::connect(&Server::builder("test", "1").tool(slow()).build());
         wire.open("2025-11-25").await;
@@ -52,7 +52,7 @@ async fn sixty_four_slow_calls_take_as_long_as_one_and_block_nobody() {
 
 /// Every call waits for all others: they end only if they all run at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_calls_meet() {
+async fn runs_sixty_four_calls_at_the_same_time() {
     let barrier = Arc::new(Barrier::new(64));
     let meet = move || {
         let barrier = barrier.clone();
@@ -73,7 +73,7 @@ async fn sixty_four_calls_meet() {
 
 /// Reading a resource, getting a prompt and completing an argument run beside each other too.
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_handler_runs_in_parallel() {
+async fn every_kind_of_handler_runs_concurrently() {
     let nap = async || {
         tokio::time::sleep(Duration::from_secs(10)).await;
         "rested"
@@ -111,7 +111,7 @@ async fn every_kind_of_handler_runs_in_parallel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limits_of_a_connection_and_of_the_server_both_hold() {
+async fn enforces_the_limits_of_the_connection_and_the_server() {
     for (per_session, per_server, held) in [(2, 100, [2, 2]), (100, 3, [3, 0]), (2, 3, [2, 1])] {
         let (hold, mut seen) = hold();
         let server = Server::builder("test", "1")
@@ -146,7 +146,7 @@ async fn the_limits_of_a_connection_and_of_the_server_both_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_that_is_in_use_is_refused_and_free_when_it_is_answered() {
+async fn rejects_an_id_in_use_and_accepts_it_after_the_response() {
     let mut wire = Wire::connect(&Server::builder("test", "1").tool(slow()).build());
     wire.open("2025-11-25").await;
     for id in [json!(1), json!("1")] {
@@ -166,7 +166,7 @@ async fn an_id_that_is_in_use_is_refused_and_free_when_it_is_answered() {
 
 /// Calls that run see nothing of the change, and no session hears of it twice or never.
 #[tokio::test(start_paused = true)]
-async fn a_tool_added_while_calls_run_is_told_once_per_session() {
+async fn announces_a_tool_added_during_calls_once_per_session() {
     let server = Server::builder("test", "1").tool(slow()).build();
     let mut wires: Vec<Wire> = Vec::new();
     for version in LEGACY {
@@ -200,7 +200,7 @@ async fn a_tool_added_while_calls_run_is_told_once_per_session() {
 
 /// A call goes on when its tool is removed, and the next one finds none.
 #[tokio::test(start_paused = true)]
-async fn a_tool_removed_while_it_runs_ends_in_peace() {
+async fn a_tool_removed_during_a_call_finishes_the_call() {
     let server = Server::builder("test", "1").tool(slow()).build();
     let mut wire = Wire::connect(&server);
     wire.send(modern(1, "tools/call", call("slow"))).await;
@@ -212,7 +212,7 @@ async fn a_tool_removed_while_it_runs_ends_in_peace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_harms_nobody_else() {
+async fn a_panicking_handler_does_not_affect_other_calls() {
     let server = Server::builder("test", "1")
         .tool(slow())
         .tool(tool("panics", async || -> String { panic!("secret") }))
@@ -241,7 +241,7 @@ async fn a_handler_that_panics_harms_nobody_else() {
 
 /// A client that sends and never reads is not read either, once enough answers wait for it: nothing piles up.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_is_not_read() {
+async fn does_not_read_from_a_client_that_does_not_read() {
     for (method, runs) in [("tools/call", 4..=10), ("tools/list", 0..=0)] {
         let (events, mut seen) = unbounded_channel();
         let quick = move || {

@@ -58,7 +58,7 @@ impl Pipe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_message_is_one_line() {
+async fn reads_one_message_per_line() {
     let mut pipe = Pipe::open(&server(), None);
     // Blank lines are nothing, `\r\n` ends a line, and the last line needs no end.
     pipe.write(&format!("\n{}\r\n  \n{}\n", initialize("2025-11-25"), legacy(1, "tools/call", call("quick")))).await;
@@ -72,7 +72,7 @@ async fn one_message_is_one_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_is_too_long_is_answered_and_the_next_one_is_served() {
+async fn answers_a_line_above_the_limit_and_serves_the_next_one() {
     const LIMIT: usize = 4096;
     let sized = |size: usize| {
         let empty = legacy(1, "ping", json!({ "pad": "" })).to_string().len();
@@ -102,7 +102,7 @@ async fn a_line_that_is_too_long_is_answered_and_the_next_one_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_that_are_no_text_are_answered() {
+async fn answers_invalid_utf8() {
     let mut pipe = Pipe::open(&server(), None);
     pipe.writer.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}\n").await.unwrap();
     let response = pipe.read().await;
@@ -112,7 +112,7 @@ async fn bytes_that_are_no_text_are_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_depth_of_a_message_is_limited() {
+async fn limits_the_nesting_depth_of_a_message() {
     for (limit, depth, read) in [(None, 128, true), (None, 129, false), (Some(5), 5, true), (Some(5), 6, false)] {
         let server = Server::builder::<()>("test", "1")
             .limits(|limits| limits.json_depth = limit.unwrap_or(limits.json_depth))
@@ -126,7 +126,7 @@ async fn the_depth_of_a_message_is_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_are_quick_are_answered_after_the_end_of_input() {
+async fn answers_quick_calls_after_the_end_of_input() {
     for (drain, answers) in [(2, 1), (60, 2)] {
         let server = Server::builder("test", "1")
             .tool(tool("second", async || {
@@ -149,7 +149,7 @@ async fn calls_that_are_quick_are_answered_after_the_end_of_input() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_ends_at_once() {
+async fn an_idle_connection_closes_at_once() {
     let start = Instant::now();
     let wire = Wire::connect(&server());
     assert!(wire.close().await.is_empty());
@@ -160,7 +160,7 @@ async fn an_idle_connection_ends_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_do_not_finish_are_cancelled_at_the_end() {
+async fn cancels_unfinished_calls_at_the_end_of_the_connection() {
     let (hold, mut seen) = hold();
     let wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
     wire.send(modern(1, "tools/call", call("hold"))).await;
@@ -170,7 +170,7 @@ async fn calls_that_do_not_finish_are_cancelled_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_connection_cancels_what_runs() {
+async fn dropping_the_connection_cancels_running_calls() {
     let (hold, mut seen) = hold();
     let wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
     wire.send(modern(1, "tools/call", call("hold"))).await;
@@ -181,7 +181,7 @@ async fn dropping_the_connection_cancels_what_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_ends_every_connection_after_what_is_quick() {
+async fn shutdown_closes_every_connection_after_quick_calls() {
     let server = server();
     let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
     one.open("2025-11-25").await;
@@ -202,7 +202,7 @@ async fn shutdown_ends_every_connection_after_what_is_quick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_gone_ends_the_connection() {
+async fn a_disconnected_client_ends_the_connection() {
     let (ours, theirs) = duplex(4);
     let server = server();
     let sender = ours.sender();
@@ -214,7 +214,7 @@ async fn a_client_that_is_gone_ends_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_of_the_pipe_is_told_to_the_program() {
+async fn reports_an_error_of_the_pipe_to_the_program() {
     let reader = broken::Broken;
     let error = server().serve_io(reader, tokio::io::sink()).await.unwrap_err();
     assert!(error.is_io());
@@ -243,7 +243,7 @@ mod broken {
 }
 
 #[test]
-fn answers_that_are_queued_are_written_before_the_end() {
+fn writes_queued_responses_before_the_end() {
     use tokio::io::AsyncReadExt as _;
 
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -42,7 +42,7 @@ fn told(response: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_sees_its_request_in_every_revision() {
+async fn a_handler_receives_its_request_in_every_revision() {
     for version in LEGACY {
         let mut wire = Wire::connect(&server());
         wire.open(version).await;
@@ -74,7 +74,7 @@ async fn a_handler_sees_its_request_in_every_revision() {
 
 /// What a transport attaches travels with its request alone.
 #[tokio::test(start_paused = true)]
-async fn callers_and_extensions_travel_with_the_request() {
+async fn callers_and_extensions_reach_the_handler() {
     let server = server();
     let run = |subject: &'static str, size: u32| {
         let server = server.clone();
@@ -104,7 +104,7 @@ async fn callers_and_extensions_travel_with_the_request() {
 
 /// The id that a transport gave a session reaches the handler, and no log.
 #[tokio::test(start_paused = true)]
-async fn a_session_with_an_id_shows_it_to_the_handler() {
+async fn a_handler_receives_the_id_of_its_session() {
     let server = server();
     let (_ours, theirs) = duplex(4);
     let peer = Peer::new(theirs.sender(), 4);
@@ -122,7 +122,7 @@ async fn a_session_with_an_id_shows_it_to_the_handler() {
 
 /// Arguments are the client's own words: nothing is put into them.
 #[tokio::test(start_paused = true)]
-async fn arguments_hold_what_the_client_sent_and_no_more() {
+async fn arguments_are_exactly_those_of_the_client() {
     let echo =
         tool("echo", async |mcp_server_core::RawArgs(arguments): mcp_server_core::RawArgs| Json(json!(arguments)))
             .input_schema(json!({ "type": "object" }));
@@ -134,7 +134,7 @@ async fn arguments_hold_what_the_client_sent_and_no_more() {
 
 /// State is shared on purpose: it is what the program made it, and the sessions share nothing else.
 #[tokio::test(start_paused = true)]
-async fn state_is_shared_and_sessions_are_not() {
+async fn handlers_share_state_but_not_sessions() {
     let count = async |State(count): State<Arc<Mutex<u32>>>, context: Context| {
         let mut count = count.lock().await;
         *count += 1;
@@ -180,7 +180,7 @@ fn chatty() -> Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_hears_what_it_asked_for_and_info_before() {
+async fn a_session_receives_log_messages_of_its_level_and_info_by_default() {
     for version in LEGACY {
         let server = chatty();
         let (mut wire, mut other) = (Wire::connect(&server), Wire::connect(&server));
@@ -204,7 +204,7 @@ async fn a_session_hears_what_it_asked_for_and_info_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_hears_what_it_asked_for_and_nothing_otherwise() {
+async fn a_request_receives_log_messages_of_its_level_and_none_by_default() {
     let mut wire = Wire::connect(&chatty());
     assert!(levels(&mut wire, modern(1, "tools/call", call("log"))).await.is_empty());
     for (at, level) in LEVELS.into_iter().enumerate() {

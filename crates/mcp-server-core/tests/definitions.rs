@@ -83,7 +83,7 @@ async fn defined(route: ToolRoute) -> Value {
 }
 
 #[tokio::test]
-async fn a_handler_describes_its_tool() {
+async fn a_handler_defines_its_tool() {
     let tool = defined(tool("search", async |Args(_): Args<Search>| Json(Hit { place: String::new() }))).await;
     assert_eq!(tool["description"], "Find places by name.\n\nNames are matched loosely.");
     let input = &tool["inputSchema"];
@@ -111,13 +111,13 @@ async fn a_handler_describes_its_tool() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_is_not_sent() {
+async fn omits_unset_members() {
     let bare = defined(tool("bare", async || "x")).await;
     assert_eq!(bare, json!({ "name": "bare", "inputSchema": { "type": "object", "additionalProperties": false } }));
 }
 
 #[tokio::test]
-async fn every_kind_of_typed_output_has_its_schema() {
+async fn every_typed_output_has_a_schema() {
     let hit = || Hit { place: String::new() };
     let schema = defined(tool("t", async move || Json(hit()))).await["outputSchema"].take();
     assert_eq!(schema["type"], "object");
@@ -133,13 +133,13 @@ async fn every_kind_of_typed_output_has_its_schema() {
 }
 
 #[tokio::test]
-async fn a_description_given_at_registration_wins() {
+async fn a_description_at_registration_overrides_the_handlers() {
     let route = tool("search", async |Args(_): Args<Search>| "x").description("Mine.");
     assert_eq!(defined(route).await["description"], "Mine.");
 }
 
 #[tokio::test]
-async fn a_schema_of_ones_own_is_passed_on_verbatim() {
+async fn passes_a_custom_schema_unchanged() {
     // The order of members and keywords that no Rust type would bring.
     let schema = r##"{"type":"object","$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:own","properties":{"z":{"$ref":"#/$defs/n"},"a":{"const":null}},"$defs":{"n":{"$anchor":"n","type":["number","null"],"x-own":true}},"patternProperties":{"^x-":{}},"dependentSchemas":{"a":{"required":["z"]}},"if":{"required":["z"]},"then":{"minProperties":1},"unevaluatedProperties":false,"examples":[{}]}"##;
     let own: Value = serde_json::from_str(schema).unwrap();
@@ -157,7 +157,7 @@ async fn a_schema_of_ones_own_is_passed_on_verbatim() {
 }
 
 #[tokio::test]
-async fn parameters_become_a_schema() {
+async fn derives_a_schema_from_parameters() {
     let route = tool("t", async |_: RawArgs| "x").parameters([
         Parameter::new("region", ParameterType::String).description("Where.").required().header("Region"),
         Parameter::new("count", ParameterType::Integer).default_value(3),
@@ -182,7 +182,7 @@ async fn parameters_become_a_schema() {
 }
 
 #[tokio::test]
-async fn hints_about_tools() {
+async fn tool_annotations_are_listed() {
     let of = async |route: ToolRoute| defined(route).await["annotations"].take();
     let bare = || tool("t", async || "x");
     assert_eq!(of(bare().read_only()).await, json!({ "readOnlyHint": true }));
@@ -197,7 +197,7 @@ async fn hints_about_tools() {
 }
 
 #[tokio::test]
-async fn every_definition_is_listed_in_full_and_older_revisions_get_what_they_know() {
+async fn lists_full_definitions_and_omits_members_unknown_to_older_revisions() {
     let server = Server::builder("t", "1")
         .title("Test")
         .description("A server.")
@@ -314,7 +314,7 @@ async fn every_definition_is_listed_in_full_and_older_revisions_get_what_they_kn
 }
 
 #[tokio::test]
-async fn definitions_of_bare_registrations_are_bare() {
+async fn minimal_registrations_have_minimal_definitions() {
     let server = Server::builder("t", "1")
         .resource(resource("a://x/settings.json", async || "x"))
         .resource(resource("data:", async || json!(1)))
@@ -336,7 +336,7 @@ async fn definitions_of_bare_registrations_are_bare() {
 }
 
 #[tokio::test]
-async fn one_tool_served_twice_is_described_the_same() {
+async fn a_tool_registered_twice_has_the_same_definition() {
     // The state is not part of the description.
     let with_state = Server::builder("t", "1")
         .tool(tool("t", async |State(_): State<u8>, Args(_): Args<Search>| "x"))
@@ -365,7 +365,7 @@ fn looks_like_a_schema() -> Value {
 }
 
 #[tokio::test]
-async fn numbers_are_explained_whatever_the_property_is_called() {
+async fn describes_numbers_independently_of_the_property_name() {
     let server = Server::builder("t", "1").tool(tool("x", async |_: Args<Keywords>| "x")).build();
     let mut client = kit::Client::connect(&server, ProtocolVersion::LATEST).await;
     let schema = &client.list("tools/list", "tools").await[0]["inputSchema"];

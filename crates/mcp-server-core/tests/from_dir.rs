@@ -23,7 +23,7 @@ use tracing_subscriber::{
 const NO_ARGUMENTS: [(&str, &str); 0] = [];
 
 #[tokio::test]
-async fn a_directory_becomes_a_server() {
+async fn serves_a_directory() {
     let disk = Disk::new("a_directory_becomes");
     disk.write("files/server.toml", "name = \"docs\"\nversion = \"2.1.0\"\ninstructions = \"Read.\"\n");
     disk.write(
@@ -88,7 +88,7 @@ impl<S: Subscriber> Layer<S> for Told {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_started_is_named_in_the_log_and_not_to_the_client() {
+async fn a_command_that_cannot_start_is_named_in_the_log_only() {
     let disk = Disk::new("a_command_that_cannot");
     disk.write("files/tools/gone.toml", "description = \"x\"\ncommand = [\"bin/gone\"]");
     disk.write("files/bin/gone", "");
@@ -107,7 +107,7 @@ async fn a_command_that_cannot_be_started_is_named_in_the_log_and_not_to_the_cli
 }
 
 #[tokio::test]
-async fn what_is_missing_is_not_served() {
+async fn serves_nothing_for_missing_directories() {
     let disk = Disk::new("what_is_missing");
     disk.write("bare/.keep", "");
     let (server, problems) = Server::from_dir_report(disk.path("bare")).unwrap();
@@ -132,7 +132,7 @@ async fn what_is_missing_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_reported_and_the_others_are_served() {
+async fn reports_an_invalid_file_and_serves_the_others() {
     let disk = Disk::new("a_bad_file");
     let good = r#"{ "description": "d", "command": ["true"] }"#;
     disk.write("tools/good.json", good);
@@ -177,7 +177,7 @@ async fn a_bad_file_is_reported_and_the_others_are_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_whose_uri_is_taken_is_reported_and_the_others_are_served() {
+async fn reports_a_file_with_a_registered_uri_and_serves_the_others() {
     let disk = Disk::new("a_file_whose_uri_is_taken");
     for name in ["a", "b", "c"] {
         disk.write(&format!("resources/{name}"), name);
@@ -198,7 +198,7 @@ async fn a_file_whose_uri_is_taken_is_reported_and_the_others_are_served() {
 
 #[cfg(feature = "skills")]
 #[tokio::test]
-async fn skills_of_a_directory_are_served() {
+async fn serves_the_skills_of_a_directory() {
     let disk = Disk::new("skills_of_a_directory");
     disk.write("skills/a/SKILL.md", "---\nname: a\ndescription: d\n---\n");
     disk.write("skills/b/SKILL.md", "---\nname: a\ndescription: d\n---\n");
@@ -238,7 +238,7 @@ mod commands {
     }
 
     #[tokio::test]
-    async fn a_command_gets_json_and_its_output_is_the_result() {
+    async fn a_command_receives_json_and_its_output_is_the_result() {
         let disk = Disk::new("a_command_gets_json");
         script(&disk, "stdin", json!({}), "cat");
         script(&disk, "arguments", json!({}), "echo \"$1|$2|$#\"");
@@ -292,7 +292,7 @@ mod commands {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn what_leaves_the_group_does_not_hold_the_call_up() {
+    async fn a_process_outside_the_group_does_not_delay_the_call() {
         let disk = Disk::new("what_leaves_the_group");
         // It holds every pipe open, and reads nothing of what is more than a pipe takes.
         let text = "exec 3<&0; setsid sh -c 'echo >started; exec sleep 30' <&3 &\n\
@@ -305,7 +305,7 @@ mod commands {
     }
 
     #[tokio::test]
-    async fn as_many_run_at_once_as_may() {
+    async fn runs_as_many_commands_concurrently_as_configured() {
         let disk = Disk::new("as_many_run_at_once");
         // Who finds the other one's directory says so.
         script(
@@ -322,7 +322,7 @@ mod commands {
     }
 
     #[tokio::test]
-    async fn structured_output_is_checked() {
+    async fn validates_structured_output() {
         let disk = Disk::new("structured_output");
         let schema = json!({ "output_schema": { "type": "object", "required": ["a"] } });
         script(&disk, "fits", schema.clone(), "echo '{\"a\": 1}'");
@@ -334,7 +334,7 @@ mod commands {
     }
 
     #[test]
-    fn a_command_that_is_no_program_is_reported() {
+    fn reports_a_command_that_is_not_a_program() {
         let disk = Disk::new("a_command_that_is_no_program");
         disk.write("bin/plain", "#!/bin/sh\n");
         for (program, expected) in [
@@ -349,7 +349,7 @@ mod commands {
     }
 
     #[tokio::test]
-    async fn a_command_that_cannot_start_tells_nothing_of_the_server() {
+    async fn a_command_that_cannot_start_discloses_nothing_about_the_server() {
         let disk = Disk::new("a_command_that_cannot");
         // Nothing but running it tells that its interpreter is missing.
         disk.write("bin/x", "#!/no-such-program-anywhere\n");
@@ -409,12 +409,12 @@ mod commands {
     }
 
     #[tokio::test]
-    async fn a_command_that_takes_too_long_ends_with_all_it_started() {
+    async fn a_timeout_ends_a_command_with_all_its_processes() {
         ends_with_all_it_started("takes_too_long", false).await;
     }
 
     #[tokio::test]
-    async fn a_command_whose_call_is_cancelled_ends_with_all_it_started() {
+    async fn a_cancellation_ends_a_command_with_all_its_processes() {
         ends_with_all_it_started("is_cancelled", true).await;
     }
 }

@@ -58,7 +58,7 @@ async fn survives(wire: &mut Wire, bytes: &[u8]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_prefix_of_every_message_is_survived() {
+async fn survives_every_truncated_message() {
     let mut wire = Wire::connect(&server());
     for message in messages() {
         let text = message.to_string().into_bytes();
@@ -69,7 +69,7 @@ async fn every_prefix_of_every_message_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_damaged_byte_is_survived() {
+async fn survives_every_damaged_byte() {
     let mut wire = Wire::connect(&server());
     for message in messages() {
         let text = message.to_string().into_bytes();
@@ -85,7 +85,7 @@ async fn every_damaged_byte_is_survived() {
 
 /// Values of every JSON type in every place of a message.
 #[tokio::test(start_paused = true)]
-async fn every_member_of_another_type_is_survived() {
+async fn survives_every_member_of_another_type() {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         found.push(at.to_owned());
         match value {

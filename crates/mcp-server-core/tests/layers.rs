@@ -77,7 +77,7 @@ struct Number {
 }
 
 #[tokio::test]
-async fn the_last_layer_is_met_first_and_those_of_a_tool_after_those_of_the_server() {
+async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_server() {
     let log = Log::default();
     let server = Server::builder("test", "1")
         .layer(watch("inner", &log))
@@ -132,7 +132,7 @@ async fn the_last_layer_is_met_first_and_those_of_a_tool_after_those_of_the_serv
 }
 
 #[tokio::test]
-async fn a_layer_changes_arguments_and_results_and_answers_itself() {
+async fn a_layer_can_change_arguments_and_results_and_answer_itself() {
     let double = tower::util::MapRequestLayer::new(|mut call: Invocation| {
         if let Some(n) = call.arguments_mut().and_then(|arguments| arguments.get_mut("n")) {
             *n = json!(n.as_u64().unwrap_or_default() * 2);
@@ -176,7 +176,7 @@ async fn a_layer_changes_arguments_and_results_and_answers_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn towers_own_layers_hold_and_say_nothing_of_themselves() {
+async fn tower_layers_apply_and_disclose_nothing() {
     let kind = ServiceBuilder::new()
         .map_err(|_: tower::BoxError| RpcError::internal("that took too long"))
         .layer(TimeoutLayer::new(Duration::from_secs(3)));
@@ -202,7 +202,7 @@ async fn towers_own_layers_hold_and_say_nothing_of_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_on_concurrency_and_rate_make_calls_wait() {
+async fn concurrency_and_rate_limits_delay_calls() {
     let one = ConcurrencyLimitLayer::new(1);
     let rate = ServiceBuilder::new().buffer(16).rate_limit(2, Duration::from_secs(60));
     let server = Server::builder("test", "1")
@@ -225,7 +225,7 @@ async fn limits_on_concurrency_and_rate_make_calls_wait() {
 }
 
 #[tokio::test]
-async fn a_cancellation_goes_through_the_layers() {
+async fn a_cancellation_passes_through_the_layers() {
     let (hold, mut seen) = hold();
     let log = Log::default();
     let server = Server::builder("test", "1").tool(hold.layer(watch("own", &log))).layer(watch("all", &log)).build();
@@ -245,7 +245,7 @@ struct Name {
 }
 
 #[tokio::test]
-async fn each_round_of_a_stateless_call_comes_by() {
+async fn each_input_round_of_a_stateless_call_passes_through_the_layers() {
     let log = Log::default();
     let greet = async |inputs: Inputs| -> Result<String, ToolError> {
         let Name { name } = inputs.elicit("name", "Who?").await?;
@@ -264,7 +264,7 @@ async fn each_round_of_a_stateless_call_comes_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_stays_behind_its_layers() {
+async fn a_task_runs_within_its_layers() {
     let log = Log::default();
     let job = tool("job", async |context: Context| {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -280,7 +280,7 @@ async fn a_task_stays_behind_its_layers() {
 }
 
 #[tokio::test]
-async fn tools_that_come_later_bring_their_layers_and_meet_those_of_the_server() {
+async fn tools_added_later_keep_their_layers_and_those_of_the_server() {
     let log = Log::default();
     let server = Server::builder("test", "1").tool(tool("a", async || "a")).layer(watch("all", &log)).build();
     let raw = tool("b", async |RawArgs(arguments): RawArgs| Value::Object(arguments.0).to_string());
@@ -292,7 +292,7 @@ async fn tools_that_come_later_bring_their_layers_and_meet_those_of_the_server()
 }
 
 #[tokio::test]
-async fn nothing_of_the_arguments_is_in_debug_output() {
+async fn debug_output_contains_no_arguments() {
     let server = Server::builder("test", "1")
         .tool(tool("number", async |Args(Number { n }): Args<Number>| n.to_string()))
         .layer(layer_fn(|inner: Handlers| {

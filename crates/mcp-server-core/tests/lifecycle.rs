@@ -18,7 +18,7 @@ fn server() -> Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_revision_is_negotiated_and_an_unknown_one_becomes_the_latest() {
+async fn negotiates_every_revision_and_answers_unknown_ones_with_the_latest() {
     let unknown = ["1999-01-01", "2024-10-07", "2026-07-28", "2025-11-25 ", "v1", ""];
     for (offered, chosen) in LEGACY.map(|v| (v, v)).into_iter().chain(unknown.map(|v| (v, "2025-11-25"))) {
         let mut wire = Wire::connect(&server());
@@ -31,7 +31,7 @@ async fn every_revision_is_negotiated_and_an_unknown_one_becomes_the_latest() {
 
 /// What a revision has no member for is not sent in it.
 #[tokio::test(start_paused = true)]
-async fn the_server_introduces_itself_in_the_form_of_the_revision() {
+async fn introduces_itself_in_the_form_of_the_revision() {
     for version in LEGACY {
         let mut wire = Wire::connect(&server());
         let mut result = wire.open(version).await;
@@ -63,7 +63,7 @@ async fn the_server_introduces_itself_in_the_form_of_the_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn capabilities_are_what_is_registered_and_the_rest_has_no_methods() {
+async fn declares_registered_capabilities_and_serves_no_other_methods() {
     let text = || async { "text" };
     let server = || Server::builder::<()>("test", "1");
     let everything = json!({
@@ -124,7 +124,7 @@ async fn capabilities_are_what_is_registered_and_the_rest_has_no_methods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initialize_needs_its_parameters_and_may_be_sent_again() {
+async fn initialize_requires_its_parameters_and_may_be_repeated() {
     let mut wire = Wire::connect(&server());
     for missing in ["protocolVersion", "capabilities", "clientInfo"] {
         let mut request = initialize("2025-11-25");
@@ -143,7 +143,7 @@ async fn initialize_needs_its_parameters_and_may_be_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_initialize_only_ping_is_answered() {
+async fn answers_only_ping_before_initialize() {
     let mut wire = Wire::connect(&server());
     assert_eq!(wire.ask(legacy(1, "ping", json!({}))).await["result"], json!({}));
     for method in ["tools/list", "tools/call", "logging/setLevel", "no/such", "server/discover"] {
@@ -162,7 +162,7 @@ async fn before_initialize_only_ping_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_told_after_initialized_and_to_the_latest_session_only() {
+async fn sends_list_changes_after_initialized_and_only_to_the_latest_session() {
     let server = server();
     let mut wire = Wire::connect(&server);
     server.tools().add(tool("a", async || "a")).unwrap();
@@ -188,7 +188,7 @@ async fn changes_are_told_after_initialized_and_to_the_latest_session_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_methods_are_errors_and_unknown_notifications_are_not() {
+async fn unknown_methods_are_errors_and_unknown_notifications_are_ignored() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     for method in [
@@ -222,7 +222,7 @@ async fn unknown_methods_are_errors_and_unknown_notifications_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_come_back_as_they_went() {
+async fn returns_ids_unchanged() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     let ids = [
@@ -252,7 +252,7 @@ async fn ids_come_back_as_they_went() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_envelopes_are_answered_and_harm_nothing() {
+async fn answers_invalid_envelopes_and_continues() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
@@ -299,7 +299,7 @@ async fn bad_envelopes_are_answered_and_harm_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_unknown_in_a_message_is_let_be() {
+async fn ignores_unknown_members() {
     let mut wire = Wire::connect(&server());
     let mut request = initialize("2025-11-25");
     request["extra"] = json!({ "a": 1 });
@@ -315,7 +315,7 @@ async fn what_is_unknown_in_a_message_is_let_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_speak_less() {
+async fn a_server_can_support_fewer_revisions() {
     let some = |versions: &[ProtocolVersion]| {
         let versions = versions.to_vec();
         Server::builder::<()>("test", "1").versions(versions).tool(tool("t", async || "t")).build()
@@ -350,7 +350,7 @@ async fn a_server_may_speak_less() {
 
 /// What a session keeps of its client is bounded, and images that come inline are not for keeping.
 #[tokio::test]
-async fn a_client_may_come_with_large_icons_and_not_with_much_else() {
+async fn accepts_a_client_with_large_icons_and_bounds_its_other_data() {
     let server = Server::builder("test", "1")
         .tool(tool("icons", async |context: Context| {
             let icons = context.client_info().map(|info| info.icons.len());

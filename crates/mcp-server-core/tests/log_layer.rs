@@ -84,7 +84,7 @@ async fn said(wire: &mut Wire, request: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_said_in_a_call_goes_to_its_client_at_its_level() {
+async fn events_in_a_call_go_to_its_client_at_its_level() {
     let server = server();
     let _guard = listen(&server, app());
     let (mut talks, mut listens) = (Wire::connect(&server), Wire::connect(&server));
@@ -113,7 +113,7 @@ async fn what_is_said_in_a_call_goes_to_its_client_at_its_level() {
 }
 
 #[tokio::test]
-async fn what_is_said_outside_of_calls_goes_to_sessions_or_stays_here() {
+async fn events_outside_calls_go_to_sessions_or_stay_local() {
     for calls_only in [false, true] {
         let server = server();
         let records = if calls_only { app().calls_only() } else { app() };
@@ -141,7 +141,7 @@ async fn what_is_said_outside_of_calls_goes_to_sessions_or_stays_here() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_answered_says_nothing_any_more_and_nobody_else_hears_it() {
+async fn a_finished_call_sends_no_more_events() {
     let server = server();
     let _guard = listen(&server, app());
     let mut wire = Wire::connect(&server);
@@ -152,7 +152,7 @@ async fn a_call_that_is_answered_says_nothing_any_more_and_nobody_else_hears_it(
 
 /// A span that bears the name of ours is no way into a call.
 #[tokio::test]
-async fn a_span_that_looks_like_a_call_is_none() {
+async fn a_span_that_imitates_a_call_sends_nothing() {
     let pretended: Arc<OnceLock<tracing::Span>> = Arc::default();
     let inside = pretended.clone();
     let server = Server::builder("logs", "1")
@@ -169,7 +169,7 @@ async fn a_span_that_looks_like_a_call_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_said_in_a_task_names_it() {
+async fn events_in_a_task_carry_its_id() {
     let server = server();
     let _guard = listen(&server, app());
     let mut wire = Wire::connect(&server);
@@ -189,7 +189,7 @@ async fn what_is_said_in_a_task_names_it() {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut_off_and_delays_nobody() {
+async fn a_flood_of_events_is_dropped_without_delaying_others() {
     let server = server();
     let _guard = listen(&server, app());
     let mut wire = Wire::with_capacity(&server, 16);
@@ -228,7 +228,7 @@ impl FrameSender for Talkative {
 }
 
 #[tokio::test]
-async fn what_is_said_about_sending_is_not_sent() {
+async fn events_about_sending_are_not_sent() {
     let server = Server::builder("logs", "1")
         .tool(tool("both", async |context: Context| {
             context.log(mcp_protocol::LoggingLevel::Info, "by hand").await;
@@ -245,7 +245,7 @@ async fn what_is_said_about_sending_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_long_text_is_cut_at_a_character() {
+async fn truncates_a_long_text_at_a_character_boundary() {
     let server = Server::builder("logs", "1")
         .tool(tool("long", async || tracing::info!(target: "app", text = "ä".repeat(10_000), "{}", "x".repeat(10_000))))
         .build();

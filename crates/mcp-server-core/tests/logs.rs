@@ -31,7 +31,7 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn logging_is_declared_and_levels_are_checked() {
+async fn declares_logging_and_validates_levels() {
     let server = server();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -53,7 +53,7 @@ async fn logging_is_declared_and_levels_are_checked() {
 }
 
 #[tokio::test]
-async fn records_go_with_their_request_and_only_when_it_asks() {
+async fn sends_log_messages_with_their_request_and_only_on_demand() {
     let server = server();
     for (level, expected) in [(None, 0), (Some("debug"), 2), (Some("error"), 1), (Some("critical"), 0)] {
         let (near, mut far) = duplex(8);
@@ -78,7 +78,7 @@ async fn records_go_with_their_request_and_only_when_it_asks() {
 }
 
 #[tokio::test]
-async fn the_library_itself_logs_nothing_to_clients() {
+async fn the_library_sends_no_log_messages_of_its_own() {
     let server = server();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     client.meta = json!({ "io.modelcontextprotocol/logLevel": "debug" });
@@ -91,7 +91,7 @@ async fn the_library_itself_logs_nothing_to_clients() {
 }
 
 #[tokio::test]
-async fn a_refusal_logs_nothing_either() {
+async fn a_rejection_sends_no_log_message() {
     let (near, mut far) = duplex(8);
     let params = json!({ "name": "nope", "_meta": { "io.modelcontextprotocol/logLevel": "debug" } });
     let refusal = ask(&server(), "tools/call", params, |scope| scope.sink(near.sender())).await.unwrap_err();

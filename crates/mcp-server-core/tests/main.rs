@@ -13,11 +13,12 @@ mod context;
 mod definitions;
 #[cfg(any(feature = "fs", feature = "skills"))]
 mod disk;
-mod effects;
+mod error_locations;
 #[cfg(feature = "fs")]
 mod from_dir;
 mod held;
 mod hostile;
+mod input_requests;
 #[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `pipes`")]
 mod inputs;
 mod kit;
@@ -28,13 +29,11 @@ mod links;
 mod log_layer;
 mod logs;
 mod memory;
-mod pages;
+mod once;
 mod pagination;
 mod pipes;
-mod places;
 mod progress;
 mod prompts;
-mod questions;
 mod registration;
 #[cfg(feature = "fs")]
 mod resource_dir;
@@ -48,13 +47,14 @@ mod stores;
 mod subscriptions;
 mod tasks;
 mod tasks_extension;
+mod tasks_external;
 mod tasks_fixture;
-mod tasks_kept;
-mod tasks_listening;
-mod tasks_outside;
+mod tasks_stored;
+mod tasks_subscriptions;
 mod templates;
 mod tools;
 mod traces;
+mod url_elicitation;
 mod validation;
 
 use self::links::Memory as Link;

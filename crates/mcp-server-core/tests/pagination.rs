@@ -60,7 +60,7 @@ async fn walk(wire: &mut Wire, (method, member, key): (&str, &str, &str)) -> Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_entries_are_one_page() {
+async fn a_thousand_entries_fit_on_one_page() {
     let server = builder(1000).build();
     let mut wire = Wire::connect(&server);
     wire.open("2025-11-25").await;
@@ -80,7 +80,7 @@ async fn a_thousand_entries_are_one_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_as_long_as_asked_for_and_in_the_order_of_registration() {
+async fn pages_have_the_configured_size_in_registration_order() {
     for (count, size, lengths) in [(1000, 50, vec![50; 20]), (7, 3, vec![3, 3, 1]), (6, 3, vec![3, 3]), (1, 1, vec![1])]
     {
         let mut wire = Wire::connect(&builder(count).page_size(size).build());
@@ -108,7 +108,7 @@ async fn a_page_is_bounded_in_bytes_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_walk_keeps_its_place_while_the_list_changes() {
+async fn a_cursor_keeps_its_position_while_the_list_changes() {
     for version in LEGACY {
         let server = builder(10).page_size(4).build();
         let mut wire = Wire::connect(&server);
@@ -146,7 +146,7 @@ async fn a_walk_keeps_its_place_while_the_list_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cursor_at_the_end_of_a_list_that_shrank_is_an_empty_page() {
+async fn a_cursor_past_the_end_of_a_shrunken_list_is_an_empty_page() {
     let server = builder(5).page_size(4).build();
     let mut wire = Wire::connect(&server);
     let response = wire.ask(modern(1, "tools/list", json!({}))).await;
@@ -171,7 +171,7 @@ async fn a_cursor_works_on_another_connection_and_in_another_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cursors_from_elsewhere_are_refused() {
+async fn rejects_foreign_cursors() {
     let mut wire = Wire::connect(&builder(5).page_size(2).build());
     wire.open("2025-11-25").await;
     let mut own = Vec::new();

@@ -45,7 +45,7 @@ async fn run(wire: &mut Wire, request: Value) -> (Vec<Value>, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_carries_the_token_as_it_came() {
+async fn progress_carries_the_token_unchanged() {
     for token in [json!(7), json!("7"), json!(""), json!(-1), json!("a b")] {
         for request in [legacy as fn(Value, &str, Value) -> Value, modern] {
             let mut wire = Wire::connect(&server());
@@ -66,7 +66,7 @@ async fn progress_carries_the_token_as_it_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_for_revisions_that_have_them() {
+async fn progress_has_messages_in_revisions_that_define_them() {
     for version in LEGACY {
         let mut wire = Wire::connect(&server());
         wire.open(version).await;
@@ -76,7 +76,7 @@ async fn messages_are_for_revisions_that_have_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_who_did_not_ask() {
+async fn sends_no_progress_without_a_token() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     for params in [call("steps"), with_token("steps", Value::Null)] {
@@ -89,7 +89,7 @@ async fn nobody_is_told_who_did_not_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_only_grows() {
+async fn progress_only_increases() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     let (progress, _) = run(&mut wire, legacy(1, "tools/call", with_token("erratic", json!(1)))).await;
@@ -99,7 +99,7 @@ async fn progress_only_grows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_comes_behind_the_answer() {
+async fn sends_no_progress_after_the_response() {
     let (events, mut seen) = unbounded_channel();
     let late = move |progress: Progress| {
         let events = events.clone();
@@ -154,7 +154,7 @@ async fn each_call_has_its_own_progress() {
 
 /// A client that reads slowly holds the handler back; nothing piles up.
 #[tokio::test(start_paused = true)]
-async fn progress_goes_at_the_pace_of_the_reader() {
+async fn progress_follows_the_pace_of_the_reader() {
     let (events, mut seen) = unbounded_channel();
     let eager = move |progress: Progress| {
         let events = events.clone();
@@ -188,7 +188,7 @@ async fn progress_goes_at_the_pace_of_the_reader() {
 
 /// Several tasks may report for one call: what arrives still grows, and nothing comes behind the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn progress_grows_whoever_reports_it() {
+async fn concurrent_reports_increase_the_progress() {
     let many = async |progress: Progress| {
         let next = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(1));
         for _ in 0..4 {

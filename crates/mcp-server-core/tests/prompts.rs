@@ -50,7 +50,7 @@ fn message(role: &str, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_handler_describes_its_arguments() {
+async fn a_handler_defines_its_arguments() {
     let server = Server::builder("t", "1").prompt(prompt("review", review)).build();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     let listed = client.list("prompts/list", "prompts").await;
@@ -70,7 +70,7 @@ async fn a_handler_describes_its_arguments() {
 }
 
 #[tokio::test]
-async fn arguments_are_texts_that_become_types() {
+async fn converts_string_arguments_to_types() {
     for (arguments, said) in [
         (&[("code", "x")][..], "x all 0"),
         (&[("code", "x"), ("focus", "speed"), ("depth", "7")], "x speed 7"),
@@ -122,7 +122,7 @@ async fn unknown_prompts_and_missing_arguments_are_invalid_params_in_every_revis
 }
 
 #[tokio::test]
-async fn every_form_of_messages() {
+async fn returns_every_form_of_messages() {
     let one = json!([message("user", "x")]);
     let both = json!([message("user", "x"), message("assistant", "y")]);
     let pair = || vec![PromptMessage::user("x"), PromptMessage::assistant("y")];
@@ -142,7 +142,7 @@ async fn every_form_of_messages() {
 }
 
 #[tokio::test]
-async fn every_type_of_content() {
+async fn returns_every_type_of_content() {
     let blocks = || {
         [
             ContentBlock::image([0xfb, 0xff], "image/png"),
@@ -167,7 +167,7 @@ async fn every_type_of_content() {
 }
 
 #[tokio::test]
-async fn declared_prompts_need_no_handler() {
+async fn declares_prompts_without_a_handler() {
     let route = || {
         prompt_template(
             "review",
@@ -209,7 +209,7 @@ async fn declared_prompts_need_no_handler() {
 }
 
 #[tokio::test]
-async fn a_fault_while_writing_gives_nothing_away() {
+async fn an_error_of_a_prompt_discloses_no_details() {
     let fails = async || -> Result<String, ToolError> { Ok("secret".parse::<u8>()?.to_string()) };
     for route in [prompt("p", fails), prompt("p", async || -> String { panic!("secret") })] {
         let error = get(route, &[]).await.unwrap_err();

@@ -57,7 +57,7 @@ fn mirrored(property: Value) -> ToolRoute {
 }
 
 #[test]
-fn tools_that_cannot_be_are_refused_with_a_sentence() {
+fn rejects_invalid_tools_with_a_reason() {
     let parameter =
         |kind, header: &str| tool("t", async |_: RawArgs| "x").parameters([Parameter::new("p", kind).header(header)]);
     for (route, said) in [
@@ -129,14 +129,14 @@ fn tools_that_cannot_be_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn schemas_of_any_type_are_fine_for_output() {
+fn accepts_output_schemas_of_any_type() {
     assert!(builder().try_tool(tool("t", async || Json(vec![1]))).is_ok());
     let null = tool("t", async || Value::Null).output_schema(json!({ "oneOf": [{ "type": "null" }] }));
     assert!(builder().try_tool(null).is_ok());
 }
 
 #[test]
-fn resources_and_templates_that_cannot_be_are_refused() {
+fn rejects_invalid_resources_and_templates() {
     let at = |uri: &str| -> ResourceRoute { resource(uri, async || "x") };
     for uri in ["", "settings", "/etc/hosts", "1a:b", "a b:c", ":x", "a:b c", "a:\n"] {
         let error = builder().try_resource(at(uri)).expect_err(uri).to_string();
@@ -172,7 +172,7 @@ fn resources_and_templates_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn prompts_that_cannot_be_are_refused() {
+fn rejects_invalid_prompts() {
     let named = |name: &str| -> PromptRoute { prompt(name, async || "x") };
     let twice = named("p").arguments([PromptArgument::new("a"), PromptArgument::new("a")]);
     for (route, said) in [
@@ -194,7 +194,7 @@ fn prompts_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn names_are_taken_once_within_their_kind_only() {
+fn names_are_unique_within_their_kind() {
     let full = || {
         builder()
             .tool(named("x"))
@@ -218,7 +218,7 @@ fn names_are_taken_once_within_their_kind_only() {
 }
 
 #[test]
-fn panics_point_at_the_line_of_the_mistake() {
+fn panics_point_to_the_line_of_the_registration() {
     static SEEN: Mutex<Option<(String, u32, String)>> = Mutex::new(None);
     std::panic::set_hook(Box::new(|info| {
         let location = info.location().unwrap();
@@ -259,7 +259,7 @@ fn panics_point_at_the_line_of_the_mistake() {
 }
 
 #[test]
-fn limits_may_be_zero_only_where_that_means_something() {
+fn limits_accept_zero_only_where_it_has_a_meaning() {
     type Set = fn(&mut Limits);
     let cases: &[(&str, Set)] = &[
         ("handlers_per_session", |limits| limits.handlers_per_session = 0),

@@ -29,7 +29,7 @@ fn library(test: &str) -> Disk {
 }
 
 #[tokio::test]
-async fn files_are_listed_in_order_and_can_be_read() {
+async fn lists_files_in_order_and_reads_them() {
     let disk = library("files_are_listed");
     let server = serve(ResourceDir::new(disk.path("root")).unwatched());
     for version in [ProtocolVersion::LATEST, ProtocolVersion::LATEST_LEGACY] {
@@ -64,7 +64,7 @@ async fn files_are_listed_in_order_and_can_be_read() {
 }
 
 #[tokio::test]
-async fn the_list_is_capped_and_what_is_not_listed_can_be_read() {
+async fn caps_the_list_and_reads_unlisted_files() {
     let disk = library("the_list_is_capped");
     let dir = ResourceDir::new(disk.path("root")).uri_prefix("docs://x/").max_listed(2).name("docs").unwatched();
     let server = serve(dir.hidden_files(true));
@@ -74,7 +74,7 @@ async fn the_list_is_capped_and_what_is_not_listed_can_be_read() {
 }
 
 #[tokio::test]
-async fn nothing_outside_of_the_directory_can_be_read() {
+async fn reads_nothing_outside_the_directory() {
     let disk = library("nothing_outside");
     let server = serve(ResourceDir::new(disk.path("root")).unwatched());
     let absolute = disk.path("secret.txt");
@@ -105,7 +105,7 @@ async fn nothing_outside_of_the_directory_can_be_read() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_are_followed_inside_of_the_directory_only() {
+async fn follows_links_only_within_the_directory() {
     use std::os::unix::fs::symlink;
 
     let disk = library("links_are_followed");
@@ -138,7 +138,7 @@ async fn links_are_followed_inside_of_the_directory_only() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_link_to_a_hidden_file_is_hidden() {
+async fn hides_links_to_hidden_files() {
     use std::os::unix::fs::symlink;
 
     let disk = library("a_link_to_a_hidden_file");
@@ -160,7 +160,7 @@ async fn a_link_to_a_hidden_file_is_hidden() {
 }
 
 #[tokio::test]
-async fn a_file_has_as_many_bytes_as_may_be_read() {
+async fn limits_the_size_of_a_file() {
     let disk = Disk::new("a_file_has_as_many_bytes");
     disk.write("ten.txt", "0123456789");
     disk.write("eleven.txt", "0123456789a");
@@ -172,7 +172,7 @@ async fn a_file_has_as_many_bytes_as_may_be_read() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_served_is_refused() {
+fn rejects_a_directory_that_cannot_be_served() {
     let disk = library("a_directory_that_cannot");
     let server = || Server::builder::<()>("t", "1").resource(resource("file:///b.md", async || "mine"));
     for (dir, reason) in [
@@ -187,7 +187,7 @@ fn a_directory_that_cannot_be_served_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_are_told_of_files_that_come_go_and_change() {
+async fn notifies_clients_of_added_removed_and_changed_files() {
     let disk = library("clients_are_told");
     let server = serve(ResourceDir::new(disk.path("root")));
     let mut client = Client::connect(&server, ProtocolVersion::LATEST_LEGACY).await;
@@ -213,7 +213,7 @@ async fn clients_are_told_of_files_that_come_go_and_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_file_does_not_take_the_place_of_another_resource() {
+async fn a_new_file_does_not_replace_another_resource() {
     let disk = library("a_new_file_does_not");
     let server = Server::builder("t", "1")
         .resource(resource("file:///z.txt", async || "mine"))

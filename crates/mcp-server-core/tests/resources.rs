@@ -26,7 +26,7 @@ async fn check(what: &str, route: ResourceRoute, expected: Value) {
 }
 
 #[tokio::test]
-async fn every_form_of_contents() {
+async fn returns_every_form_of_contents() {
     let text = json!({ "uri": "a:r", "text": "x" });
     check("text", resource("a:r", async || "x"), text.clone()).await;
     check("owned text", resource("a:r", async || String::from("x")), text.clone()).await;
@@ -48,7 +48,7 @@ async fn every_form_of_contents() {
 }
 
 #[tokio::test]
-async fn contents_of_ones_own_keep_what_they_say() {
+async fn custom_contents_remain_unchanged() {
     let parts = async || {
         let mut second = ResourceContents::blob("a:r/2", [0]).with_mime_type("x/y");
         second.meta = Some(Meta::new().with("k", 1));
@@ -80,7 +80,7 @@ async fn contents_of_ones_own_keep_what_they_say() {
 }
 
 #[tokio::test]
-async fn a_missing_resource_has_the_code_of_the_revision() {
+async fn a_missing_resource_has_the_error_code_of_the_revision() {
     let server = Server::builder("t", "1")
         .resource(resource("a:r", async || "x"))
         .resource(resource("a:gone", async || Err::<String, _>(ToolError::not_found())))
@@ -110,7 +110,7 @@ async fn a_missing_resource_has_the_code_of_the_revision() {
 }
 
 #[tokio::test]
-async fn a_fault_while_reading_gives_nothing_away() {
+async fn an_error_of_a_read_discloses_no_details() {
     let fails = async || -> Result<String, ToolError> { Ok(std::fs::read_to_string("/no/such/secret")?) };
     for route in [resource("a:r", fails), resource("a:r", async || -> String { panic!("secret") })] {
         let error = read(route).await.unwrap_err();
@@ -136,7 +136,7 @@ async fn resources_share_the_state() {
 }
 
 #[tokio::test]
-async fn annotations_are_never_made_up() {
+async fn adds_no_annotations() {
     let server = Server::builder("t", "1").resource(resource("a:r", async || "x")).build();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -146,7 +146,7 @@ async fn annotations_are_never_made_up() {
 }
 
 #[tokio::test]
-async fn templates_may_stand_alone() {
+async fn templates_work_without_resources() {
     let server = Server::builder("t", "1").resource_template(template("b:{x}", async || "x")).build();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -159,7 +159,7 @@ async fn templates_may_stand_alone() {
 }
 
 #[tokio::test]
-async fn a_handler_knows_which_uri_is_read() {
+async fn a_handler_receives_the_uri_of_the_read() {
     let server = Server::builder("test", "1")
         .resource(resource("test://fixed", async |ResourceUri(uri): ResourceUri| uri))
         .resource_template(template("test://any/{+path}", async |ResourceUri(uri): ResourceUri| uri))

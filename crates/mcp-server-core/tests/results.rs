@@ -34,7 +34,7 @@ fn text(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn plain_values_become_blocks() {
+async fn plain_values_become_content_blocks() {
     let one = |block: Value| json!({ "content": [block] });
     check("text", tool("t", async || "a".to_owned()), one(text("a"))).await;
     check("static text", tool("t", async || "a"), one(text("a"))).await;
@@ -58,7 +58,7 @@ async fn plain_values_become_blocks() {
 }
 
 #[tokio::test]
-async fn lists_and_tuples_become_several_blocks() {
+async fn lists_and_tuples_become_several_content_blocks() {
     let two = json!({ "content": [text("a"), text("b")] });
     check("a list of texts", tool("t", async || vec!["a", "b"]), two.clone()).await;
     check("a list of blocks", tool("t", async || vec![ContentBlock::text("a"), ContentBlock::text("b")]), two.clone())
@@ -78,7 +78,7 @@ async fn lists_and_tuples_become_several_blocks() {
 }
 
 #[tokio::test]
-async fn typed_values_are_structured_content_and_text() {
+async fn typed_values_become_structured_content_and_text() {
     let expected = json!({ "content": [text(r#"{"sum":3}"#)], "structuredContent": { "sum": 3 } });
     check("Json", tool("t", async || Json(Sum { sum: 3 })), expected).await;
     let list = json!({ "content": [text("[1,2]")], "structuredContent": [1, 2] });
@@ -89,7 +89,7 @@ async fn typed_values_are_structured_content_and_text() {
 }
 
 #[tokio::test]
-async fn null_is_structured_content_and_nothing_is_not() {
+async fn null_is_structured_content_and_unit_is_not() {
     check(
         "null",
         tool("t", async || Json(None::<Sum>)),
@@ -101,7 +101,7 @@ async fn null_is_structured_content_and_nothing_is_not() {
 }
 
 #[tokio::test]
-async fn metadata_goes_beside_any_result_and_is_left_out_when_empty() {
+async fn metadata_accompanies_any_result_and_is_omitted_when_empty() {
     let meta = || Meta::new().with("example.com/trace", 7);
     let expected = json!({ "content": [text("a")], "_meta": { "example.com/trace": 7 } });
     check("text", tool("t", async move || WithMeta("a", meta())), expected).await;
@@ -119,7 +119,7 @@ async fn metadata_goes_beside_any_result_and_is_left_out_when_empty() {
 }
 
 #[tokio::test]
-async fn a_full_result_goes_out_as_it_is() {
+async fn sends_a_full_result_unchanged() {
     let mut full = CallToolResult::new(vec![
         ContentBlock::text("a"),
         ContentBlock::Resource(EmbeddedResource::new(ResourceContents::text("a:b", "x"))),
@@ -133,7 +133,7 @@ async fn a_full_result_goes_out_as_it_is() {
 }
 
 #[tokio::test]
-async fn blocks_carry_annotations_and_metadata() {
+async fn content_blocks_carry_annotations_and_metadata() {
     let mut annotations = Annotations::default();
     annotations.audience = vec![Role::User, Role::Assistant];
     annotations.priority = Some(0.5);
@@ -158,7 +158,7 @@ async fn blocks_carry_annotations_and_metadata() {
 }
 
 #[tokio::test]
-async fn failures_speak_to_the_model_on_purpose_only() {
+async fn only_explicit_failures_reach_the_model() {
     let said = async || Err::<String, _>(ToolError::new("try a smaller number"));
     check("a failure", tool("t", said), json!({ "content": [text("try a smaller number")], "isError": true })).await;
     let visible = async || Err::<String, _>(io::Error::other("disk full")).visible();
@@ -185,13 +185,13 @@ async fn failures_speak_to_the_model_on_purpose_only() {
 }
 
 #[tokio::test]
-async fn success_is_silent_about_errors() {
+async fn a_success_has_no_error_member() {
     let result = call(tool("t", async || "fine")).await.unwrap();
     assert!(result.get("isError").is_none(), "{result}");
 }
 
 #[tokio::test]
-async fn older_revisions_get_what_they_have_a_form_for() {
+async fn older_revisions_receive_only_forms_that_they_define() {
     let server = Server::builder("t", "1")
         .tool(tool("list", async || Json(vec![1])))
         .tool(tool("object", async || Structured { data: Sum { sum: 1 }, content: vec![] }))

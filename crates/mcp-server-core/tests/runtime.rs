@@ -25,7 +25,7 @@ fn one_of_each() -> Server {
 }
 
 #[tokio::test]
-async fn entries_come_and_go_while_the_server_runs() {
+async fn adds_and_removes_entries_while_the_server_runs() {
     let server = one_of_each();
     server.tools().add(named("later")).unwrap();
     server.resources().add(resource("x:later", async || "later")).unwrap();
@@ -54,7 +54,7 @@ async fn entries_come_and_go_while_the_server_runs() {
 }
 
 #[tokio::test]
-async fn names_are_apart_by_kind() {
+async fn names_are_separate_for_each_kind() {
     let server = one_of_each();
     assert_eq!(server.call_tool("x", json!({})).await.unwrap().content[0].as_text(), Some("x"));
     let prompted = server.get_prompt("x", [("", ""); 0]).await.unwrap();
@@ -64,7 +64,7 @@ async fn names_are_apart_by_kind() {
 }
 
 #[tokio::test]
-async fn what_is_taken_or_wrong_changes_nothing() {
+async fn a_rejected_registration_changes_nothing() {
     let server = one_of_each();
     for (routes, said) in [
         (vec![named("new"), named("x")], "the tool `x` is already registered"),
@@ -83,7 +83,7 @@ async fn what_is_taken_or_wrong_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_change_is_told_once_to_each_session() {
+async fn announces_a_change_once_to_each_session() {
     let server = one_of_each();
     for version in ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake()) {
         let mut first = Client::connect(&server, version).await;
@@ -119,7 +119,7 @@ async fn a_change_is_told_once_to_each_session() {
 }
 
 #[tokio::test]
-async fn what_was_offered_once_stays_offered_when_it_runs_empty() {
+async fn a_capability_remains_when_its_list_becomes_empty() {
     let server = one_of_each();
     let mut clients = Vec::new();
     for &version in ProtocolVersion::ALL {
@@ -145,7 +145,7 @@ async fn what_was_offered_once_stays_offered_when_it_runs_empty() {
 }
 
 #[tokio::test]
-async fn what_is_not_offered_has_no_methods() {
+async fn a_missing_capability_has_no_methods() {
     let nothing = Server::builder("t", "1").build();
     let calls = [
         ("tools/list", json!({}), "tools"),
@@ -170,7 +170,7 @@ async fn what_is_not_offered_has_no_methods() {
 }
 
 #[tokio::test]
-async fn lists_are_in_the_order_of_registration_and_the_same_for_everybody() {
+async fn lists_are_in_registration_order_for_every_client() {
     let words = ["zebra", "apple", "Mango", "a.b", "_", "zz"];
     let server = words.iter().fold(Server::builder::<()>("t", "1"), |builder, name| builder.tool(named(name))).build();
     for &version in ProtocolVersion::ALL {
@@ -196,7 +196,7 @@ struct Number {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_and_lists_go_on_while_tools_come_and_go() {
+async fn calls_and_lists_continue_while_tools_change() {
     static DONE: AtomicBool = AtomicBool::new(false);
     let server = Server::builder("t", "1")
         .tool(tool("stays", async |Args(Number { n }): Args<Number>| (n + 1).to_string()))
@@ -255,7 +255,7 @@ async fn a_removed_tool_finishes_its_calls() {
 }
 
 #[tokio::test]
-async fn a_handler_changes_the_server_that_it_belongs_to() {
+async fn a_handler_can_change_its_own_server() {
     let server = Server::builder("test", "1")
         .tool(tool("grow", async |server: Server| match server.tools().add(tool("grown", async || "new")) {
             Ok(()) => "added",

@@ -27,7 +27,7 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn skills_are_declared_listed_and_read_in_every_revision() {
+async fn declares_lists_and_reads_skills_in_every_revision() {
     let server = server();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
@@ -75,7 +75,7 @@ async fn skills_are_declared_listed_and_read_in_every_revision() {
 }
 
 #[test]
-fn digests_are_those_of_the_bytes() {
+fn digests_match_the_bytes() {
     let server = Server::builder::<()>("t", "1").skill(hello("hello").file("abc", "abc").file("empty", "")).build();
     let digests = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
@@ -92,7 +92,7 @@ fn digests_are_those_of_the_bytes() {
 }
 
 #[tokio::test]
-async fn directories_are_listed_one_level_at_a_time() {
+async fn lists_directories_one_level_at_a_time() {
     let server = server();
     for version in [ProtocolVersion::LATEST, ProtocolVersion::LATEST_LEGACY] {
         let mut client = Client::connect(&server, version).await;
@@ -125,7 +125,7 @@ fn short(resource: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_unknown_is_an_invalid_parameter() {
+async fn an_unknown_skill_is_an_invalid_parameter() {
     let server = server();
     for version in [ProtocolVersion::LATEST, ProtocolVersion::LATEST_LEGACY] {
         let mut client = Client::connect(&server, version).await;
@@ -150,7 +150,7 @@ async fn what_is_unknown_is_an_invalid_parameter() {
 }
 
 #[tokio::test]
-async fn pages_are_cut_between_skills() {
+async fn page_boundaries_are_between_skills() {
     let mut builder = Server::builder("t", "1").page_size(2);
     for name in ["a", "b", "c", "d", "e"] {
         builder = builder.skill(hello(name).file("x/1", "1").file("x/2", "2").file("x/3", "3"));
@@ -169,7 +169,7 @@ async fn pages_are_cut_between_skills() {
 }
 
 #[tokio::test]
-async fn a_server_without_skills_says_nothing_of_them() {
+async fn a_server_without_skills_does_not_declare_them() {
     let server = Server::builder("t", "1").tool(tool("x", async || "x")).build();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     assert!(client.opening["capabilities"]["extensions"].is_null());
@@ -179,7 +179,7 @@ async fn a_server_without_skills_says_nothing_of_them() {
 }
 
 #[tokio::test]
-async fn a_directory_of_skills_is_served_whole() {
+async fn serves_a_directory_of_skills() {
     let disk = Disk::new("a_directory_of_skills");
     disk.write("skills/acme/billing/refunds/SKILL.md", REFUNDS);
     disk.write("skills/acme/billing/refunds/inner/SKILL.md", "---\nname: inner\ndescription: d\n---\n");
@@ -215,7 +215,7 @@ async fn a_directory_of_skills_is_served_whole() {
 }
 
 #[tokio::test]
-async fn a_skill_inside_of_one_that_is_refused_is_served() {
+async fn serves_a_skill_within_a_rejected_one() {
     let disk = Disk::new("a_skill_inside_of_one");
     let good = |name: &str| format!("---\nname: {name}\ndescription: d\n---\n");
     disk.write("skills/outer/SKILL.md", good("other"));
@@ -234,7 +234,7 @@ async fn a_skill_inside_of_one_that_is_refused_is_served() {
 }
 
 #[test]
-fn a_file_is_served_once() {
+fn serves_a_file_once() {
     let taken = Server::builder::<()>("t", "1").skill(refunds()).try_skill(refunds()).unwrap_err();
     assert_eq!(taken.to_string(), "the file `acme/billing/refunds/SKILL.md` of a skill is already served");
 }

@@ -46,7 +46,7 @@ fn every_method() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_result_says_what_it_is_and_whose() {
+async fn every_result_carries_its_type_and_the_server_identity() {
     let mut wire = Wire::connect(&server());
     for (method, params) in every_method() {
         let response = wire.ask(modern(1, method, params)).await;
@@ -60,7 +60,7 @@ async fn every_result_says_what_it_is_and_whose() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_of_a_handler_stands_beside_the_identity() {
+async fn metadata_of_a_handler_accompanies_the_identity() {
     let meta = || Meta::new().with("com.example/trace", 7);
     let server = Server::builder("test", "1")
         .tool(tool("own", async move || WithMeta("own", meta())))
@@ -84,7 +84,7 @@ async fn metadata_of_a_handler_stands_beside_the_identity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn older_revisions_get_none_of_it() {
+async fn older_revisions_receive_no_identity() {
     for version in LEGACY {
         let mut wire = Wire::connect(&server());
         assert!(wire.ask(initialize(version)).await["result"].get("resultType").is_none());
@@ -101,7 +101,7 @@ async fn older_revisions_get_none_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_checked_before_the_method_and_the_method_before_its_parameters() {
+async fn checks_metadata_before_the_method_and_the_method_before_its_parameters() {
     let mut wire = Wire::connect(&server());
     let with = |key: &str, value: Value| json!({ "_meta": { key: value } });
     for (what, method, params, expected, told) in [
@@ -165,7 +165,7 @@ async fn metadata_is_checked_before_the_method_and_the_method_before_its_paramet
 }
 
 #[tokio::test(start_paused = true)]
-async fn methods_of_sessions_do_not_exist() {
+async fn methods_of_sessions_are_unknown() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     for method in [
@@ -192,7 +192,7 @@ async fn methods_of_sessions_do_not_exist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_tells_all_and_is_not_needed() {
+async fn discovery_returns_everything_and_is_optional() {
     let mut wire = Wire::connect(&server());
     assert_eq!(text_of(&wire.ask(modern(1, "tools/call", call("client"))).await), "2026-07-28 modern-client false");
     let response = wire.ask(modern(2, "server/discover", json!({}))).await;
@@ -217,7 +217,7 @@ async fn discovery_tells_all_and_is_not_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_let_answers_be_kept() {
+async fn a_server_can_allow_caching_of_responses() {
     let hour = std::time::Duration::from_secs(3600);
     let server = Server::builder("test", "1")
         .tool(tool("t", async || "t"))
@@ -235,7 +235,7 @@ async fn a_server_may_let_answers_be_kept() {
 
 /// What one request says of the client is forgotten with it.
 #[tokio::test(start_paused = true)]
-async fn no_request_leans_on_another() {
+async fn requests_are_independent_of_each_other() {
     let mut wire = Wire::connect(&server());
     let able = json!({
         keys::CLIENT_CAPABILITIES: { "sampling": {} },
@@ -254,7 +254,7 @@ async fn no_request_leans_on_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions_of_one_side_only_change_nothing() {
+async fn extensions_that_only_one_peer_declares_change_nothing() {
     let mut wire = Wire::connect(&server());
     let plain = wire.ask(modern(1, "tools/list", json!({}))).await;
     let capabilities = json!({ "extensions": { "com.example/fancy": { "level": 3 } }, "experimental": { "x": {} } });
@@ -268,7 +268,7 @@ async fn extensions_of_one_side_only_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn eras_interleave_on_one_connection() {
+async fn both_eras_interleave_on_one_connection() {
     let mut wire = Wire::connect(&server());
     // Before any handshake, and it opens nothing.
     assert_eq!(text_of(&wire.ask(modern(1, "tools/call", call("client"))).await), "2026-07-28 modern-client false");

@@ -39,7 +39,7 @@ fn request(id: i64, method: &str, mut params: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_the_store_for_longer_than_five_seconds() {
+async fn waits_at_most_five_seconds_for_the_store() {
     let store = Held::of("mcp/");
     let server = server(&store);
     let task = server.tasks().create(NewTask::for_local()).await.unwrap();
@@ -95,7 +95,7 @@ async fn buying(store: &Held, effect: Duration) -> (Wire, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_that_did_not_begin_is_tried_again() {
+async fn repeats_a_once_block_that_did_not_start() {
     // The mark is there and nobody heard of it, or it arrives when it was given up.
     type Make = fn() -> Held;
     let cases: [Make; 2] = [|| Held::of("mcp/once/").taking(), || Held::of("mcp/once/").delaying()];
@@ -124,7 +124,7 @@ async fn an_effect_that_did_not_begin_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_that_began_and_was_given_up_is_known_to_have_failed() {
+async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
     let store = Held::of("mcp/once/");
     let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
     wire.send(request(2, "tools/call", again.clone())).await;
@@ -138,7 +138,7 @@ async fn an_effect_that_began_and_was_given_up_is_known_to_have_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_effect_looks_less_and_less_often() {
+async fn polls_for_a_once_block_with_increasing_intervals() {
     let store = Held::of("mcp/once/");
     let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
     for id in [2, 3] {

@@ -64,7 +64,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_acknowledged_with_what_is_honoured() {
+async fn acknowledges_a_stream_with_the_accepted_filter() {
     let full = server();
     let tools_only = Server::builder("test", "1").tool(tool("t", async || "t")).build();
     for (server, asked, honoured) in [
@@ -84,7 +84,7 @@ async fn a_stream_is_acknowledged_with_what_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_told_of_the_lists_that_it_was_promised() {
+async fn a_session_receives_changes_of_the_declared_lists() {
     let empty = || Server::builder::<()>("test", "1");
     for (server, promised) in [
         (empty().build(), &[] as &[&str]),
@@ -120,7 +120,7 @@ async fn a_session_is_told_of_the_lists_that_it_was_promised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_that_cannot_be_read_is_refused() {
+async fn rejects_an_invalid_filter() {
     let mut wire = Wire::connect(&server());
     let many = |count: usize| (0..count).map(|n| format!("x:{n}")).collect::<Vec<_>>();
     for (params, expected) in [
@@ -144,7 +144,7 @@ async fn a_filter_that_cannot_be_read_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_run_side_by_side_each_with_its_own_filter_and_id() {
+async fn concurrent_streams_have_their_own_filter_and_id() {
     let server = server();
     let mut wire = Wire::connect(&server);
     open(&mut wire, 1, json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;
@@ -177,7 +177,7 @@ async fn streams_run_side_by_side_each_with_its_own_filter_and_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_stream_is_not_answered_and_its_id_is_free() {
+async fn a_cancelled_stream_gets_no_response_and_its_id_is_free() {
     let server = server();
     let mut wire = Wire::connect(&server);
     open(&mut wire, 1, json!({ "toolsListChanged": true })).await;
@@ -196,7 +196,7 @@ async fn a_cancelled_stream_is_not_answered_and_its_id_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_is_told_by_a_cancellation_and_a_result() {
+async fn shutdown_sends_a_cancellation_and_a_result() {
     for by_client in [true, false] {
         let server = server();
         let mut wire = Wire::connect(&server);
@@ -218,7 +218,7 @@ async fn the_end_is_told_by_a_cancellation_and_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_are_no_running_handlers_and_have_a_bound_of_their_own() {
+async fn streams_have_their_own_limit_besides_calls() {
     let (hold, mut seen) = hold();
     let server = Server::builder("test", "1")
         .tool(hold)
@@ -253,7 +253,7 @@ async fn streams_are_no_running_handlers_and_have_a_bound_of_their_own() {
 
 /// Streams of principals are counted one by one, and apart from those of nobody.
 #[tokio::test(start_paused = true)]
-async fn each_principal_has_its_own_bound() {
+async fn each_principal_has_its_own_limit() {
     let server = Server::builder("test", "1")
         .tool(tool("t", async || "t"))
         .limits(|limits| {
@@ -280,14 +280,14 @@ async fn each_principal_has_its_own_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_needs_somewhere_to_go() {
+async fn a_stream_requires_a_transport_with_notifications() {
     let asked = kit::ask(&server(), "subscriptions/listen", json!({ "notifications": {} }), |scope| scope).await;
     let Err(Refusal::Error(error)) = asked else { panic!("{asked:?}") };
     assert_eq!(error.code, mcp_protocol::ErrorCode::INVALID_REQUEST);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_subscribes_and_unsubscribes_as_often_as_it_likes() {
+async fn a_session_can_subscribe_and_unsubscribe_repeatedly() {
     let server = server();
     for version in LEGACY {
         let mut wire = Wire::connect(&server);
@@ -324,7 +324,7 @@ async fn a_session_subscribes_and_unsubscribes_as_often_as_it_likes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_has_so_many_subscriptions() {
+async fn limits_the_subscriptions_of_a_session() {
     let server = Server::builder("test", "1")
         .resource(resource("x:a", async || "a"))
         .limits(|limits| limits.subscribed_uris = 3)
@@ -356,7 +356,7 @@ async fn a_session_has_so_many_subscriptions() {
 
 /// However often something changes while a client does not read: it is told of each thing once, and of none never.
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_slow_loses_nothing_and_costs_no_more() {
+async fn a_slow_reader_loses_nothing_at_bounded_cost() {
     let server = server();
     let uris: Vec<String> = (0..50).map(|n| format!("x:{n}")).collect();
     let (mut session, mut stream) = (Wire::with_capacity(&server, 4), Wire::with_capacity(&server, 4));
@@ -394,7 +394,7 @@ async fn a_reader_that_is_slow_loses_nothing_and_costs_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_unsubscribed_meanwhile_is_not_told() {
+async fn sends_no_update_after_unsubscribing() {
     let server = server();
     let mut wire = Wire::with_capacity(&server, 1);
     wire.open("2025-11-25").await;
@@ -418,7 +418,7 @@ async fn what_was_unsubscribed_meanwhile_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_records_of_no_request_go_to_sessions_by_their_level() {
+async fn log_messages_without_a_request_go_to_sessions_by_level() {
     let server = server();
     let mut wire = Wire::connect(&server);
     server.notify().log(LoggingLevel::Emergency, "nobody is there");
@@ -435,7 +435,7 @@ async fn log_records_of_no_request_go_to_sessions_by_their_level() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_of_a_fleet_tell_each_other() {
+async fn nodes_of_a_fleet_exchange_changes() {
     let store = MemoryStore::new();
     let node = |name: &str| {
         Server::builder(name, "1")
@@ -490,7 +490,7 @@ async fn nodes_of_a_fleet_tell_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_application_hears_what_clients_tell() {
+async fn the_application_receives_client_notifications() {
     let (heard, mut hears) = unbounded_channel();
     let server = Server::builder("test", "1")
         .on_notification(move |notification| {
@@ -526,7 +526,7 @@ async fn the_application_hears_what_clients_tell() {
 }
 
 #[tokio::test]
-async fn notifications_wait_for_the_application_and_not_for_handlers() {
+async fn notifications_wait_for_the_application_but_not_for_handlers() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let (heard, mut hears) = unbounded_channel();
     let permits = gate.clone();

@@ -18,7 +18,7 @@ use crate::{
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 #[tokio::test]
-async fn each_revision_is_told_of_tasks_in_its_own_way() {
+async fn each_revision_declares_tasks_in_its_own_form() {
     let jobs = Jobs::new();
     let tasks = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
     for &version in ProtocolVersion::ALL {
@@ -40,7 +40,7 @@ async fn each_revision_is_told_of_tasks_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_server_without_tasks_takes_no_notice_of_them() {
+async fn a_server_without_tasks_ignores_them() {
     let server = Server::builder("plain", "1").tool(tool("plain", async || "plain")).build();
     let mut client = Client::connect(&server, ProtocolVersion::V2025_11_25).await;
     assert!(client.opening["capabilities"].get("tasks").is_none());
@@ -52,7 +52,7 @@ async fn a_server_without_tasks_takes_no_notice_of_them() {
 }
 
 #[tokio::test]
-async fn a_task_is_reached_when_its_tool_is_gone() {
+async fn a_task_remains_reachable_after_its_tool_is_removed() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::LATEST] {
         let gate = Arc::new(Semaphore::new(0));
         let permits = gate.clone();
@@ -83,7 +83,7 @@ async fn a_task_is_reached_when_its_tool_is_gone() {
 }
 
 #[tokio::test]
-async fn a_tool_runs_as_a_task_where_it_may_and_must_where_it_must() {
+async fn runs_a_tool_as_a_task_if_allowed_or_required() {
     let jobs = Jobs::new();
     for version in ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake()) {
         let core = version.has_core_tasks();
@@ -110,7 +110,7 @@ async fn a_tool_runs_as_a_task_where_it_may_and_must_where_it_must() {
 }
 
 #[tokio::test]
-async fn the_result_waits_for_the_end_while_others_are_served() {
+async fn the_result_request_waits_for_the_end_while_others_are_served() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let created = client.result("tools/call", as_task("gated")).await;
@@ -145,7 +145,7 @@ async fn the_result_waits_for_the_end_while_others_are_served() {
 }
 
 #[tokio::test]
-async fn a_task_fails_with_its_tool_and_its_result_is_what_the_call_would_have_answered() {
+async fn a_failed_task_returns_the_result_of_the_call() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let failed = make(&mut client, "fails").await;
@@ -161,7 +161,7 @@ async fn a_task_fails_with_its_tool_and_its_result_is_what_the_call_would_have_a
 }
 
 #[tokio::test]
-async fn cancelling_reaches_the_handler_and_is_done_before_the_answer() {
+async fn cancelling_reaches_the_handler_before_the_response() {
     let mut jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let id = make(&mut client, "hold").await;
@@ -191,7 +191,7 @@ async fn cancelling_reaches_the_handler_and_is_done_before_the_answer() {
 }
 
 #[tokio::test]
-async fn what_cancels_a_request_does_not_cancel_a_task() {
+async fn cancelling_the_request_does_not_cancel_the_task() {
     let mut jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let call = client.start("tools/call", as_task("hold")).await;
@@ -206,7 +206,7 @@ async fn what_cancels_a_request_does_not_cancel_a_task() {
 }
 
 #[tokio::test]
-async fn lists_show_the_oldest_first_fifty_at_a_time() {
+async fn lists_fifty_tasks_per_page_oldest_first() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let mut made = Vec::new();
@@ -225,7 +225,7 @@ async fn lists_show_the_oldest_first_fifty_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_live_as_long_as_they_say_and_unknown_ones_are_all_alike() {
+async fn tasks_expire_after_their_ttl_and_unknown_ids_get_the_same_error() {
     let mut jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     for (asked, ttl) in [(json!({}), 300_000), (json!({ "ttl": 1000 }), 1000), (json!({ "ttl": 1e12 }), 3_600_000)] {
@@ -252,7 +252,7 @@ async fn tasks_live_as_long_as_they_say_and_unknown_ones_are_all_alike() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_may_take_longer_than_a_call() {
+async fn a_task_may_exceed_the_timeout_of_a_call() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let id = make(&mut client, "gated").await;
@@ -272,7 +272,7 @@ async fn a_task_may_take_longer_than_a_call() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_task_goes_through_the_session() {
+async fn sends_an_input_request_of_a_task_through_the_session() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let id = make(&mut client, "asks").await;
@@ -295,7 +295,7 @@ async fn a_question_of_a_task_goes_through_the_session() {
 }
 
 #[tokio::test]
-async fn a_question_goes_to_the_session_that_took_the_place_of_the_one_that_was_asked() {
+async fn sends_an_input_request_to_the_session_that_replaced_the_asked_one() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let id = make(&mut client, "asks").await;
@@ -312,7 +312,7 @@ async fn a_question_goes_to_the_session_that_took_the_place_of_the_one_that_was_
 }
 
 #[tokio::test]
-async fn progress_goes_on_after_the_answer_and_names_the_task() {
+async fn progress_continues_after_the_response_and_carries_the_task_id() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let mut params = as_task("gated");

@@ -26,7 +26,7 @@ fn bare(mut result: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quick_call_keeps_its_result_and_a_slow_one_becomes_a_task() {
+async fn a_quick_call_returns_its_result_and_a_slow_one_becomes_a_task() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     for (tool, text) in [("quick", "quick"), ("plain", "plain")] {
@@ -56,7 +56,7 @@ async fn a_quick_call_keeps_its_result_and_a_slow_one_becomes_a_task() {
 }
 
 #[tokio::test]
-async fn clients_that_declare_nothing_get_no_tasks() {
+async fn clients_without_the_extension_get_no_tasks() {
     let jobs = Jobs::new();
     let legacy_only = json!({ "tasks": { "requests": { "tools": { "call": {} } } } });
     for capabilities in [json!({}), legacy_only, json!({ "extensions": { "com.example/other": {} } })] {
@@ -107,7 +107,7 @@ async fn only_a_json_rpc_error_fails_a_task() {
 }
 
 #[tokio::test]
-async fn cancelling_is_a_wish_that_reaches_the_handler() {
+async fn a_cancellation_is_a_request_to_the_handler() {
     let mut jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let id = made(&mut client, "hold").await;
@@ -136,7 +136,7 @@ fn accept(content: Value) -> Value {
 }
 
 #[tokio::test]
-async fn questions_are_answered_one_by_one_while_the_handler_waits() {
+async fn accepts_answers_one_by_one_while_the_handler_waits() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let id = made(&mut client, "asks_two").await;
@@ -169,7 +169,7 @@ async fn questions_are_answered_one_by_one_while_the_handler_waits() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_declined_or_given_up_ends_where_it_was_asked() {
+async fn a_declined_or_timed_out_input_request_fails_in_the_handler() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let id = made(&mut client, "asks").await;
@@ -185,7 +185,7 @@ async fn a_question_that_is_declined_or_given_up_ends_where_it_was_asked() {
 }
 
 #[tokio::test]
-async fn what_is_asked_before_there_is_a_task_is_settled_before() {
+async fn settles_input_requests_before_the_task_is_created() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let asked = client.result("tools/call", call("asks_first")).await;
@@ -204,7 +204,7 @@ async fn what_is_asked_before_there_is_a_task_is_settled_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_beside_a_task() {
+async fn a_task_sends_no_messages_of_its_own() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     client.meta = json!({ "progressToken": "p", "io.modelcontextprotocol/logLevel": "debug" });
@@ -217,7 +217,7 @@ async fn nothing_is_said_beside_a_task() {
 }
 
 #[tokio::test]
-async fn a_task_is_its_callers_alone_and_needs_the_scopes_of_its_tool() {
+async fn a_task_belongs_to_its_caller_and_requires_the_scopes_of_its_tool() {
     let jobs = Jobs::with(|builder| {
         let route = tool("guarded", async || "guarded").task(TaskSupport::Required);
         builder.tool(route.task_policy(TaskPolicy::Immediately).requires_scopes(["jobs"]))
@@ -244,7 +244,7 @@ async fn a_task_is_its_callers_alone_and_needs_the_scopes_of_its_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_has_so_many_tasks_and_room_again_when_they_expire() {
+async fn limits_the_tasks_of_a_caller_until_they_expire() {
     let mut jobs = Jobs::with(|builder| builder.limits(|limits| limits.tasks.per_principal = 2));
     let mut client = jobs.modern().await;
     for _ in 0..2 {
@@ -268,7 +268,7 @@ async fn a_caller_has_so_many_tasks_and_room_again_when_they_expire() {
 }
 
 #[tokio::test]
-async fn records_outlive_the_node_that_made_them() {
+async fn task_records_outlive_the_node_that_created_them() {
     let store = Arc::new(MemoryStore::new());
     let mut first = Jobs::with(|builder| builder.store(store.clone()));
     let second = Jobs::with(|builder| builder.store(store.clone()));
@@ -292,7 +292,7 @@ async fn records_outlive_the_node_that_made_them() {
 }
 
 #[tokio::test]
-async fn a_cancellation_on_another_node_reaches_the_work() {
+async fn a_cancellation_on_another_node_reaches_the_handler() {
     let store = Arc::new(MemoryStore::new());
     let mut first = Jobs::with(|builder| builder.store(store.clone()));
     let second = Jobs::with(|builder| builder.store(store.clone()));

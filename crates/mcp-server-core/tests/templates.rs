@@ -17,7 +17,7 @@ async fn captured(uri_template: &str, uri: &str) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn variables_are_captured_and_decoded() {
+async fn captures_and_decodes_variables() {
     for (uri_template, uri, expected) in [
         ("file:///{path}", "file:///hosts", Some(json!({ "path": "hosts" }))),
         ("file:///{path}", "file:///etc/hosts", None),
@@ -50,7 +50,7 @@ struct Row {
 }
 
 #[tokio::test]
-async fn variables_are_read_into_the_types_of_the_handler() {
+async fn converts_variables_to_the_types_of_the_handler() {
     let handler = async |Args(row): Args<Row>| {
         format!("{} {} {} {:?}", row.table, row.id, row.deep, row.columns.unwrap_or_default())
     };
@@ -77,7 +77,7 @@ async fn variables_are_read_into_the_types_of_the_handler() {
 }
 
 #[tokio::test]
-async fn the_exact_uri_goes_first_and_then_the_first_template() {
+async fn prefers_the_exact_uri_and_then_the_first_template() {
     let named =
         |uri_template: &str, name: &'static str| -> TemplateRoute { template(uri_template, async move || name) };
     let server = Server::builder("t", "1")
@@ -104,7 +104,7 @@ async fn the_exact_uri_goes_first_and_then_the_first_template() {
 }
 
 #[tokio::test]
-async fn paths_that_lead_upwards_are_stopped_by_the_guard() {
+async fn rejects_paths_that_lead_upwards() {
     #[derive(Deserialize, JsonSchema)]
     struct File {
         path: String,

@@ -46,7 +46,7 @@ async fn text_of(server: &Server, tool: &str, arguments: Value) -> String {
 }
 
 #[tokio::test]
-async fn handlers_draw_on_the_state_and_its_parts() {
+async fn handlers_receive_the_state_and_its_parts() {
     let server = Server::builder("t", "1")
         .tool(tool("whole", async |State(all): State<Settings>, Args(Name { name }): Args<Name>| {
             format!("{} {name}", all.greeting)
@@ -65,7 +65,7 @@ async fn handlers_draw_on_the_state_and_its_parts() {
 }
 
 #[tokio::test]
-async fn handlers_take_up_to_eight_arguments() {
+async fn handlers_have_up_to_eight_parameters() {
     let server = Server::builder("t", "1")
         .tool(tool("none", async || "0"))
         .tool(tool("one", async |_: Context| "1"))
@@ -88,14 +88,14 @@ async fn handlers_take_up_to_eight_arguments() {
 }
 
 #[tokio::test]
-async fn raw_arguments_come_as_they_were_sent() {
+async fn raw_arguments_are_unchanged() {
     let route = tool("raw", async |RawArgs(args): RawArgs| json!(args.0)).input_schema(json!({ "type": "object" }));
     let sent = json!({ "z": 1, "a": { "b": [null, 1.50, "é"] }, "big": 9_007_199_254_740_993_i64 });
     assert_eq!(text_of(&serve(route), "raw", sent.clone()).await, sent.to_string());
 }
 
 #[tokio::test]
-async fn the_context_tells_who_asks_what_and_how() {
+async fn the_context_describes_the_request_and_its_client() {
     let handler = async |context: Context, meta: Meta| {
         json!({
             "version": context.version().as_str(),
@@ -123,7 +123,7 @@ async fn the_context_tells_who_asks_what_and_how() {
 }
 
 #[tokio::test]
-async fn extensions_reach_the_handlers_that_ask_for_them() {
+async fn extensions_reach_the_handlers_that_extract_them() {
     #[derive(Clone)]
     struct Tenant(&'static str);
     let server = Server::builder("t", "1")
@@ -162,7 +162,7 @@ async fn the_principal_reaches_the_handler() {
 }
 
 #[tokio::test]
-async fn progress_and_cancellation_are_there_without_anybody_listening() {
+async fn progress_and_cancellation_work_without_a_listener() {
     let handler = async |progress: Progress, cancelled: Cancelled| {
         progress.report(1.0, None, None).await;
         format!("{} {}", progress.is_wanted(), cancelled.is_cancelled())
@@ -171,7 +171,7 @@ async fn progress_and_cancellation_are_there_without_anybody_listening() {
 }
 
 #[tokio::test]
-async fn progress_comes_before_the_answer_where_it_is_wanted() {
+async fn sends_requested_progress_before_the_response() {
     let handler = async |progress: Progress| {
         progress.report(0.5, Some(1.0), "half").await;
         progress.is_wanted().to_string()
@@ -188,7 +188,7 @@ async fn progress_comes_before_the_answer_where_it_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_tells_the_handler_and_is_not_answered() {
+async fn a_cancelled_call_notifies_the_handler_and_gets_no_response() {
     let told = Arc::new(tokio::sync::Notify::new());
     let server = Server::builder("t", "1")
         .tool(tool("wait", async |State(told): State<Arc<tokio::sync::Notify>>, cancelled: Cancelled, p: Progress| {
@@ -235,7 +235,7 @@ async fn unknown_tools_are_a_protocol_error_in_every_revision() {
 }
 
 #[tokio::test]
-async fn a_crash_of_one_call_is_the_end_of_that_call_only() {
+async fn a_panic_ends_only_its_own_call() {
     let server = Server::builder("t", "1")
         .tool(tool("panics", async || -> String { panic!("/secret/path.rs") }))
         .tool(tool("fails", async || -> Result<String, ToolError> { Ok("x".parse::<u8>()?.to_string()) }))
@@ -258,7 +258,7 @@ async fn a_crash_of_one_call_is_the_end_of_that_call_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_takes_too_long_is_ended() {
+async fn a_tool_times_out() {
     let forever = || tool("t", async || std::future::pending::<&str>().await);
     for (route, said) in [
         (forever(), "within 60 seconds"),
@@ -271,7 +271,7 @@ async fn a_tool_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn a_missing_client_capability_is_told_before_the_handler_runs() {
+async fn reports_a_missing_client_capability_before_the_handler_runs() {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut needed = ClientCapabilities::new();
     needed.elicitation = Some(ElicitationCapability::url());
@@ -311,7 +311,7 @@ async fn a_missing_client_capability_is_told_before_the_handler_runs() {
 }
 
 #[tokio::test]
-async fn scopes_hold_for_callers_from_elsewhere() {
+async fn enforces_scopes_of_remote_callers() {
     let server = Server::builder("t", "1")
         .requires_scopes(["mcp"])
         .tool(tool("open", async || "ran"))
@@ -345,7 +345,7 @@ async fn scopes_hold_for_callers_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn scopes_are_asked_for_before_arguments_are_looked_at() {
+async fn checks_scopes_before_arguments() {
     let server = serve(tool("t", async |_: Args<Name>| "x").requires_scopes(["s"]));
     let outcome = ask(&server, "tools/call", json!({ "name": "t", "arguments": {} }), |scope| scope).await;
     assert!(matches!(outcome, Err(Refusal::Scopes(_))), "{outcome:?}");
@@ -354,7 +354,7 @@ async fn scopes_are_asked_for_before_arguments_are_looked_at() {
 }
 
 #[tokio::test]
-async fn more_calls_than_allowed_are_refused_and_not_queued() {
+async fn rejects_calls_above_the_limit_without_queueing() {
     let release = Arc::new(tokio::sync::Semaphore::new(0));
     let running = Arc::new(Mutex::new(tokio::sync::mpsc::unbounded_channel::<()>()));
     let entered = running.lock().unwrap().0.clone();

@@ -189,7 +189,7 @@ async fn every_request_has_a_span_by_the_conventions() {
 }
 
 #[tokio::test]
-async fn a_session_is_told_from_others_and_its_id_is_not_told() {
+async fn spans_distinguish_sessions_without_disclosing_their_ids() {
     let (recorder, _guard) = Recorder::listen();
     let server = server();
     let peer = mcp_server_core::Peer::new(mcp_transport::Transport::sender(&mcp_transport::memory::duplex(1).0), 1);
@@ -222,7 +222,7 @@ impl Propagate for Bridge {
 }
 
 #[tokio::test]
-async fn questions_carry_the_trace_of_their_call() {
+async fn input_requests_carry_the_trace_of_their_call() {
     let bridged = Arc::new(Mutex::new(Vec::new()));
     let with_bridge = {
         let params = || CreateMessageParams::new(vec![SamplingMessage::user("?")], 10);
@@ -292,7 +292,7 @@ impl Client<'_> {
 }
 
 #[tokio::test]
-async fn a_handler_knows_the_trace_of_its_call_and_a_span_is_there_for_listeners_only() {
+async fn a_handler_receives_its_trace_and_spans_exist_only_with_a_subscriber() {
     let _silence = Recorder::silence();
     let said = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
     let mut wire = Wire::connect(&server());
@@ -309,7 +309,7 @@ async fn a_handler_knows_the_trace_of_its_call_and_a_span_is_there_for_listeners
 }
 
 #[tokio::test]
-async fn a_call_that_becomes_a_task_stays_in_its_span() {
+async fn a_call_that_becomes_a_task_keeps_its_span() {
     let server = server();
     let (recorder, _guard) = Recorder::listen();
     let mut params = call("later");

@@ -48,7 +48,7 @@ fn complaint(result: &CallToolResult) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_by_place_and_the_handler_does_not_run() {
+async fn reports_invalid_arguments_with_their_location_before_the_handler_runs() {
     let runs = Arc::new(AtomicUsize::new(0));
     let handler = async |State(runs): State<Arc<AtomicUsize>>, Args(forecast): Args<Forecast>| {
         runs.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +82,7 @@ async fn arguments_that_do_not_fit_are_told_by_place_and_the_handler_does_not_ru
 }
 
 #[tokio::test]
-async fn values_that_only_the_type_can_refuse_are_told_to_the_model_too() {
+async fn reports_values_that_only_the_rust_type_rejects_to_the_model() {
     #[derive(Deserialize, JsonSchema)]
     struct Host {
         ip: Ipv4Addr,
@@ -95,7 +95,7 @@ async fn values_that_only_the_type_can_refuse_are_told_to_the_model_too() {
 }
 
 #[tokio::test]
-async fn a_number_that_its_type_cannot_hold_is_refused_and_does_not_become_infinity() {
+async fn rejects_a_number_beyond_the_range_of_its_type() {
     #[derive(Deserialize, JsonSchema)]
     struct Scale {
         by: f32,
@@ -116,7 +116,7 @@ async fn a_number_that_its_type_cannot_hold_is_refused_and_does_not_become_infin
 }
 
 #[tokio::test]
-async fn arguments_are_an_object_or_absent() {
+async fn arguments_must_be_an_object_or_absent() {
     let server = server(tool("bare", async || "ran"), ());
     for none in [json!({}), Value::Null] {
         assert_eq!(server.call_tool("bare", none).await.unwrap().content[0].as_text(), Some("ran"));
@@ -130,7 +130,7 @@ async fn arguments_are_an_object_or_absent() {
 }
 
 #[tokio::test]
-async fn the_check_of_the_input_can_be_switched_off() {
+async fn input_validation_can_be_disabled() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let route = || tool("raw", async |RawArgs(args): RawArgs| json!(args.0)).input_schema(schema.clone());
     let wrong = json!({ "n": "seven", "m": null });
@@ -142,7 +142,7 @@ async fn the_check_of_the_input_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn keywords_of_2020_12_are_enforced() {
+async fn enforces_keywords_of_2020_12() {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
         "properties": {
@@ -171,7 +171,7 @@ async fn keywords_of_2020_12_are_enforced() {
 }
 
 #[tokio::test]
-async fn defaults_of_parameters_are_filled_in_before_the_check() {
+async fn inserts_parameter_defaults_before_validation() {
     let route = tool("search", async |RawArgs(args): RawArgs| json!(args.0)).parameters([
         Parameter::new("query", ParameterType::String).required(),
         Parameter::new("limit", ParameterType::Integer).default_value(10),
@@ -194,7 +194,7 @@ async fn defaults_of_parameters_are_filled_in_before_the_check() {
 }
 
 #[tokio::test]
-async fn json_without_a_type_is_structured_content_by_the_schema_of_its_tool() {
+async fn json_without_a_type_follows_the_output_schema_of_its_tool() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let returning = |value: Value| tool("t", async move || Ok::<_, ToolError>(value.clone()));
     for (value, fits) in [(json!({ "n": 1 }), true), (json!({ "n": "x" }), false), (json!("n"), false)] {
@@ -211,7 +211,7 @@ async fn json_without_a_type_is_structured_content_by_the_schema_of_its_tool() {
 }
 
 #[tokio::test]
-async fn output_that_does_not_fit_its_schema_never_reaches_the_client() {
+async fn never_sends_output_that_violates_its_schema() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let returning = |structured: Option<Value>| {
         let mut result = CallToolResult::text("secret");
@@ -265,7 +265,7 @@ enum Operation {
 }
 
 #[tokio::test]
-async fn a_whole_number_is_an_integer_however_it_is_written() {
+async fn a_whole_number_is_an_integer_in_every_notation() {
     let server =
         Server::builder("test", "1").tool(tool("whole", async |Args(whole): Args<Whole>| format!("{whole:?}"))).build();
     let given: Value =

@@ -52,7 +52,7 @@ async fn gone(id: &str) {
 }
 
 #[tokio::test]
-async fn lines_go_there_and_back_and_the_end_of_input_ends_it() {
+async fn exchanges_lines_and_the_end_of_input_ends_the_process() {
     let mut transport = open(&shell("echo $$; exec cat")).await;
     let id = line(&mut transport).await;
     for message in ["{}", "[1,2]", &format!("\"{}\"", "x".repeat(1 << 20))] {
@@ -64,7 +64,7 @@ async fn lines_go_there_and_back_and_the_end_of_input_ends_it() {
 }
 
 #[tokio::test]
-async fn it_sees_what_it_is_given_of_the_environment() {
+async fn passes_only_the_configured_environment() {
     // Cargo sets it for every test; it stands for a secret.
     let script = r#"echo "${CARGO_PKG_NAME-none} ${GIVEN-none} ${PATH:+path} $PWD""#;
     let case = async |process: ChildProcess| line(&mut open(&process.current_dir("/")).await).await;
@@ -75,7 +75,7 @@ async fn it_sees_what_it_is_given_of_the_environment() {
 }
 
 #[tokio::test]
-async fn who_ignores_the_end_of_input_is_terminated_and_who_ignores_that_is_killed() {
+async fn terminates_and_then_kills_a_process_that_ignores_the_end_of_input() {
     for script in ["echo $$; while :; do sleep 0.05; done", "trap '' TERM; echo $$; while :; do sleep 0.05; done"] {
         let mut transport = open(&shell(script)).await;
         let id = line(&mut transport).await;
@@ -85,7 +85,7 @@ async fn who_ignores_the_end_of_input_is_terminated_and_who_ignores_that_is_kill
 }
 
 #[tokio::test]
-async fn what_it_started_ends_with_it() {
+async fn ends_the_processes_that_the_process_started() {
     let mut transport = open(&shell("sleep 1000 & echo $!; exec cat")).await;
     let grandchild = line(&mut transport).await;
     shut_down(&mut transport).await;
@@ -102,7 +102,7 @@ async fn what_it_started_ends_with_it() {
 }
 
 #[tokio::test]
-async fn what_it_says_on_its_standard_error_is_no_error() {
+async fn stderr_output_is_not_an_error() {
     let mut transport = open(&shell("echo 'ERROR: everything is fine' >&2; exec cat")).await;
     transport.sender().send(Frame::new("{}")).await.unwrap();
     assert_eq!(line(&mut transport).await, "{}");
@@ -110,7 +110,7 @@ async fn what_it_says_on_its_standard_error_is_no_error() {
 }
 
 #[tokio::test]
-async fn its_last_words_are_quoted() {
+async fn the_error_quotes_the_last_stderr_lines() {
     let mut transport = open(&shell("echo 'no module named mcp' >&2; echo 'I give up' >&2; exit 7")).await;
     let error = last_error(&mut transport).await.to_string();
     assert!(error.contains("exit status: 7"), "{error}");
@@ -118,7 +118,7 @@ async fn its_last_words_are_quoted() {
 }
 
 #[tokio::test]
-async fn a_server_that_closes_its_output_is_ended() {
+async fn ends_a_server_that_closes_its_stdout() {
     let mut transport = open(&shell("echo $$; exec >&-; while :; do sleep 0.05; done")).await;
     let id = line(&mut transport).await;
     let error = last_error(&mut transport).await.to_string();
@@ -127,7 +127,7 @@ async fn a_server_that_closes_its_output_is_ended() {
 }
 
 #[tokio::test]
-async fn dropping_the_transport_and_its_senders_ends_it() {
+async fn dropping_the_transport_and_its_senders_ends_the_process() {
     let mut transport = open(&shell("trap '' TERM; echo $$; while :; do sleep 0.05; done")).await;
     let id = line(&mut transport).await;
     let sender = transport.sender();
@@ -138,7 +138,7 @@ async fn dropping_the_transport_and_its_senders_ends_it() {
 }
 
 #[test]
-fn the_end_of_the_runtime_ends_it() {
+fn the_end_of_the_runtime_ends_the_process() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
     let (transport, ids) = first.block_on(async {
@@ -156,7 +156,7 @@ fn the_end_of_the_runtime_ends_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_says_why() {
+async fn reports_why_a_program_cannot_start() {
     let case = async |process: ChildProcess| process.connect().await.err().map(|error| error.to_string()).unwrap();
     let missing = case(ChildProcess::new("no-such-program-anywhere")).await;
     assert!(missing.starts_with("cannot start `no-such-program-anywhere`: there is no such program"), "{missing}");
@@ -167,7 +167,7 @@ async fn what_cannot_be_started_says_why() {
 }
 
 #[test]
-fn debug_shows_no_secrets() {
+fn debug_output_contains_no_secrets() {
     let process = ChildProcess::new("x").arg("--token=hunter2").env("TOKEN", "hunter2");
     let shown = format!("{process:?}");
     assert!(!shown.contains("hunter2") && shown.contains("TOKEN"), "{shown}");

@@ -26,7 +26,7 @@ async fn text(transport: &mut impl Transport) -> Option<String> {
 }
 
 #[tokio::test]
-async fn frames_travel_both_ways_whole_and_in_order() {
+async fn transfers_frames_in_order_in_both_directions() {
     let (mut a, mut b) = duplex(8);
     let mut hints = Hints::default();
     hints.name = Some("add".into());
@@ -44,7 +44,7 @@ async fn frames_travel_both_ways_whole_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_direction_holds_its_sender_back() {
+async fn a_full_queue_blocks_its_sender() {
     let (a, mut b) = duplex(2);
     let sender = a.sender();
     sender.try_send(Frame::new("1")).unwrap();
@@ -67,7 +67,7 @@ async fn a_full_direction_holds_its_sender_back() {
 }
 
 #[tokio::test]
-async fn the_end_comes_after_what_is_queued() {
+async fn the_end_follows_queued_frames() {
     let (a, mut b) = duplex(8);
     let sender = a.sender();
     sender.send(Frame::new("1")).await.unwrap();
@@ -81,7 +81,7 @@ async fn the_end_comes_after_what_is_queued() {
 }
 
 #[tokio::test]
-async fn the_end_comes_when_the_last_sender_is_gone() {
+async fn dropping_the_last_sender_ends_the_stream() {
     let (a, mut b) = duplex(8);
     let sender = a.sender();
     drop(a);
@@ -93,7 +93,7 @@ async fn the_end_comes_when_the_last_sender_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_sender_learns_that_nobody_receives() {
+async fn a_blocked_sender_fails_when_the_receiver_is_dropped() {
     let (a, b) = duplex(1);
     let sender = a.sender();
     sender.send(Frame::new("1")).await.unwrap();

@@ -81,7 +81,7 @@ async fn received(buffer: usize, max_line: usize, input: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn lines_arrive_whole_whatever_the_chunks() {
+async fn reassembles_lines_from_any_chunks() {
     for buffer in [1, 3, 64, 1 << 20] {
         let input = "{\"id\":1}\n\r\n{\"id\":2}\r\n   \n{\"id\":3}";
         assert_eq!(received(buffer, 100, input).await, ["{\"id\":1}", "{\"id\":2}", "{\"id\":3}"], "{buffer}");
@@ -90,13 +90,13 @@ async fn lines_arrive_whole_whatever_the_chunks() {
 }
 
 #[tokio::test]
-async fn ten_thousand_small_lines_in_one_chunk() {
+async fn reads_ten_thousand_lines_from_one_chunk() {
     let input: Vec<String> = (0..10_000).map(|n| format!("{{\"id\":{n}}}")).collect();
     assert_eq!(received(1 << 20, 1 << 10, &(input.join("\n") + "\n")).await, input);
 }
 
 #[tokio::test]
-async fn long_and_short_lines_in_turn() {
+async fn reads_alternating_long_and_short_lines() {
     let input: Vec<String> = [10, 5_000, 70_000, 3, 1 << 20, 65_536, 65_535, 4_096, 4_097, 1, 300_000, 2]
         .into_iter()
         .map(|len| "x".repeat(len))
@@ -107,7 +107,7 @@ async fn long_and_short_lines_in_turn() {
 }
 
 #[tokio::test]
-async fn a_line_over_the_limit_loses_only_itself() {
+async fn a_line_above_the_limit_loses_only_itself() {
     let error = "a message is longer than the limit of 100000 bytes";
     for buffer in [700, 1 << 20] {
         for (len, fits) in [(99_999, true), (100_000, true), (100_001, false), (1_000_000, false)] {
@@ -122,7 +122,7 @@ async fn a_line_over_the_limit_loses_only_itself() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_reader_ends_the_transport() {
+async fn a_read_error_ends_the_transport() {
     let mut transport = Ndjson::new(Broken::after(b"1\n2"), tokio::io::sink());
     assert_eq!(recv(&mut transport).await.unwrap().unwrap().message, "1");
     let error = recv(&mut transport).await.unwrap().unwrap_err();
@@ -133,7 +133,7 @@ async fn an_error_of_the_reader_ends_the_transport() {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_when_a_receive_is_given_up() {
+async fn a_dropped_receive_loses_nothing() {
     let (mut transport, (_reader, mut writer)) = pair(64, &Options::default());
     assert!(poll(recv(&mut transport)).is_pending());
     writer.write_all(b"{\"id\"").await.unwrap();
@@ -143,7 +143,7 @@ async fn nothing_is_lost_when_a_receive_is_given_up() {
 }
 
 #[tokio::test]
-async fn frames_are_written_one_per_line_in_few_writes() {
+async fn writes_one_frame_per_line_in_few_writes() {
     let (writer, counts) = Counting::new(tokio::io::sink());
     let transport = Ndjson::new(empty(), writer);
     let sender = transport.sender();
@@ -156,7 +156,7 @@ async fn frames_are_written_one_per_line_in_few_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_of_every_size_are_written_in_order() {
+async fn writes_messages_of_every_size_in_order() {
     let sizes = [1, 10, 16_383, 16_384, 5, 100_000, 7, 1 << 20, 65_536, 3, 3, 30_000, 2];
     for buffer in [1_000, 1 << 22] {
         let (transport, (reader, _writer)) = pair(buffer, &Options::default());
@@ -172,7 +172,7 @@ async fn messages_of_every_size_are_written_in_order() {
 }
 
 #[tokio::test]
-async fn a_message_of_several_lines_travels_on_one() {
+async fn writes_a_multi_line_message_in_one_line() {
     let (transport, (reader, _writer)) = pair(1_000, &Options::default());
     let sender = transport.sender();
     sender.send(Frame::new("{\n  \"a\": \"\\n\"\r\n}")).await.unwrap();
@@ -197,7 +197,7 @@ async fn accepted(len: usize, options: &Options) -> usize {
 }
 
 #[tokio::test]
-async fn the_queue_is_bounded_in_messages_and_in_bytes() {
+async fn limits_the_queue_in_messages_and_bytes() {
     let limits = |frames, bytes| {
         options(|o| {
             o.queue_frames = frames;
@@ -215,7 +215,7 @@ async fn the_queue_is_bounded_in_messages_and_in_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn senders_wait_in_turn_for_a_stalled_peer() {
+async fn senders_wait_in_order_for_a_stalled_peer() {
     let (transport, (mut reader, _writer)) = pair(16, &options(|o| o.queue_frames = 2));
     let sender = transport.sender();
     sender.send(Frame::new("a".repeat(100))).await.unwrap();
@@ -252,7 +252,7 @@ async fn the_end_of_input_leaves_the_output_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_is_bounded_by_its_caller() {
+async fn the_caller_bounds_a_shutdown() {
     let (transport, (mut reader, _writer)) = pair(16, &Options::default());
     let sender = transport.sender();
     sender.send(Frame::new("x".repeat(100))).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_shutdown_is_bounded_by_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_nobody_waits_for_gives_up() {
+async fn an_abandoned_writer_gives_up() {
     let (ours, mut theirs) = duplex(16);
     let transport = Ndjson::new(empty(), ours);
     transport.sender().send(Frame::new("x".repeat(100))).await.unwrap();
@@ -284,7 +284,7 @@ async fn a_writer_that_nobody_waits_for_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_everything_writes_what_is_queued() {
+async fn dropping_the_transport_writes_queued_frames() {
     let (ours, mut theirs) = duplex(16);
     let transport = Ndjson::new(empty(), ours);
     transport.sender().send(Frame::new("x".repeat(100))).await.unwrap();
@@ -295,7 +295,7 @@ async fn dropping_everything_writes_what_is_queued() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_of_the_writer_reaches_every_sender() {
+async fn a_write_error_reaches_every_sender() {
     let (ours, theirs) = duplex(16);
     drop(theirs);
     let transport = Ndjson::with_options(empty(), ours, &options(|o| o.queue_frames = 1));
@@ -308,7 +308,7 @@ async fn a_fault_of_the_writer_reaches_every_sender() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_writer_that_panicked() {
+async fn a_panicked_writer_blocks_nothing() {
     let transport = Ndjson::with_options(empty(), Panicking, &options(|o| o.queue_frames = 1));
     let sender = transport.sender();
     sender.send(Frame::new("1")).await.unwrap();

@@ -33,7 +33,7 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn what_a_client_declares_counts_as_far_as_the_revision_knows_it() {
+async fn client_capabilities_count_only_in_revisions_that_define_them() {
     let everything = json!({ "elicitation": { "form": {}, "url": {} }, "sampling": { "tools": {} }, "roots": {} });
     let answers: [(&str, (&str, Value), &str); 4] = [
         (
@@ -91,7 +91,7 @@ struct Seats {
 }
 
 #[tokio::test]
-async fn what_only_the_type_refuses_is_asked_again_too() {
+async fn repeats_an_input_request_when_only_the_rust_type_rejects_the_answer() {
     let server = Server::builder("asks", "1")
         .tool(tool("book", async |inputs: Inputs| -> Result<String, ToolError> {
             Ok(inputs.elicit::<Seats>("seats", "How many?").await?.count.0.to_string())
@@ -114,7 +114,7 @@ async fn what_only_the_type_refuses_is_asked_again_too() {
 }
 
 #[tokio::test]
-async fn a_sampling_whose_uses_of_tools_are_not_answered_asks_nobody() {
+async fn rejects_sampling_with_unanswered_tool_uses_before_sending_it() {
     let server = Server::builder("bad", "1")
         .tool(tool("bad", async |inputs: Inputs| -> Result<String, ToolError> {
             let used = ToolUseContent::new("a", "t", JsonObject::default());

@@ -273,7 +273,7 @@ async fn speak(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_of_the_client_fit_the_schemas_of_their_revisions() {
+async fn client_messages_match_the_schemas_of_their_revisions() {
     let schemas = ProtocolSchemas::from_env().unwrap();
     if schemas.is_none() {
         say(&format!("SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"));

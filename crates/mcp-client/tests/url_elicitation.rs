@@ -39,7 +39,7 @@ fn agreeing() -> (ClientBuilder, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_visited_and_the_call_is_made_again_when_the_user_is_done() {
+async fn opens_pages_and_repeats_the_call_after_completion() {
     let (builder, shown) = agreeing();
     let (client, mut peer, _peers) = connected_as(builder, LEGACY).await;
     let call = start(client.call_tool("t", json!({ "a": 1 })));
@@ -60,7 +60,7 @@ async fn pages_are_visited_and_the_call_is_made_again_when_the_user_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_tell_is_asked_again_and_nobody_is_shown_a_page_twice() {
+async fn repeats_the_call_without_a_notification_and_shows_no_page_twice() {
     let (builder, shown) = agreeing();
     let (client, mut peer, _peers) = connected_as(builder.limits(|limits| limits.rounds = 3), LEGACY).await;
     let started = Instant::now();
@@ -88,7 +88,7 @@ async fn a_server_that_does_not_tell_is_asked_again_and_nobody_is_shown_a_page_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_user_who_agrees_the_error_has_the_pages() {
+async fn without_consent_the_error_carries_the_pages() {
     let declining = builder().on_elicit_url(async |_| Ok(ElicitResult::decline()));
     let failing = builder().on_elicit_url(async |_| Err(RpcError::internal("no screen")));
     for (builder, version, is_unanswered) in [
@@ -112,7 +112,7 @@ async fn without_a_user_who_agrees_the_error_has_the_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_of_ours_can_send_the_user_to_a_page() {
+async fn a_handler_of_this_library_can_send_the_user_to_a_page() {
     let signed_in = Arc::new(Mutex::new(false));
     let known = signed_in.clone();
     let server = Server::builder("real", "1")

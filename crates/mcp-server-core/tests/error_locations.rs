@@ -65,7 +65,7 @@ fn assert_told(response: &Value, method: &str, said: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_stands_alone_is_told_the_place() {
+async fn errors_of_stateless_requests_name_the_location() {
     let mut wire = Wire::connect(&server());
     let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } } });
     let modern_only = [
@@ -99,7 +99,7 @@ async fn a_request_that_stands_alone_is_told_the_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_a_session_is_told_the_place() {
+async fn errors_of_session_requests_name_the_location() {
     let mut wire = Wire::connect(&server());
     for (member, wrong, said) in [
         ("protocolVersion", json!(7), "`/protocolVersion`: invalid type: integer `7`, expected a string"),

@@ -26,7 +26,7 @@ async fn buy(count: &AtomicUsize) -> Result<usize, ToolError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_beside_an_effect_does_not_break_it_off() {
+async fn an_input_request_does_not_interrupt_a_concurrent_once_block() {
     for version in ALL {
         for name in ["asks_first", "acts_first"] {
             let count = Arc::new(AtomicUsize::new(0));
@@ -58,7 +58,7 @@ async fn a_question_beside_an_effect_does_not_break_it_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_uses_of_a_key_have_one_effect() {
+async fn two_uses_of_a_key_run_one_block() {
     for version in ALL {
         let count = Arc::new(AtomicUsize::new(0));
         let (both, failures) = (count.clone(), Arc::new(AtomicUsize::new(0)));
@@ -95,7 +95,7 @@ async fn two_uses_of_a_key_have_one_effect() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_no_effect() {
+async fn a_remembered_value_is_not_a_once_block() {
     let server = Server::builder("names", "1")
         .limits(|limits| limits.inputs.state = Duration::MAX)
         .tool(tool("names", async |inputs: Inputs| -> Result<String, ToolError> {
@@ -113,7 +113,7 @@ async fn what_is_remembered_is_no_effect() {
 }
 
 #[tokio::test]
-async fn three_answers_that_do_not_fit_end_a_question_for_good() {
+async fn three_invalid_answers_fail_an_input_request_for_good() {
     let server = Server::builder("stubborn", "1")
         .tool(tool("stubborn", async |inputs: Inputs| -> Result<String, ToolError> {
             let first = inputs.elicit::<Name>("first", "First?").await;
@@ -130,7 +130,7 @@ async fn three_answers_that_do_not_fit_end_a_question_for_good() {
 }
 
 #[tokio::test]
-async fn who_asks_after_the_request_was_dropped_is_told_that_nobody_is_there() {
+async fn an_input_request_after_its_call_was_dropped_fails_as_disconnected() {
     let (entered, asks) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (told, mut answers) = unbounded_channel();
     let (begun, wait) = (entered.clone(), asks.clone());
@@ -160,7 +160,7 @@ async fn who_asks_after_the_request_was_dropped_is_told_that_nobody_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_inside_of_itself_is_refused_and_one_inside_of_another_is_not() {
+async fn rejects_a_once_block_within_itself_and_allows_it_within_another() {
     let server = Server::builder("nested", "1")
         .tool(tool("itself", async |inputs: Inputs| {
             inputs.once("a", || inputs.once("b", || inputs.once("a", async || Ok::<_, ToolError>(1)))).await.map(Json)

@@ -38,7 +38,7 @@ async fn client(server: &Server) -> Client {
 }
 
 #[tokio::test]
-async fn the_end_of_a_task_is_kept_whatever_becomes_of_who_ends_it() {
+async fn stores_the_end_of_a_task_although_its_caller_disconnects() {
     let store = Held::of("mcp/task/");
     let (here, there) = (node(&store), node(&store));
     let mut client = client(&there).await;
@@ -58,7 +58,7 @@ async fn the_end_of_a_task_is_kept_whatever_becomes_of_who_ends_it() {
 }
 
 #[tokio::test]
-async fn a_cancellation_is_kept_whatever_becomes_of_its_request() {
+async fn stores_a_cancellation_although_its_request_is_dropped() {
     let store = Held::of("mcp/task/");
     let jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
     let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
@@ -79,7 +79,7 @@ async fn stops(jobs: &mut Jobs) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_work_hears_of_a_cancellation_elsewhere_whose_answer_was_lost() {
+async fn a_handler_receives_a_remote_cancellation_whose_response_was_lost() {
     for gives_up in [true, false] {
         let store = Held::of("mcp/task/").taking();
         let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
@@ -105,7 +105,7 @@ async fn the_work_hears_of_a_cancellation_elsewhere_whose_answer_was_lost() {
 }
 
 #[tokio::test]
-async fn the_work_hears_of_a_cancellation_elsewhere_when_a_notice_was_lost() {
+async fn a_handler_receives_a_remote_cancellation_whose_event_was_lost() {
     let mut store = Held::of("none");
     store.is_deaf = true;
     let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
@@ -119,7 +119,7 @@ async fn the_work_hears_of_a_cancellation_elsewhere_when_a_notice_was_lost() {
 }
 
 #[tokio::test]
-async fn a_task_whose_creator_gave_up_leaves_nothing_behind() {
+async fn a_dropped_creation_of_a_task_leaves_nothing_behind() {
     let store = Held::of("mcp/task/");
     let shared = Arc::new(store.clone());
     let server = Server::builder("node", "1")
@@ -156,7 +156,7 @@ async fn ended(store: &Held, count: usize) -> (Server, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_stream_ends_while_the_store_is_asked() {
+async fn a_stream_can_end_during_a_store_request() {
     let store = Held::of("mcp/task/");
     let (server, filter) = ended(&store, 1).await;
     let mut client = client(&server).await;
@@ -168,7 +168,7 @@ async fn a_stream_ends_while_the_store_is_asked() {
 }
 
 #[tokio::test]
-async fn what_a_task_came_to_is_fetched_when_it_is_its_turn() {
+async fn reads_the_result_of_a_task_when_its_turn_comes() {
     let store = Held::of("mcp/task/");
     let (server, mut filter) = ended(&store, 3).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
@@ -190,7 +190,7 @@ async fn what_a_task_came_to_is_fetched_when_it_is_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_cannot_say_now_is_told_later() {
+async fn sends_the_status_later_when_the_store_is_unavailable() {
     let store = Held::of("mcp/task/");
     let (server, mut filter) = ended(&store, 2).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
@@ -216,7 +216,7 @@ async fn what_the_store_cannot_say_now_is_told_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_tasks_that_cannot_be_found_now_is_refused_in_time() {
+async fn rejects_a_stream_in_time_when_its_tasks_cannot_be_read() {
     let store = Held::of("mcp/task/");
     let (server, filter) = ended(&store, 3).await;
     let mut client = client(&server).await;
@@ -228,7 +228,7 @@ async fn a_stream_of_tasks_that_cannot_be_found_now_is_refused_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_have_a_budget_and_room_again_when_tasks_expire() {
+async fn results_have_a_budget_that_expired_tasks_release() {
     let server = Server::builder("large", "1")
         .task_policy(TaskPolicy::Immediately)
         .limits(|limits| limits.tasks.result_bytes = 3000)
@@ -253,7 +253,7 @@ async fn results_have_a_budget_and_room_again_when_tasks_expire() {
 }
 
 #[tokio::test]
-async fn what_is_small_is_kept_always() {
+async fn always_stores_small_results() {
     let jobs = Jobs::with(|builder| builder.limits(|limits| limits.tasks.result_bytes = 1));
     let mut client = jobs.modern().await;
     let id = made(&mut client, "hold").await;
@@ -275,7 +275,7 @@ async fn wait_for_end(client: &mut Client, id: &serde_json::Value) -> serde_json
 }
 
 #[tokio::test]
-async fn who_wants_a_task_of_a_call_that_is_over_is_refused() {
+async fn rejects_a_task_for_a_finished_call() {
     let (went_on, mut seen) = unbounded_channel();
     let server = Server::builder("late", "1")
         .tool(
@@ -302,7 +302,7 @@ async fn who_wants_a_task_of_a_call_that_is_over_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_asked_while_a_call_becomes_a_task_is_asked_in_the_task() {
+async fn input_requests_during_task_creation_belong_to_the_task() {
     let store = Held::of("mcp/task/");
     let asks = Arc::new(Notify::new());
     let wait = asks.clone();
@@ -351,7 +351,7 @@ async fn what_is_asked_while_a_call_becomes_a_task_is_asked_in_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_life_without_end_is_a_long_one() {
+async fn an_unlimited_ttl_becomes_a_long_one() {
     let server = Server::builder("long", "1")
         .other_tasks()
         .limits(|limits| {

@@ -19,7 +19,7 @@ use crate::common::{
 };
 
 #[tokio::test]
-async fn a_dropped_call_is_told_in_the_way_of_its_era() {
+async fn cancels_a_dropped_call_in_the_form_of_its_era() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
@@ -48,7 +48,7 @@ async fn a_dropped_call_is_told_in_the_way_of_its_era() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_answered_is_not_cancelled() {
+async fn does_not_cancel_an_answered_call() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
@@ -81,7 +81,7 @@ impl Drop for Running {
 }
 
 #[tokio::test]
-async fn a_thousand_calls_over_http_of_which_a_third_is_dropped_leave_nothing_behind() {
+async fn a_thousand_http_calls_with_a_third_dropped_leak_nothing() {
     const CALLS: usize = 1000;
     let running = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&running);

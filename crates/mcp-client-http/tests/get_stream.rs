@@ -31,7 +31,7 @@ fn gets(site: &Site) -> Vec<Seen> {
 }
 
 #[tokio::test]
-async fn what_the_server_says_unasked_comes_on_the_connection_and_is_resumed() {
+async fn receives_server_messages_on_the_get_stream_and_resumes_it() {
     pause();
     let first = Reply::events().chunk("id: p\nretry: 7000\ndata: \n\n").event_as("g-1", &notice(1)).cut();
     let second = Reply::events().event_as("g-2", &notice(2)).hold();
@@ -50,7 +50,7 @@ async fn what_the_server_says_unasked_comes_on_the_connection_and_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_is_believed() {
+async fn does_not_retry_a_permanent_rejection() {
     pause();
     for status in [405, 400, 401, 403, 406, 501] {
         let site = site(vec![Reply::status(status)]).await;
@@ -64,7 +64,7 @@ async fn a_refusal_for_good_is_believed() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_now_is_asked_again_but_not_for_ever() {
+async fn retries_a_temporary_rejection_a_bounded_number_of_times() {
     pause();
     let site = site(vec![Reply::status(503)]).await;
     let _peer = Peer::in_session(&site.url()).await;
@@ -73,7 +73,7 @@ async fn a_refusal_for_now_is_asked_again_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_there_is_waited_for_ever_longer() {
+async fn retries_a_lost_stream_with_increasing_delays() {
     pause();
     let mut replies = vec![Reply::events().event(&notice(1)).end()];
     replies.extend(std::iter::repeat_n(Reply::status(502), 20));
@@ -91,7 +91,7 @@ async fn a_stream_that_was_there_is_waited_for_ever_longer() {
 }
 
 #[tokio::test]
-async fn what_may_be_lost_is_told_when_a_stream_cannot_be_gone_on_with() {
+async fn reports_possible_loss_when_a_stream_cannot_be_resumed() {
     pause();
     let named = |n| Reply::events().event_as(&format!("g-{n}"), &notice(n)).cut();
     for (name, replies, expected) in [
@@ -122,7 +122,7 @@ async fn what_may_be_lost_is_told_when_a_stream_cannot_be_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_gone_is_told_once() {
+async fn reports_a_lost_session_once() {
     pause();
     let speaking = Reply::full(400, &[("content-type", "text/plain")], "Invalid or missing session ID");
     for reply in [Reply::status(404), speaking] {
@@ -137,7 +137,7 @@ async fn a_session_that_is_gone_is_told_once() {
 }
 
 #[tokio::test]
-async fn an_event_over_the_limit_costs_itself() {
+async fn an_event_above_the_limit_loses_only_itself() {
     let events = Reply::events().event(&"x".repeat(2000)).event(&notice(1)).hold();
     let site = site(vec![events]).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;

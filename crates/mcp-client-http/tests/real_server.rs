@@ -46,7 +46,7 @@ fn call(version: &str, name: &str, arguments: serde_json::Value) -> serde_json::
 }
 
 #[tokio::test]
-async fn both_eras_are_served() {
+async fn serves_both_eras() {
     let (url, serving) = serve(&server()).await;
     for version in [MODERN, LEGACY, "2025-06-18", "2025-03-26"] {
         let mut peer = Peer::connect(&url).await;
@@ -87,7 +87,7 @@ async fn both_eras_are_served() {
 }
 
 #[tokio::test]
-async fn the_first_revision_is_spoken_on_its_own_transport() {
+async fn the_first_revision_uses_http_sse() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
     let config = HttpConfig::new().sse("/sse", "/messages");
@@ -110,7 +110,7 @@ async fn the_first_revision_is_spoken_on_its_own_transport() {
 }
 
 #[tokio::test]
-async fn notices_of_a_session_come_on_its_connection() {
+async fn receives_list_changes_of_a_session() {
     let server = server();
     let (url, serving) = serve(&server).await;
     let mut peer = Peer::in_session(&url).await;

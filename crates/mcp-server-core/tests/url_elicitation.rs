@@ -49,7 +49,7 @@ async fn told(client: &mut Client) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_client_that_was_asked_is_told_once_that_the_user_is_done() {
+async fn notifies_the_asked_client_once_when_the_user_is_done() {
     let server = server();
     let capabilities = json!({ "elicitation": { "url": {} } });
     for version in ALL.into_iter().filter(|version| *version >= "2025-11-25") {
@@ -77,7 +77,7 @@ async fn the_client_that_was_asked_is_told_once_that_the_user_is_done() {
 }
 
 #[tokio::test]
-async fn the_error_that_sends_to_pages_is_one_of_its_revision_alone() {
+async fn the_url_elicitation_error_exists_in_one_revision_only() {
     let server = server();
     for &version in ProtocolVersion::ALL {
         let mut client = kit::Client::connect_with(&server, version, declared()).await;
@@ -103,7 +103,7 @@ async fn the_error_that_sends_to_pages_is_one_of_its_revision_alone() {
 }
 
 #[tokio::test]
-async fn pages_that_a_task_sends_to_are_told_of_as_those_of_a_call() {
+async fn notifies_about_pages_of_a_task_as_about_those_of_a_call() {
     let server = server();
     let mut client = kit::Client::connect_with(&server, ProtocolVersion::V2025_11_25, declared()).await;
     let task = client.result("tools/call", as_task("refuse_later")).await["task"]["taskId"].take();

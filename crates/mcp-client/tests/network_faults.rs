@@ -41,7 +41,7 @@ fn chain(error: &Error) -> String {
 }
 
 #[tokio::test]
-async fn nobody_is_there() {
+async fn the_address_has_no_listener() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
@@ -50,7 +50,7 @@ async fn nobody_is_there() {
 }
 
 #[tokio::test]
-async fn somebody_is_there_who_does_not_speak_tls() {
+async fn the_server_does_not_support_tls() {
     let server = ScriptedServer::silent();
     let peer = server.listen().await.unwrap();
     let url = peer.url().replace("http:", "https:");
@@ -69,7 +69,7 @@ async fn somebody_is_there_who_does_not_speak_tls() {
 }
 
 #[tokio::test]
-async fn somebody_is_there_whom_nobody_vouches_for() {
+async fn the_certificate_is_not_trusted() {
     let (pem, key) = certificate();
     let (other, _) = certificate();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -59,7 +59,7 @@ async fn task_of(server: &Server, who: &Principal) -> TaskHandle {
 }
 
 #[tokio::test]
-async fn a_stream_is_told_how_its_tasks_go_and_of_nothing_else() {
+async fn a_stream_receives_only_the_status_of_its_tasks() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     client.meta = json!({ "progressToken": "p", "io.modelcontextprotocol/logLevel": "debug" });
@@ -102,7 +102,7 @@ async fn a_stream_is_told_how_its_tasks_go_and_of_nothing_else() {
 }
 
 #[tokio::test]
-async fn questions_of_a_task_are_told_with_it() {
+async fn the_status_carries_the_input_requests_of_a_task() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let id = made(&mut client, "asks").await;
@@ -123,7 +123,7 @@ async fn questions_of_a_task_are_told_with_it() {
 }
 
 #[tokio::test]
-async fn a_second_question_is_told_while_the_first_waits() {
+async fn sends_a_second_input_request_while_the_first_is_pending() {
     let gate = Arc::new(Semaphore::new(0));
     let permits = gate.clone();
     let asks = move |inputs: Inputs| {
@@ -183,7 +183,7 @@ async fn a_slow_reader_keeps_no_result_beyond_its_task() {
 }
 
 #[tokio::test]
-async fn a_caller_hears_of_its_own_tasks_alone() {
+async fn a_caller_receives_only_its_own_tasks() {
     let jobs = Jobs::new();
     let (ada, bob) = (Principal::new("ada"), Principal::new("bob"));
     let task = task_of(&jobs.server, &ada).await;
@@ -206,7 +206,7 @@ async fn a_caller_hears_of_its_own_tasks_alone() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_told_the_latest_and_not_every_step() {
+async fn a_slow_reader_receives_the_latest_status_only() {
     let jobs = Jobs::new();
     let ada = Principal::new("ada");
     let task = task_of(&jobs.server, &ada).await;
@@ -225,7 +225,7 @@ async fn a_slow_reader_is_told_the_latest_and_not_every_step() {
 }
 
 #[tokio::test]
-async fn tasks_are_heard_of_by_clients_that_declare_them_and_have_a_bound() {
+async fn only_clients_that_declare_tasks_receive_a_bounded_number_of_them() {
     let jobs = Jobs::with(|builder| builder.limits(|limits| limits.subscribed_tasks = 2));
     let mut plain = Client::connect(&jobs.server, ProtocolVersion::LATEST).await;
     let error = plain.error("subscriptions/listen", tasks(&[&json!("x")])).await;
@@ -244,7 +244,7 @@ async fn tasks_are_heard_of_by_clients_that_declare_them_and_have_a_bound() {
 }
 
 #[tokio::test]
-async fn changes_do_not_keep_a_task_from_being_told() {
+async fn list_changes_do_not_delay_the_status_of_a_task() {
     let jobs = Jobs::new();
     let ada = Principal::new("ada");
     let task = task_of(&jobs.server, &ada).await;
@@ -265,7 +265,7 @@ async fn changes_do_not_keep_a_task_from_being_told() {
 }
 
 #[tokio::test]
-async fn one_principal_is_one_client_of_one_user() {
+async fn a_principal_counts_as_one_client() {
     let jobs = Jobs::with(|builder| builder.limits(|limits| limits.listen_streams_per_principal = 1));
     let of_client = |client: &str| Some(Principal::new("ada").with_client_id(client));
     let mut streams = Vec::new();

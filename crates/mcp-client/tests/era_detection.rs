@@ -67,7 +67,7 @@ async fn serve(mut peer: Peer) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_to_the_first_question_tells_the_era() {
+async fn the_first_response_determines_the_era() {
     let legacy = ["initialize", "notifications/initialized", "tools/call"];
     let error = |code: i64| First::Error(json!({ "code": code, "message": "no" }));
     let unsupported = |versions: Value| {
@@ -103,7 +103,7 @@ async fn the_answer_to_the_first_question_tells_the_era() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_answers_mean_that_there_is_nothing_to_agree_on() {
+async fn some_responses_mean_that_no_revision_is_common() {
     for (name, error, is_version_mismatch) in [
         (
             "no common revision",
@@ -122,7 +122,7 @@ async fn some_answers_mean_that_there_is_nothing_to_agree_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_still_counts() {
+async fn accepts_a_late_response() {
     let (connector, mut peers) = scripted();
     let connecting = start(builder().connect(connector));
     let mut peer = peers.next().await;
@@ -134,7 +134,7 @@ async fn a_late_answer_still_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_is_given_up_in_time() {
+async fn gives_up_on_a_silent_server_in_time() {
     let (connector, mut peers) = scripted();
     let started = tokio::time::Instant::now();
     let connecting = start(builder().connect_timeout(Duration::from_secs(20)).connect(connector));
@@ -147,7 +147,7 @@ async fn a_server_that_never_answers_is_given_up_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revisions_are_negotiated_downwards() {
+async fn negotiates_revisions_downwards() {
     for (answered, expected) in [
         ("2024-11-05", Some(ProtocolVersion::V2024_11_05)),
         ("2025-11-25", Some(ProtocolVersion::V2025_11_25)),
@@ -177,7 +177,7 @@ async fn revisions_are_negotiated_downwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_that_is_refused_with_a_list_is_made_again() {
+async fn repeats_a_rejected_offer_with_a_listed_revision() {
     let (connector, mut peers) = scripted();
     let connecting = start(builder().prefer(ProtocolVersion::V2025_11_25).connect(connector));
     let mut peer = peers.next().await;
@@ -202,7 +202,7 @@ async fn a_client_of_the_newest_revision_alone_does_not_fall_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_is_not_asked_again() {
+async fn does_not_probe_a_known_server() {
     let (connector, mut peers) = scripted();
     let connecting = start(builder().connect(connector));
     let mut peer = peers.next().await;
@@ -226,7 +226,7 @@ async fn what_is_known_is_not_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_refusal_of_the_revision_ends_no_other_call() {
+async fn one_rejection_of_the_revision_affects_no_other_call() {
     let (client, mut peer, mut peers) = connected_as(builder(), ProtocolVersion::V2026_07_28).await;
     let taken = start(client.call_tool("taken", ()));
     let taken_id = peer.expect("tools/call").await;
@@ -252,7 +252,7 @@ enum Older {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_known_is_found_out_again_when_it_is_wrong() {
+async fn probes_again_when_the_known_era_is_wrong() {
     for older in [Older::Refuses, Older::Answers, Older::IsSilent, Older::Dies] {
         let (connector, mut peers) = scripted();
         let mut known = Negotiated::new(ProtocolVersion::V2026_07_28);
@@ -305,7 +305,7 @@ async fn what_was_known_is_found_out_again_when_it_is_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_known_is_asked_for_once_when_it_is_right() {
+async fn probes_a_known_era_once() {
     let (connector, mut peers) = scripted();
     let known = Negotiated::new(ProtocolVersion::V2026_07_28);
     let client = builder().known(known).trust_capabilities(false).connect(connector).await.unwrap();
@@ -322,7 +322,7 @@ async fn what_was_known_is_asked_for_once_when_it_is_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_been_done_is_not_done_again_in_another_era() {
+async fn does_not_repeat_a_call_in_another_era_if_it_may_have_run() {
     let (connector, mut peers) = scripted();
     let client = builder().known(known()).connect(connector).await.unwrap();
     let call = start(client.call_tool("t", ()));
@@ -342,7 +342,7 @@ async fn what_may_have_been_done_is_not_done_again_in_another_era() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_asked_once_what_it_is() {
+async fn probes_a_silent_server_once() {
     let (connector, mut peers) = scripted();
     let client = builder().known(known()).connect(connector).await.unwrap();
     let calls: Vec<_> =
@@ -359,7 +359,7 @@ async fn a_silent_server_is_asked_once_what_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_say_what_it_is_is_not_asked_for_every_error() {
+async fn does_not_probe_again_for_every_error() {
     let (connector, mut peers) = scripted();
     let client = builder().known(known()).connect(connector).await.unwrap();
     let mut peer = peers.next().await;
@@ -376,7 +376,7 @@ async fn a_server_that_does_not_say_what_it_is_is_not_asked_for_every_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finding_out_what_a_server_is_takes_no_more_than_the_time_of_the_call() {
+async fn a_probe_is_bounded_by_the_timeout_of_the_call() {
     for is_result in [false, true] {
         let (connector, mut peers) = scripted();
         let client = builder().known(known()).connect(connector).await.unwrap();
@@ -403,7 +403,7 @@ fn known() -> Negotiated {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_was_known_to_be_there_is_made_in_the_era_that_is() {
+async fn opens_a_subscription_in_the_detected_era() {
     let (connector, mut peers) = scripted();
     let client = builder().known(Negotiated::new(ProtocolVersion::V2026_07_28)).connect(connector).await.unwrap();
     let subscribing = start(async move { client.subscribe(["a:b"]).await.map(drop) });
@@ -420,7 +420,7 @@ async fn a_subscription_that_was_known_to_be_there_is_made_in_the_era_that_is() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_never_sent_in_another_era_than_that_of_the_question() {
+async fn sends_a_response_only_in_the_era_of_its_request() {
     let asking = builder().roots([]);
     let (client, mut peer, mut peers) = connected_as(asking, ProtocolVersion::V2026_07_28).await;
     let call = start(client.call_tool("t", json!({ "a": 1 })));

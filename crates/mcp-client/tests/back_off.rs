@@ -65,7 +65,7 @@ async fn down(client: &Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_finds_no_connection_in_its_time_is_told_why() {
+async fn a_call_that_finds_no_connection_in_time_reports_the_reason() {
     for (later, cause) in
         [(Some(TransportError::unreachable("refused")), "refused"), (None, "there was no connection for 1s")]
     {
@@ -85,7 +85,7 @@ async fn a_call_that_finds_no_connection_in_its_time_is_told_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_wait_is_twice_the_one_before() {
+async fn each_delay_doubles() {
     // What the attempts wait for, in quarters of a second: of a connection that had lasted, and of one that had not.
     for (lasted, waits) in [(60, 1 + 2), (0, 1 + 2 + 4)] {
         let (first, mut peers) = scripted();
@@ -107,7 +107,7 @@ async fn each_wait_is_twice_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_has_the_server_tried_earlier() {
+async fn a_waiting_call_shortens_the_delay() {
     let (client, attempts) = lost(TransportError::unreachable("refused")).await;
     let before = attempts.load(Ordering::SeqCst);
     client.states().wait_for(|state| *state == State::Connecting { attempt: 7 }).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_call_that_waits_has_the_server_tried_earlier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_that_lasts_is_met_once() {
+async fn a_permanent_error_is_not_retried() {
     let (client, attempts) = lost(TransportError::other("a redirect").lasting()).await;
     let started = Instant::now();
     down(&client).await;
@@ -145,7 +145,7 @@ async fn a_fault_that_lasts_is_met_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_to_wait_is_left_alone_for_so_long() {
+async fn respects_retry_after() {
     let busy = |seconds| TransportError::http(503, Some(seconds * SECOND), "");
     // As long as the longest wait, it is waited for.
     let (client, attempts) = lost(busy(30)).await;
@@ -170,7 +170,7 @@ async fn a_server_that_asks_to_wait_is_left_alone_for_so_long() {
 }
 
 #[tokio::test]
-async fn there_is_time_between_two_signs_of_life() {
+async fn rejects_a_ping_interval_of_zero() {
     let (connector, _peers) = scripted();
     let error = builder().ping_interval(Duration::ZERO).connect(connector).await.unwrap_err();
     assert_eq!(predicates(&error), "request", "{error:?}");

@@ -24,7 +24,7 @@ fn forms() -> ClientBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_get_the_answers_that_are_due() {
+async fn answers_input_requests() {
     let (_client, mut peer, _peers) = connected(LEGACY).await;
     assert_eq!(peer.ask(json!("a"), "ping", json!({})).await["result"], json!({}));
     for method in ["roots/list", "sampling/createMessage", "elicitation/create", "x/y"] {
@@ -59,7 +59,7 @@ async fn questions_get_the_answers_that_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_set_is_what_is_declared() {
+async fn declares_the_configured_capabilities() {
     for (builder, expected) in [
         (builder(), json!({})),
         (forms(), json!({ "elicitation": {} })),
@@ -99,7 +99,7 @@ impl Handler for Lister {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_answers_what_no_closure_does() {
+async fn a_handler_answers_requests_without_a_closure() {
     let (_client, mut peer, _peers) = connected_as(forms().handler(Lister), LEGACY).await;
     assert_eq!(peer.ask(json!(1), "roots/list", json!({})).await["result"]["roots"][0]["uri"], "file:///listed");
     assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["result"]["action"], "accept");
@@ -107,7 +107,7 @@ async fn a_handler_answers_what_no_closure_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ping_is_answered_however_many_questions_are_open() {
+async fn answers_pings_during_many_input_requests() {
     let stuck = builder().limits(|limits| limits.questions = 1).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
@@ -116,7 +116,7 @@ async fn a_ping_is_answered_however_many_questions_are_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_that_panic_or_never_end_are_answered_for() {
+async fn answers_for_handlers_that_panic_or_never_end() {
     let stuck = builder()
         .limits(|limits| limits.question = Duration::from_secs(30))
         .on_elicit(async |_| pending().await)
@@ -129,7 +129,7 @@ async fn handlers_that_panic_or_never_end_are_answered_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_taken_back_has_no_answer_and_too_many_are_refused() {
+async fn a_cancelled_input_request_gets_no_response_and_excess_ones_are_rejected() {
     let stuck = builder().limits(|limits| limits.questions = 2).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
     let ask = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form() });
@@ -143,7 +143,7 @@ async fn a_question_that_is_taken_back_has_no_answer_and_too_many_are_refused() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_who_thinks_is_no_silent_server() {
+async fn waiting_for_the_user_does_not_time_out_the_server() {
     let slow = builder().on_elicit(async |_| {
         tokio::time::sleep(Duration::from_secs(300)).await;
         Ok(ElicitResult::decline())
@@ -158,7 +158,7 @@ async fn a_user_who_thinks_is_no_silent_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_tells_how_its_answer_comes_along() {
+async fn a_handler_reports_the_progress_of_its_answer() {
     let telling = builder().on_elicit(async |asked: InputContext<_>| {
         asked.progress(1.0, Some(2.0), Some("thinking"));
         Ok(ElicitResult::cancel())
@@ -176,7 +176,7 @@ async fn a_handler_tells_how_its_answer_comes_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_the_newest_revision_asks_nothing_by_itself() {
+async fn rejects_requests_of_a_stateless_server() {
     let (client, mut peer, _peers) = connected_as(forms(), MODERN).await;
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
     // Until there is nothing more to do.
@@ -189,7 +189,7 @@ async fn a_server_of_the_newest_revision_asks_nothing_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inputs_are_gathered_and_the_state_goes_back_as_it_came() {
+async fn collects_inputs_and_returns_the_request_state_unchanged() {
     let (client, mut peer, _peers) = connected_as(forms().roots([Root::new("file:///r")]), MODERN).await;
     let call = start(client.call_tool("t", json!({ "a": 1 })));
     let first = peer.recv().await;
@@ -226,7 +226,7 @@ async fn inputs_are_gathered_and_the_state_goes_back_as_it_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_without_end_or_what_nobody_knows_is_left() {
+async fn gives_up_on_endless_or_unknown_input_requests() {
     let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.rounds = 2), MODERN).await;
     let call = start(client.call_tool("t", ()));
     for _ in 0..3 {
@@ -250,7 +250,7 @@ async fn a_server_that_asks_without_end_or_what_nobody_knows_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn roots_that_change_are_told() {
+async fn sends_changes_of_roots() {
     let (client, mut peer, _peers) = connected_as(builder().roots([Root::new("file:///a")]), LEGACY).await;
     let roots = client.roots().unwrap();
     assert!(roots.add(Root::new("file:///b")).unwrap());
@@ -270,7 +270,7 @@ async fn roots_that_change_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_an_elicitation_that_nobody_knows_harms_nothing() {
+async fn ignores_the_completion_of_an_unknown_elicitation() {
     let (client, mut peer, _peers) = connected(LEGACY).await;
     let mut heard = client.notifications();
     peer.notify("notifications/elicitation/complete", json!({ "elicitationId": "unknown" })).await;
@@ -279,7 +279,7 @@ async fn the_end_of_an_elicitation_that_nobody_knows_harms_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_of_what_the_server_did_not_ask_changes_nothing() {
+async fn ignores_the_cancellation_of_an_unknown_request() {
     let (client, mut peer, _peers) = connected(LEGACY).await;
     let call = start(client.call_tool("t", ()));
     let id = peer.expect("tools/call").await;

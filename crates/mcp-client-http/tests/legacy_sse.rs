@@ -53,7 +53,7 @@ async fn talk(peer: &mut Peer) {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_initialize_is_asked_for_its_stream() {
+async fn opens_the_sse_stream_when_initialize_is_rejected() {
     for endpoint in ["/messages?session=7", "messages?session=7"] {
         let site = site(endpoint).await;
         let mut peer = Peer::connect(&site.url()).await;
@@ -71,7 +71,7 @@ async fn a_server_that_takes_no_initialize_is_asked_for_its_stream() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_known_is_asked_for_its_stream_at_once() {
+async fn opens_the_sse_stream_of_a_known_server_directly() {
     let site = site("/messages?session=7").await;
     let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
     talk(&mut peer).await;
@@ -102,7 +102,7 @@ async fn the_session_ends_with_its_stream() {
 }
 
 #[tokio::test]
-async fn a_post_that_fails_is_the_fault_of_its_request() {
+async fn a_failed_post_fails_its_request() {
     let site = Site::serve(|_, seen| match (seen.method.as_str(), seen.id()) {
         ("GET", _) => Reply::events().chunk("event: endpoint\ndata: /m\n\n").hold(),
         (_, 1) => Reply::full(500, &[("content-type", "text/plain")], "out of order"),
@@ -123,7 +123,7 @@ fn check(error: &mcp_transport::TransportError, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_stream_that_begins_otherwise_is_none() {
+async fn rejects_a_stream_without_the_endpoint_event() {
     let endpoint = |url: &str| Reply::events().chunk(&format!("event: endpoint\ndata: {url}\n\n")).hold();
     for (reply, expected) in [
         (Reply::status(405), "status 405"),
@@ -155,7 +155,7 @@ async fn the_wait_for_the_first_event_is_bounded() {
 }
 
 #[tokio::test]
-async fn the_first_refusal_stands_when_there_is_no_stream() {
+async fn reports_the_first_rejection_when_there_is_no_stream() {
     let message = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#;
     let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no"}}"#;
     for (status, body, is_asked) in [

@@ -32,7 +32,7 @@ fn server() -> (Server, UnboundedReceiver<TaskHandle>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_else_tells_how_a_task_goes_and_ends_it() {
+async fn an_external_worker_reports_and_completes_a_task() {
     let (server, mut taken) = server();
     let mut client = Client::connect_with(&server, ProtocolVersion::LATEST, declared()).await;
     assert_eq!(client.opening["capabilities"]["extensions"], json!({ "io.modelcontextprotocol/tasks": {} }));
@@ -63,7 +63,7 @@ async fn somebody_else_tells_how_a_task_goes_and_ends_it() {
 }
 
 #[tokio::test]
-async fn cancelling_reaches_who_works_on_the_task() {
+async fn a_cancellation_reaches_the_external_worker() {
     let (server, mut taken) = server();
     let mut client = Client::connect(&server, ProtocolVersion::V2025_11_25).await;
     let id = client.result("tools/call", call("start")).await["content"][0]["text"].clone();
@@ -76,7 +76,7 @@ async fn cancelling_reaches_who_works_on_the_task() {
 }
 
 #[tokio::test]
-async fn a_task_for_somebody_is_nobody_elses() {
+async fn a_task_of_a_principal_is_hidden_from_others() {
     let (server, _taken) = server();
     let task = server.tasks().create(NewTask::for_principal(&Principal::new("ada"))).await.unwrap();
     let mut client = Client::connect_with(&server, ProtocolVersion::LATEST, declared()).await;
@@ -89,7 +89,7 @@ async fn a_task_for_somebody_is_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_ends_with_the_server() {
+async fn running_tasks_end_with_the_server() {
     let (server, mut taken) = server();
     let mut client = Client::connect_with(&server, ProtocolVersion::LATEST, declared()).await;
     client.result("tools/call", call("start")).await;
