@@ -57,3 +57,12 @@ impl TasksCapability {
         operation.is_some_and(|value| !value.is_null())
     }
 }
+
+setters! {
+    TasksCapability {
+        /// Declares `tasks/list`.
+        with_list = empty list;
+        /// Declares `tasks/cancel`.
+        with_cancel = empty cancel;
+    }
+}

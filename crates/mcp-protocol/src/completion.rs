@@ -32,6 +32,15 @@ impl CompleteParams {
     }
 }
 
+setters! {
+    CompleteParams {
+        /// Sets the values of other arguments (2025-06-18).
+        with_context = some context: CompletionContext;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// What is completed: an argument of a prompt, or a variable of a resource template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
@@ -122,6 +131,13 @@ impl CompleteResult {
     }
 }
 
+setters! {
+    CompleteResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Values that fit, best first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -150,6 +166,15 @@ impl Completion {
         }
         values.truncate(Self::MAX_VALUES);
         Self { values, total: Some(count as u64), has_more: Some(true) }
+    }
+}
+
+setters! {
+    Completion {
+        /// Sets the number of all matching values.
+        with_total = some total: u64;
+        /// Sets whether more values match than the result carries.
+        with_has_more = flag has_more;
     }
 }
 

@@ -33,33 +33,18 @@ impl Implementation {
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), ..Self::default() }
     }
+}
 
-    /// The same implementation with a name for people.
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// The same implementation with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// The same implementation with a web site.
-    #[must_use]
-    pub fn with_website_url(mut self, url: impl Into<String>) -> Self {
-        self.website_url = Some(url.into());
-        self
-    }
-
-    /// The same implementation with one more icon.
-    #[must_use]
-    pub fn with_icon(mut self, icon: Icon) -> Self {
-        self.icons.push(icon);
-        self
+setters! {
+    Implementation {
+        /// Sets the name for people (2025-06-18).
+        with_title = text title;
+        /// Sets the description (2025-11-25).
+        with_description = text description;
+        /// Sets the address of a web page about the implementation (2025-11-25).
+        with_website_url = text website_url;
+        /// Adds an icon (2025-11-25).
+        with_icon = push icons: Icon;
     }
 }
 
@@ -87,25 +72,20 @@ impl Icon {
         Self { src: src.into(), ..Self::default() }
     }
 
-    /// The same icon with its media type.
-    #[must_use]
-    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.mime_type = Some(mime_type.into());
-        self
-    }
-
     /// The same icon with its sizes.
     #[must_use]
     pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.sizes = sizes.into_iter().map(Into::into).collect();
         self
     }
+}
 
-    /// The same icon for one theme.
-    #[must_use]
-    pub fn with_theme(mut self, theme: IconTheme) -> Self {
-        self.theme = Some(theme);
-        self
+setters! {
+    Icon {
+        /// Sets the media type.
+        with_mime_type = text mime_type;
+        /// Sets the background that the icon is made for.
+        with_theme = some theme: IconTheme;
     }
 }
 

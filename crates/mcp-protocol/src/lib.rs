@@ -23,6 +23,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[macro_use]
+mod macros;
+
 mod auth;
 mod capabilities;
 mod completion;
@@ -97,9 +100,6 @@ pub use self::{
     subscriptions::{
         ListenParams, ListenResult, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,
     },
-    tool::{
-        CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
-        is_valid_tool_name,
-    },
+    tool::{CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution},
     version::{ProtocolVersion, UnknownVersion},
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CacheScope, ContentBlock, Icon, JsonObject, Meta, Role, json};
+use crate::{ContentBlock, Icon, JsonObject, Meta, Role, json};
 
 /// A prompt that a server offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,26 +38,20 @@ impl Prompt {
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
+}
 
-    /// The same prompt with a name for people.
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// The same prompt with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// The same prompt with one more argument.
-    #[must_use]
-    pub fn with_argument(mut self, argument: PromptArgument) -> Self {
-        self.arguments.push(argument);
-        self
+setters! {
+    Prompt {
+        /// Sets the name for people (2025-06-18).
+        with_title = text title;
+        /// Sets the description.
+        with_description = text description;
+        /// Adds an argument.
+        with_argument = push arguments: PromptArgument;
+        /// Adds an icon (2025-11-25).
+        with_icon = push icons: Icon;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -85,18 +79,20 @@ impl PromptArgument {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The same argument with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
     /// The same argument, which must be given.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = Some(true);
         self
+    }
+}
+
+setters! {
+    PromptArgument {
+        /// Sets the name for people (2025-06-18).
+        with_title = text title;
+        /// Sets the description.
+        with_description = text description;
     }
 }
 
@@ -163,6 +159,17 @@ impl GetPromptParams {
     }
 }
 
+setters! {
+    GetPromptParams {
+        /// Sets the answers to the input requests of an earlier result, by their keys (2026-07-28).
+        with_input_responses = into input_responses: JsonObject;
+        /// Sets the request state of that result, unchanged (2026-07-28).
+        with_request_state = text request_state;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `prompts/get`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,40 +191,21 @@ impl GetPromptResult {
     pub fn new(messages: Vec<PromptMessage>) -> Self {
         Self { messages, ..Self::default() }
     }
+}
 
-    /// The same result with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
+setters! {
+    GetPromptResult {
+        /// Sets the description.
+        with_description = text description;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
-/// The result of `prompts/list`: one page.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListPromptsResult {
-    /// The prompts of this page.
-    pub prompts: Vec<Prompt>,
-    /// Where the next page starts; absent on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// For how long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata of the result.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Meta>,
-}
-
-impl ListPromptsResult {
-    /// The last page, with these prompts.
-    #[must_use]
-    pub fn new(prompts: Vec<Prompt>) -> Self {
-        Self { prompts, ..Self::default() }
+list_result! {
+    /// The result of `prompts/list`: one page.
+    ListPromptsResult {
+        /// The prompts of this page.
+        prompts: Prompt
     }
 }

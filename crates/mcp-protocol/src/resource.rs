@@ -48,33 +48,24 @@ impl Resource {
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self { uri: uri.into(), name: name.into(), ..Self::default() }
     }
+}
 
-    /// The same resource with a name for people.
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// The same resource with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// The same resource with its media type.
-    #[must_use]
-    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.mime_type = Some(mime_type.into());
-        self
-    }
-
-    /// The same resource with its size in bytes.
-    #[must_use]
-    pub fn with_size(mut self, size: u64) -> Self {
-        self.size = Some(size);
-        self
+setters! {
+    Resource {
+        /// Sets the name for people (2025-06-18).
+        with_title = text title;
+        /// Sets the description.
+        with_description = text description;
+        /// Sets the media type.
+        with_mime_type = text mime_type;
+        /// Sets the size of the raw content, in bytes.
+        with_size = some size: u64;
+        /// Sets hints for the client that shows the content.
+        with_annotations = some annotations: Annotations;
+        /// Adds an icon (2025-11-25).
+        with_icon = push icons: Icon;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -115,26 +106,22 @@ impl ResourceTemplate {
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         Self { uri_template: uri_template.into(), name: name.into(), ..Self::default() }
     }
+}
 
-    /// The same template with a name for people.
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// The same template with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// The same template with the media type of its resources.
-    #[must_use]
-    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.mime_type = Some(mime_type.into());
-        self
+setters! {
+    ResourceTemplate {
+        /// Sets the name for people (2025-06-18).
+        with_title = text title;
+        /// Sets the description.
+        with_description = text description;
+        /// Sets the media type of all resources of the template.
+        with_mime_type = text mime_type;
+        /// Sets hints for the client that shows the content.
+        with_annotations = some annotations: Annotations;
+        /// Adds an icon (2025-11-25).
+        with_icon = push icons: Icon;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -168,13 +155,6 @@ impl ResourceContents {
         Self { uri: uri.into(), mime_type: None, body, meta: None }
     }
 
-    /// The same contents with their media type.
-    #[must_use]
-    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.mime_type = Some(mime_type.into());
-        self
-    }
-
     /// The text; `None` when it is a blob.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
@@ -206,6 +186,15 @@ impl ResourceContents {
         write::member(out, "_meta", meta.as_ref())?;
         out.push(b'}');
         Ok(start)
+    }
+}
+
+setters! {
+    ResourceContents {
+        /// Sets the media type.
+        with_mime_type = text mime_type;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -306,6 +295,17 @@ impl ReadResourceParams {
     }
 }
 
+setters! {
+    ReadResourceParams {
+        /// Sets the answers to the input requests of an earlier result, by their keys (2026-07-28).
+        with_input_responses = into input_responses: JsonObject;
+        /// Sets the request state of that result, unchanged (2026-07-28).
+        with_request_state = text request_state;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `resources/read`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -332,61 +332,30 @@ impl ReadResourceResult {
     }
 }
 
-/// The result of `resources/list`: one page.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListResourcesResult {
-    /// The resources of this page.
-    pub resources: Vec<Resource>,
-    /// Where the next page starts; absent on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// For how long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata of the result.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Meta>,
-}
-
-impl ListResourcesResult {
-    /// The last page, with these resources.
-    #[must_use]
-    pub fn new(resources: Vec<Resource>) -> Self {
-        Self { resources, ..Self::default() }
+setters! {
+    ReadResourceResult {
+        /// Sets the time for which a client may cache the result, in milliseconds (2026-07-28).
+        with_ttl_ms = some ttl_ms: u64;
+        /// Sets the callers that may share the cached result (2026-07-28).
+        with_cache_scope = some cache_scope: CacheScope;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
-/// The result of `resources/templates/list`: one page.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListResourceTemplatesResult {
-    /// The templates of this page.
-    pub resource_templates: Vec<ResourceTemplate>,
-    /// Where the next page starts; absent on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// For how long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata of the result.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Meta>,
+list_result! {
+    /// The result of `resources/list`: one page.
+    ListResourcesResult {
+        /// The resources of this page.
+        resources: Resource
+    }
 }
 
-impl ListResourceTemplatesResult {
-    /// The last page, with these templates.
-    #[must_use]
-    pub fn new(resource_templates: Vec<ResourceTemplate>) -> Self {
-        Self { resource_templates, ..Self::default() }
+list_result! {
+    /// The result of `resources/templates/list`: one page.
+    ListResourceTemplatesResult {
+        /// The templates of this page.
+        resource_templates: ResourceTemplate
     }
 }
 
@@ -416,6 +385,13 @@ impl PaginatedParams {
     }
 }
 
+setters! {
+    PaginatedParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Parameters of `resources/subscribe` and `resources/unsubscribe` (up to 2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -432,6 +408,13 @@ impl SubscribeParams {
     /// Names a resource.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), meta: None }
+    }
+}
+
+setters! {
+    SubscribeParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

@@ -86,25 +86,12 @@ impl SkillFile {
     }
 }
 
-/// The result of `skills/list`: one page. It may be empty although there are skills.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListSkillsResult {
-    /// The skills of this page.
-    pub skills: Vec<Skill>,
-    /// Where the next page starts; absent on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// For how long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata of the result.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Meta>,
+list_result! {
+    /// The result of `skills/list`: one page. A page can be empty although the server has skills.
+    ListSkillsResult {
+        /// The skills of this page.
+        skills: Skill
+    }
 }
 
 /// The parameters of `skills/get`.

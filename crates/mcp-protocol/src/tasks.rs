@@ -50,6 +50,13 @@ impl TaskMetadata {
     }
 }
 
+setters! {
+    TaskMetadata {
+        /// Sets the time for which the server shall keep the task after its creation, in milliseconds.
+        with_ttl = some ttl: u64;
+    }
+}
+
 /// A task (2025-11-25).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

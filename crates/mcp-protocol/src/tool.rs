@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CacheScope, ContentBlock, Icon, JsonObject, Meta, json, tasks::TaskMetadata};
+use crate::{ContentBlock, Icon, JsonObject, Meta, json, tasks::TaskMetadata};
 
 /// A tool that a server offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -62,40 +62,25 @@ impl Tool {
         let annotated = || self.annotations.as_ref().and_then(|a| a.title.as_deref());
         self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
     }
-
-    /// The same tool with a name for people.
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// The same tool with a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// The same tool with a schema of its structured content.
-    #[must_use]
-    pub fn with_output_schema(mut self, schema: impl Into<Value>) -> Self {
-        self.output_schema = Some(schema.into());
-        self
-    }
-
-    /// The same tool with hints about what it does.
-    #[must_use]
-    pub fn with_annotations(mut self, annotations: ToolAnnotations) -> Self {
-        self.annotations = Some(annotations);
-        self
-    }
 }
 
-/// Whether a tool name is 1 to 128 of `A-Z a-z 0-9 _ - .`; the same as [`Tool::is_valid_name`].
-#[must_use]
-pub fn is_valid_tool_name(name: &str) -> bool {
-    Tool::is_valid_name(name)
+setters! {
+    Tool {
+        /// Sets the name for people (2025-06-18).
+        with_title = text title;
+        /// Sets the description.
+        with_description = text description;
+        /// Sets the JSON Schema of the structured content (2025-06-18).
+        with_output_schema = into output_schema: Value;
+        /// Sets hints about the behaviour of the tool (2025-03-26).
+        with_annotations = some annotations: ToolAnnotations;
+        /// Adds an icon (2025-11-25).
+        with_icon = push icons: Icon;
+        /// Sets how the tool is run (2025-11-25 only).
+        with_execution = some execution: ToolExecution;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
 }
 
 /// Hints about what a tool does. An absent hint has the default that its field names.
@@ -125,6 +110,21 @@ impl ToolAnnotations {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+setters! {
+    ToolAnnotations {
+        /// Sets the name for people. [`Tool::title`] takes precedence.
+        with_title = text title;
+        /// Sets whether the tool leaves its environment unchanged.
+        with_read_only_hint = flag read_only_hint;
+        /// Sets whether the tool may destroy data.
+        with_destructive_hint = flag destructive_hint;
+        /// Sets whether repeated calls with the same arguments have no further effect.
+        with_idempotent_hint = flag idempotent_hint;
+        /// Sets whether the tool interacts with external systems.
+        with_open_world_hint = flag open_world_hint;
     }
 }
 
@@ -189,12 +189,20 @@ impl CallToolParams {
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
+}
 
-    /// The same call with arguments.
-    #[must_use]
-    pub fn with_arguments(mut self, arguments: impl Into<JsonObject>) -> Self {
-        self.arguments = Some(arguments.into());
-        self
+setters! {
+    CallToolParams {
+        /// Sets the arguments.
+        with_arguments = into arguments: JsonObject;
+        /// Requests a task (2025-11-25 only).
+        with_task = some task: TaskMetadata;
+        /// Sets the answers to the input requests of an earlier result, by their keys (2026-07-28).
+        with_input_responses = into input_responses: JsonObject;
+        /// Sets the request state of that result, unchanged (2026-07-28).
+        with_request_state = text request_state;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -242,32 +250,20 @@ impl CallToolResult {
     }
 }
 
-/// The result of `tools/list`: one page.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListToolsResult {
-    /// The tools of this page.
-    pub tools: Vec<Tool>,
-    /// Where the next page starts; absent on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// For how long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata of the result.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Meta>,
+setters! {
+    CallToolResult {
+        /// Sets the result as data (2025-06-18).
+        with_structured_content = into structured_content: Value;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
 }
 
-impl ListToolsResult {
-    /// The last page, with these tools.
-    #[must_use]
-    pub fn new(tools: Vec<Tool>) -> Self {
-        Self { tools, ..Self::default() }
+list_result! {
+    /// The result of `tools/list`: one page.
+    ListToolsResult {
+        /// The tools of this page.
+        tools: Tool
     }
 }
 
@@ -281,11 +277,11 @@ mod tests {
     fn names() {
         let long = "a".repeat(128);
         for good in ["a", "get_weather", "a.b-C_9", &long] {
-            assert!(is_valid_tool_name(good), "{good}");
+            assert!(Tool::is_valid_name(good), "{good}");
         }
         let longer = "a".repeat(129);
         for bad in ["", "a b", "a/b", "a:b", "é", "a\n", &longer] {
-            assert!(!is_valid_tool_name(bad), "{bad}");
+            assert!(!Tool::is_valid_name(bad), "{bad}");
         }
     }
 
@@ -343,7 +339,7 @@ mod tests {
     fn the_display_name_prefers_the_title() {
         let mut tool = Tool::new("t", JsonObject::new());
         assert_eq!(tool.display_name(), "t");
-        tool.annotations = Some(ToolAnnotations { title: Some("annotated".into()), ..ToolAnnotations::new() });
+        tool.annotations = Some(ToolAnnotations::new().with_title("annotated"));
         assert_eq!(tool.display_name(), "annotated");
         assert_eq!(tool.with_title("titled").display_name(), "titled");
     }

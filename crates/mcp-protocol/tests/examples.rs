@@ -20,19 +20,23 @@ fn examples_of_the_specification_round_trip() {
             Err(problem) => panic!("{name}: {problem}"),
         };
         let mut expected = example.clone();
-        leave_out_defaults(&mut expected);
+        normalize(&mut expected);
         assert_eq!(back, expected, "{name}");
     }
 }
 
-/// `isError` is left out when false, which means the same.
-fn leave_out_defaults(value: &mut Value) {
+/// Applies the two intended differences: an `isError` that is false is omitted, and an input request for the roots has
+/// `params`.
+fn normalize(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|key, value| key != "isError" || *value != false);
-            members.values_mut().for_each(leave_out_defaults);
+            if members.get("method").is_some_and(|method| method == "roots/list") {
+                members.entry("params").or_insert_with(|| serde_json::json!({}));
+            }
+            members.values_mut().for_each(normalize);
         }
-        Value::Array(values) => values.iter_mut().for_each(leave_out_defaults),
+        Value::Array(values) => values.iter_mut().for_each(normalize),
         _ => {}
     }
 }

@@ -103,6 +103,21 @@ impl ClientCapabilities {
     }
 }
 
+setters! {
+    ClientCapabilities {
+        /// Sets capabilities outside of the protocol, by their names.
+        with_experimental = into experimental: JsonObject;
+        /// Declares roots.
+        with_roots = some roots: RootsCapability;
+        /// Declares sampling.
+        with_sampling = some sampling: SamplingCapability;
+        /// Declares elicitation (2025-06-18).
+        with_elicitation = some elicitation: ElicitationCapability;
+        /// Declares requests of the server that the client can run as tasks (2025-11-25 only).
+        with_tasks = some tasks: TasksCapability;
+    }
+}
+
 /// The client can list its roots.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -130,6 +145,13 @@ impl RootsCapability {
     }
 }
 
+setters! {
+    RootsCapability {
+        /// Sets whether the client sends a notification when its roots change (up to 2025-11-25).
+        with_list_changed = flag list_changed;
+    }
+}
+
 /// The client can ask a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -153,13 +175,6 @@ impl SamplingCapability {
         Self::default()
     }
 
-    /// The same, with tools.
-    #[must_use]
-    pub fn with_tools(mut self) -> Self {
-        self.tools = Some(JsonObject::new());
-        self
-    }
-
     fn missing_from(&self, declared: Option<&Self>) -> Option<Self> {
         let Some(declared) = declared else { return Some(self.clone()) };
         let missing = Self {
@@ -168,6 +183,15 @@ impl SamplingCapability {
             extra: missing_members(Some(&self.extra), Some(&declared.extra)).unwrap_or_default(),
         };
         (missing != Self::default()).then_some(missing)
+    }
+}
+
+setters! {
+    SamplingCapability {
+        /// Declares that the client can include the context of servers (2025-11-25, deprecated).
+        with_context = empty context;
+        /// Declares that the model may use tools (2025-11-25).
+        with_tools = empty tools;
     }
 }
 
@@ -221,6 +245,15 @@ impl ElicitationCapability {
             extra: missing_members(Some(&self.extra), Some(&declared.extra)).unwrap_or_default(),
         };
         (missing != Self::default()).then_some(missing)
+    }
+}
+
+setters! {
+    ElicitationCapability {
+        /// Declares the form mode explicitly (2025-11-25).
+        with_form = empty form;
+        /// Declares the URL mode (2025-11-25).
+        with_url = empty url;
     }
 }
 

@@ -60,6 +60,25 @@ impl ServerCapabilities {
     }
 }
 
+setters! {
+    ServerCapabilities {
+        /// Sets capabilities outside of the protocol, by their names.
+        with_experimental = into experimental: JsonObject;
+        /// Declares log messages.
+        with_logging = empty logging;
+        /// Declares completions (2025-03-26).
+        with_completions = empty completions;
+        /// Declares prompts.
+        with_prompts = some prompts: PromptsCapability;
+        /// Declares resources.
+        with_resources = some resources: ResourcesCapability;
+        /// Declares tools.
+        with_tools = some tools: ToolsCapability;
+        /// Declares requests of the client that the server can run as tasks (2025-11-25 only).
+        with_tasks = some tasks: TasksCapability;
+    }
+}
+
 /// The server has prompts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,6 +97,13 @@ impl PromptsCapability {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+setters! {
+    PromptsCapability {
+        /// Sets whether the server sends a notification when the list changes.
+        with_list_changed = flag list_changed;
     }
 }
 
@@ -105,6 +131,15 @@ impl ResourcesCapability {
     }
 }
 
+setters! {
+    ResourcesCapability {
+        /// Sets whether clients can subscribe to changes of a resource.
+        with_subscribe = flag subscribe;
+        /// Sets whether the server sends a notification when the list changes.
+        with_list_changed = flag list_changed;
+    }
+}
+
 /// The server has tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -123,6 +158,13 @@ impl ToolsCapability {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+setters! {
+    ToolsCapability {
+        /// Sets whether the server sends a notification when the list changes.
+        with_list_changed = flag list_changed;
     }
 }
 

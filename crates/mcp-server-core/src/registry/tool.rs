@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use mcp_protocol::{
     ClientCapabilities, Icon, JsonObject, Meta, ProtocolVersion, TaskSupport, Tool, ToolAnnotations, ToolExecution,
-    is_valid_tool_name,
 };
 use mcp_schema::{
     Schema,
@@ -263,7 +262,7 @@ impl<S> ToolRoute<S> {
     pub(crate) fn check(mut self) -> Result<(ToolSpec, Erased<S, ToolKind>), RegistrationError> {
         let name = self.tool.name.clone();
         let refuse = |what: String| RegistrationError::new(format!("the tool `{name}`: {what}"));
-        if !is_valid_tool_name(&name) {
+        if !Tool::is_valid_name(&name) {
             return Err(refuse("a name has 1 to 128 characters out of A-Z a-z 0-9 _ - .".into()));
         }
         let mut defaults = Map::new();
