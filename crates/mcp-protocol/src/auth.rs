@@ -1,4 +1,4 @@
-//! Who calls, and the documents by which a server tells how to be called (authorization; RFC 9728, RFC 6750).
+//! Authenticated callers, and the documents by which a server describes its authorization (RFC 9728, RFC 6750).
 
 use std::{collections::BTreeSet, fmt, time::SystemTime};
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JsonObject, json};
 
-/// Who calls: the outcome of an authentication. It holds no token, and its `Debug` shows no claims.
+/// The authenticated identity of a caller. It holds no token, and its `Debug` shows no claims.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Principal {
-    /// Who vouches for it; `None` for credentials that this server keeps itself.
+    /// The issuer of the credentials; `None` for credentials that this server issues.
     pub issuer: Option<String>,
-    /// Who it is, to that issuer.
+    /// The identifier of the caller at the issuer.
     pub subject: String,
     /// The client that it uses.
     pub client_id: Option<String>,
-    /// What it was granted.
+    /// The granted scopes.
     pub scopes: BTreeSet<String>,
-    /// Whatever else the issuer says about it.
+    /// Further claims of the issuer.
     pub claims: JsonObject,
     /// When the authentication ends.
     pub expires_at: Option<SystemTime>,
 }
 
 impl Principal {
-    /// A principal without issuer, client, scopes, claims and end.
+    /// Returns a principal without issuer, client, scopes, claims and end.
     pub fn new(subject: impl Into<String>) -> Self {
         Self {
             issuer: None,
@@ -37,36 +37,36 @@ impl Principal {
         }
     }
 
-    /// The same principal with who vouches for it.
+    /// Sets the issuer of the credentials.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// The same principal with the client that it uses.
+    /// Sets the client that the caller uses.
     #[must_use]
     pub fn with_client_id(mut self, client_id: impl Into<String>) -> Self {
         self.client_id = Some(client_id.into());
         self
     }
 
-    /// The same principal with more scopes.
+    /// Adds scopes.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// The same principal with the end of the authentication.
+    /// Sets the time at which the authentication expires.
     #[must_use]
     pub fn with_expires_at(mut self, at: SystemTime) -> Self {
         self.expires_at = Some(at);
         self
     }
 
-    /// A text that two principals share when issuer, client and subject are the same, and only then. Scopes, claims and
-    /// time change within a session and do not count.
+    /// Returns a text that is equal for two principals exactly if issuer, client and subject are equal. Scopes,
+    /// claims and time change within a session and do not count.
     #[must_use]
     pub fn key(&self) -> String {
         // A JSON array quotes its members, so no choice of texts runs into another; and `null` is not a text.
@@ -106,7 +106,7 @@ pub struct ProtectedResourceMetadata {
     /// The issuers of those tokens.
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
     pub authorization_servers: Vec<String>,
-    /// Where the keys of the server are.
+    /// The URL of the server's keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_uri: Option<String>,
     /// The scopes that a client may ask for.
@@ -118,10 +118,10 @@ pub struct ProtectedResourceMetadata {
     /// The name of the server, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_name: Option<String>,
-    /// Where to read about the server.
+    /// The URL of the server's documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_documentation: Option<String>,
-    /// What the server does with data.
+    /// The URL of the server's data policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_policy_uri: Option<String>,
     /// The terms of service.
@@ -133,7 +133,7 @@ pub struct ProtectedResourceMetadata {
     /// Whether a token must be bound by DPoP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dpop_bound_access_tokens_required: Option<bool>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -142,7 +142,7 @@ impl ProtectedResourceMetadata {
     /// The well-known path of the document; the path of the server follows it (RFC 9728 §3.1).
     pub const WELL_KNOWN: &'static str = "/.well-known/oauth-protected-resource";
 
-    /// The document of a server, with the issuers of its tokens.
+    /// Returns the document of a server, with the issuers of its tokens.
     pub fn new(
         resource: impl Into<String>,
         authorization_servers: impl IntoIterator<Item = impl Into<String>>,
@@ -155,14 +155,14 @@ impl ProtectedResourceMetadata {
         }
     }
 
-    /// The same document with the scopes that a client may ask for.
+    /// Sets the scopes that a client may request.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes_supported = Some(scopes.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The path of the document for a server at a path: `/.well-known/oauth-protected-resource/mcp` for `/mcp`.
+    /// Returns the path of the document for a server at a path: `/.well-known/oauth-protected-resource/mcp` for `/mcp`.
     #[must_use]
     pub fn path_for(server_path: &str) -> String {
         format!("{}{}", Self::WELL_KNOWN, server_path.trim_end_matches('/'))
@@ -179,16 +179,16 @@ pub struct Challenge {
     pub realm: Option<String>,
     /// `invalid_request`, `invalid_token` or `insufficient_scope` (RFC 6750 §3.1).
     pub error: Option<String>,
-    /// The same in words.
+    /// A description of the status.
     pub error_description: Option<String>,
     /// The scopes that the operation needs, all of them.
     pub scope: Option<String>,
-    /// Where the [`ProtectedResourceMetadata`] is.
+    /// The URL of the [`ProtectedResourceMetadata`].
     pub resource_metadata: Option<String>,
 }
 
 impl Challenge {
-    /// A challenge of a scheme.
+    /// Returns a challenge of a scheme.
     pub fn new(scheme: impl Into<String>) -> Self {
         Self {
             scheme: scheme.into(),
@@ -200,38 +200,38 @@ impl Challenge {
         }
     }
 
-    /// A challenge for a bearer token.
+    /// Returns a challenge for a bearer token.
     #[must_use]
     pub fn bearer() -> Self {
         Self::new("Bearer")
     }
 
-    /// The token is not valid (401).
+    /// Returns the challenge for an invalid token (401).
     #[must_use]
     pub fn invalid_token() -> Self {
         Self { error: Some("invalid_token".into()), ..Self::bearer() }
     }
 
-    /// The token does not cover the operation, which needs these scopes (403).
+    /// Returns the challenge for a token without the required scopes (403).
     pub fn insufficient_scope<'s>(scopes: impl IntoIterator<Item = &'s str>) -> Self {
         Self { error: Some("insufficient_scope".into()), ..Self::bearer() }.with_scopes(scopes)
     }
 
-    /// The same challenge with a realm.
+    /// Sets the realm.
     #[must_use]
     pub fn with_realm(mut self, realm: impl Into<String>) -> Self {
         self.realm = Some(realm.into());
         self
     }
 
-    /// The same challenge with words for people.
+    /// Sets a description for people.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.error_description = Some(description.into());
         self
     }
 
-    /// The same challenge with the scopes that the operation needs.
+    /// Sets the required scopes.
     #[must_use]
     pub fn with_scopes<'s>(mut self, scopes: impl IntoIterator<Item = &'s str>) -> Self {
         let scopes: Vec<&str> = scopes.into_iter().collect();
@@ -239,7 +239,7 @@ impl Challenge {
         self
     }
 
-    /// The same challenge with the place of the metadata document.
+    /// Sets the URL of the metadata document.
     #[must_use]
     pub fn with_resource_metadata(mut self, url: impl Into<String>) -> Self {
         self.resource_metadata = Some(url.into());

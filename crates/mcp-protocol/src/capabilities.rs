@@ -1,4 +1,4 @@
-//! What clients and servers can do. Both sets are open: unknown members survive.
+//! Capabilities of clients and servers. Both sets are open: unknown members are kept.
 
 mod client;
 mod server;
@@ -12,7 +12,7 @@ pub use self::{
     server::{PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability},
 };
 
-/// What a side can do with tasks (2025-11-25 only).
+/// The requests that a peer can run as tasks (2025-11-25 only).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -26,19 +26,19 @@ pub struct TasksCapability {
     /// The requests that may run as tasks, as `{category: {operation: {}}}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<JsonObject>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
 impl TasksCapability {
-    /// No request runs as a task.
+    /// Returns a capability without requests.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, with one more request that may run as a task: `("tools", "call")`, `("sampling", "createMessage")`,
+    /// Adds a request that may run as a task: `("tools", "call")`, `("sampling", "createMessage")`,
     /// `("elicitation", "create")`.
     #[must_use]
     pub fn with_request(mut self, category: &str, operation: &str) -> Self {

@@ -11,12 +11,12 @@ use crate::{Meta, json};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CompleteParams {
-    /// What the argument belongs to.
+    /// The owner of the argument.
     #[serde(rename = "ref")]
     pub reference: CompletionReference,
     /// The argument, and what was typed so far.
     pub argument: CompletionArgument,
-    /// What is known beside it (2025-06-18).
+    /// The values of other arguments (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<CompletionContext>,
     /// Metadata of the request.
@@ -25,7 +25,7 @@ pub struct CompleteParams {
 }
 
 impl CompleteParams {
-    /// Asks for values of an argument.
+    /// Returns a request for values of an argument.
     #[must_use]
     pub fn new(reference: CompletionReference, argument: CompletionArgument) -> Self {
         Self { reference, argument, context: None, meta: None }
@@ -41,7 +41,7 @@ setters! {
     }
 }
 
-/// What is completed: an argument of a prompt, or a variable of a resource template.
+/// The owner of a completed argument: a prompt, or a resource template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[non_exhaustive]
@@ -64,12 +64,12 @@ pub enum CompletionReference {
 }
 
 impl CompletionReference {
-    /// An argument of a prompt.
+    /// Returns an argument of a prompt.
     pub fn prompt(name: impl Into<String>) -> Self {
         Self::Prompt { name: name.into(), title: None }
     }
 
-    /// A variable of a resource template.
+    /// Returns a variable of a resource template.
     pub fn resource_template(uri: impl Into<String>) -> Self {
         Self::ResourceTemplate { uri: uri.into() }
     }
@@ -82,18 +82,18 @@ impl CompletionReference {
 pub struct CompletionArgument {
     /// Its name.
     pub name: String,
-    /// What was typed so far.
+    /// The text that the user has typed.
     pub value: String,
 }
 
 impl CompletionArgument {
-    /// An argument and what was typed so far.
+    /// Returns an argument with the text that the user has typed.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: value.into() }
     }
 }
 
-/// What is known beside the argument that is completed.
+/// The values of other arguments, which may influence the completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -124,7 +124,7 @@ pub struct CompleteResult {
 }
 
 impl CompleteResult {
-    /// A result with these values.
+    /// Returns a result with these values.
     #[must_use]
     pub fn new(completion: Completion) -> Self {
         Self { completion, meta: None }
@@ -157,7 +157,8 @@ impl Completion {
     /// The most values that a result may carry.
     pub const MAX_VALUES: usize = 100;
 
-    /// These values; beyond [`Completion::MAX_VALUES`] the rest is cut off, and `total` and `has_more` say so.
+    /// Returns a completion with at most [`Completion::MAX_VALUES`] values. If more are given, `total` and `has_more`
+    /// report them.
     pub fn new(values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut values: Vec<String> = values.into_iter().map(Into::into).collect();
         let count = values.len();

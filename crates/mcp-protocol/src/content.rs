@@ -9,7 +9,7 @@ use crate::{
     json::{self, write},
 };
 
-/// Who speaks in a conversation, or whom content is meant for.
+/// The author of a message in a conversation, or the audience of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -20,12 +20,12 @@ pub enum Role {
     Assistant,
 }
 
-/// Hints for whoever shows or selects content.
+/// Hints for clients that show or select content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Annotations {
-    /// Whom it is meant for; nobody in particular when empty.
+    /// The audience of the content. Empty when it is for all.
     #[serde(default, deserialize_with = "json::known_list", skip_serializing_if = "Vec::is_empty")]
     pub audience: Vec<Role>,
     /// How important it is, from 0 to 1.
@@ -55,34 +55,34 @@ pub enum ContentBlock {
 }
 
 impl ContentBlock {
-    /// A text block.
+    /// Returns a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent::new(text))
     }
 
-    /// An image block; the bytes are encoded in base64.
+    /// Returns an image block; the bytes are encoded in base64.
     pub fn image(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
         Self::Image(ImageContent::from_bytes(bytes, mime_type))
     }
 
-    /// An audio block; the bytes are encoded in base64.
+    /// Returns an audio block; the bytes are encoded in base64.
     pub fn audio(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
         Self::Audio(AudioContent::from_bytes(bytes, mime_type))
     }
 
-    /// A block that links to a resource.
+    /// Returns a block that links to a resource.
     #[must_use]
     pub fn resource_link(resource: Resource) -> Self {
         Self::ResourceLink(Box::new(resource))
     }
 
-    /// A block that holds the contents of a resource.
+    /// Returns a block that holds the contents of a resource.
     #[must_use]
     pub fn resource(contents: ResourceContents) -> Self {
         Self::Resource(EmbeddedResource::new(contents))
     }
 
-    /// The text of a text block.
+    /// Returns the text of a text block.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -91,7 +91,7 @@ impl ContentBlock {
         }
     }
 
-    /// The same block with annotations. A block of an unknown type stays as it is.
+    /// Sets annotations. A block of an unknown type stays as it is.
     #[must_use]
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         match &mut self {
@@ -256,7 +256,7 @@ impl ContentBlock {
 pub struct TextContent {
     /// The text.
     pub text: String,
-    /// Hints for whoever shows it.
+    /// Hints for the client that shows the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// Metadata of the block.
@@ -265,7 +265,7 @@ pub struct TextContent {
 }
 
 impl TextContent {
-    /// A text.
+    /// Returns a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -280,7 +280,7 @@ pub struct ImageContent {
     pub data: String,
     /// The media type.
     pub mime_type: String,
-    /// Hints for whoever shows it.
+    /// Hints for the client that shows the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// Metadata of the block.
@@ -289,17 +289,17 @@ pub struct ImageContent {
 }
 
 impl ImageContent {
-    /// An image from data that is in base64 already.
+    /// Returns an image from data that is in base64 already.
     pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self { data: data.into(), mime_type: mime_type.into(), ..Self::default() }
     }
 
-    /// An image from its bytes.
+    /// Returns an image from its bytes.
     pub fn from_bytes(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
         Self::new(encode_base64(bytes.as_ref()), mime_type)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// When `data` is not base64.
@@ -317,7 +317,7 @@ pub struct AudioContent {
     pub data: String,
     /// The media type.
     pub mime_type: String,
-    /// Hints for whoever plays it.
+    /// Hints for the client that plays the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// Metadata of the block.
@@ -336,7 +336,7 @@ impl AudioContent {
         Self::new(encode_base64(bytes.as_ref()), mime_type)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// When `data` is not base64.
@@ -352,7 +352,7 @@ impl AudioContent {
 pub struct EmbeddedResource {
     /// The contents of the resource.
     pub resource: ResourceContents,
-    /// Hints for whoever shows it.
+    /// Hints for the client that shows the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// Metadata of the block.
@@ -361,7 +361,7 @@ pub struct EmbeddedResource {
 }
 
 impl EmbeddedResource {
-    /// A block with these contents.
+    /// Returns a block with these contents.
     #[must_use]
     pub fn new(resource: ResourceContents) -> Self {
         Self { resource, annotations: None, meta: None }

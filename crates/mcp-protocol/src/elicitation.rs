@@ -26,7 +26,7 @@ impl ElicitParams {
         Self::Url(UrlElicitParams::new(message, url))
     }
 
-    /// What the user is told.
+    /// Returns the text for the user.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -74,16 +74,16 @@ impl<'de> Deserialize<'de> for ElicitParams {
     }
 }
 
-/// What a form asks for.
+/// The JSON Schema of the form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FormElicitParams {
-    /// What the user is told.
+    /// The text for the user.
     pub message: String,
     /// The JSON Schema of the answer: a flat object of primitive values. It never asks for a secret.
     pub requested_schema: JsonObject,
-    /// Asks for a task (2025-11-25 only).
+    /// Requests a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
     /// Metadata of the request.
@@ -98,19 +98,19 @@ impl FormElicitParams {
     }
 }
 
-/// Where the user is sent (2025-11-25).
+/// The page that the user shall visit (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UrlElicitParams {
-    /// What the user is told.
+    /// The text for the user.
     pub message: String,
     /// The page; the client shows it in full and asks before it opens it.
     pub url: String,
     /// The name of this elicitation (2025-11-25 only, and required there).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation_id: Option<String>,
-    /// Asks for a task (2025-11-25 only).
+    /// Requests a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
     /// Metadata of the request.
@@ -124,7 +124,7 @@ impl UrlElicitParams {
         Self { message: message.into(), url: url.into(), ..Self::default() }
     }
 
-    /// The same, with a name for this elicitation.
+    /// Sets the id of the elicitation.
     #[must_use]
     pub fn with_elicitation_id(mut self, id: impl Into<String>) -> Self {
         self.elicitation_id = Some(id.into());
@@ -137,9 +137,9 @@ impl UrlElicitParams {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ElicitResult {
-    /// What the user did.
+    /// The action of the user.
     pub action: ElicitAction,
-    /// What the user filled in: for an accepted form only.
+    /// The values of an accepted form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<JsonObject>,
     /// Metadata of the result.
@@ -148,22 +148,22 @@ pub struct ElicitResult {
 }
 
 impl ElicitResult {
-    /// The user did this, and filled in nothing.
+    /// Returns a result with this action and without content.
     #[must_use]
     pub fn new(action: ElicitAction) -> Self {
         Self { action, content: None, meta: None }
     }
 
-    /// The user accepted and filled in this.
+    /// Returns an accepted form with this content.
     pub fn accept(content: impl Into<JsonObject>) -> Self {
         Self { content: Some(content.into()), ..Self::new(ElicitAction::Accept) }
     }
 
-    /// The same, with whatever becomes a JSON object: a struct, a map, or `json!`; `()` for nothing. It returns what a handler
-    /// returns.
+    /// Returns an accepted form with content that serializes to a JSON object: a struct, a map, or `json!`. `()` is
+    /// an empty object. The return type fits the handlers of a client.
     ///
     /// # Errors
-    /// An internal error when it becomes something else.
+    /// An internal error when the content does not serialize to an object.
     pub fn accept_json(content: impl Serialize) -> Result<Self, RpcError> {
         match serde_json::to_value(content) {
             Ok(Value::Object(content)) => Ok(Self::accept(content)),
@@ -172,20 +172,20 @@ impl ElicitResult {
         }
     }
 
-    /// The user said no.
+    /// Returns the result for a user who declined.
     #[must_use]
     pub fn decline() -> Self {
         Self::new(ElicitAction::Decline)
     }
 
-    /// The user went away without an answer.
+    /// Returns the result for a user who closed the request without an answer.
     #[must_use]
     pub fn cancel() -> Self {
         Self::new(ElicitAction::Cancel)
     }
 }
 
-/// What the user did when asked.
+/// The action of the user in an elicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ impl ErrorCode {
     pub const PARSE_ERROR: Self = Self(-32700);
     /// The message is not a JSON-RPC message.
     pub const INVALID_REQUEST: Self = Self(-32600);
-    /// Nobody serves this method, or the capability behind it was not declared.
+    /// The server does not implement the method, or has not declared its capability.
     pub const METHOD_NOT_FOUND: Self = Self(-32601);
     /// The parameters do not fit the method, or name something that does not exist.
     pub const INVALID_PARAMS: Self = Self(-32602);
@@ -52,7 +52,7 @@ impl fmt::Debug for ErrorCode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RpcError {
-    /// What kind of error it is.
+    /// The kind of the error.
     pub code: ErrorCode,
     /// One short sentence.
     pub message: String,
@@ -62,12 +62,12 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    /// An error with a code and a sentence.
+    /// Returns an error with a code and a sentence.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The same error with details.
+    /// Sets details for programs.
     #[must_use]
     pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
@@ -110,7 +110,8 @@ impl RpcError {
         Self::new(ErrorCode::HEADER_MISMATCH, message)
     }
 
-    /// The resource does not exist: `-32002` up to 2025-11-25, `-32602` later, with `data.uri`.
+    /// Returns the error for a resource that does not exist: `-32002` up to 2025-11-25, `-32602` later, with
+    /// `data.uri`.
     #[must_use]
     pub fn resource_not_found(version: ProtocolVersion, uri: &str) -> Self {
         let code = if version.has_resource_not_found_code() {
@@ -129,7 +130,7 @@ impl RpcError {
             .with_data(json!({ "elicitations": pages }))
     }
 
-    /// The pages that the user has to visit before the request can be served (`-32042`); empty for any other error, and
+    /// Returns the pages that the user must visit first (`-32042`). Empty for any other error, and
     /// without those that make no sense.
     #[must_use]
     pub fn url_elicitations(&self) -> Vec<UrlElicitParams> {

@@ -1,4 +1,4 @@
-//! Who speaks: the name and version of a client or server, and the icons that named things carry.
+//! The identity of a client or server, and the icons of named things.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +17,19 @@ pub struct Implementation {
     /// The name for people (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is, in a sentence (2025-11-25).
+    /// A description in one sentence (2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Icons to show beside it (2025-11-25).
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
     pub icons: Vec<Icon>,
-    /// Where to read more (2025-11-25).
+    /// The address of a web page about the implementation (2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
 }
 
 impl Implementation {
-    /// An implementation with a name and a version.
+    /// Returns an implementation with a name and a version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), ..Self::default() }
     }
@@ -48,12 +48,12 @@ setters! {
     }
 }
 
-/// An image that stands for something (2025-11-25).
+/// An image for a named thing (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Icon {
-    /// An `https:` or `data:` URI. Whoever shows it must refuse other schemes and send no credentials.
+    /// An `https:` or `data:` URI. A client must reject other schemes and must not send credentials.
     pub src: String,
     /// The media type, where `src` does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,12 +67,12 @@ pub struct Icon {
 }
 
 impl Icon {
-    /// An icon at a URI.
+    /// Returns an icon at a URI.
     pub fn new(src: impl Into<String>) -> Self {
         Self { src: src.into(), ..Self::default() }
     }
 
-    /// The same icon with its sizes.
+    /// Sets the sizes.
     #[must_use]
     pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.sizes = sizes.into_iter().map(Into::into).collect();

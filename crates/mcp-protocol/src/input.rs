@@ -10,20 +10,20 @@ use crate::{
     method::{self, Method},
 };
 
-/// The questions of a result or of a task, by keys that the server chose.
+/// The input requests of a result or of a task, by keys that the server chose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[expect(clippy::exhaustive_structs, reason = "the questions are its entries and nothing else")]
 pub struct InputRequests(pub BTreeMap<String, InputRequest>);
 
 impl InputRequests {
-    /// No questions.
+    /// Returns an empty set of input requests.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same questions and one more.
+    /// Adds an input request.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, request: InputRequest) -> Self {
         self.0.insert(key.into(), request);
@@ -50,7 +50,7 @@ impl FromIterator<(String, InputRequest)> for InputRequests {
     }
 }
 
-/// One question: a request without `jsonrpc` and `id`.
+/// An input request: a request without `jsonrpc` and `id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -63,12 +63,12 @@ pub struct InputRequest {
 }
 
 impl InputRequest {
-    /// A question by method name and raw parameters.
+    /// Returns a question by method name and raw parameters.
     pub fn new(method: impl Into<String>, params: Option<Value>) -> Self {
         Self { method: method.into(), params }
     }
 
-    /// Asks the user.
+    /// Returns an elicitation.
     ///
     /// # Errors
     /// Never for parameters that this library can build; the error of the JSON writer otherwise.
@@ -76,7 +76,7 @@ impl InputRequest {
         Ok(Self::new(method::Elicit::NAME, Some(serde_json::to_value(params)?)))
     }
 
-    /// Asks the model.
+    /// Returns a sampling request.
     ///
     /// # Errors
     /// As for [`InputRequest::elicit`].
@@ -84,7 +84,7 @@ impl InputRequest {
         Ok(Self::new(method::CreateMessage::NAME, Some(serde_json::to_value(params)?)))
     }
 
-    /// Asks for the roots.
+    /// Returns a request for the roots.
     #[must_use]
     pub fn list_roots() -> Self {
         Self::new(method::ListRoots::NAME, None)
@@ -105,10 +105,10 @@ fn or_empty_object<S: Serializer>(params: &Option<Value>, serializer: S) -> Resu
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InputRequiredResult {
-    /// The questions.
+    /// The input requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_requests: Option<InputRequests>,
-    /// What the client must send back unchanged; opaque to it.
+    /// The state that the client must send back unchanged. It is opaque to the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
     /// Metadata of the result.
@@ -117,13 +117,13 @@ pub struct InputRequiredResult {
 }
 
 impl InputRequiredResult {
-    /// Asks these questions.
+    /// Returns a result with these input requests.
     #[must_use]
     pub fn new(input_requests: InputRequests) -> Self {
         Self { input_requests: Some(input_requests), ..Self::default() }
     }
 
-    /// The same result with a state.
+    /// Sets the request state.
     #[must_use]
     pub fn with_request_state(mut self, state: impl Into<String>) -> Self {
         self.request_state = Some(state.into());

@@ -16,13 +16,13 @@ use serde_json::{Map, Value};
 pub struct JsonObject(pub Map<String, Value>);
 
 impl JsonObject {
-    /// An object without members.
+    /// Returns an object without members.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The members of a value that is an object; `None` for any other value.
+    /// Returns the members of a value that is an object; `None` for any other value.
     #[must_use]
     pub fn from_value(value: Value) -> Option<Self> {
         match value {
@@ -31,14 +31,14 @@ impl JsonObject {
         }
     }
 
-    /// The same object with one more member.
+    /// Adds a member.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.insert(key.into(), value.into());
         self
     }
 
-    /// The members.
+    /// Returns the members.
     #[must_use]
     pub fn into_inner(self) -> Map<String, Value> {
         self.0
@@ -156,8 +156,8 @@ where
     Ok(values.into_iter().filter_map(|value| T::deserialize(value).ok()).collect())
 }
 
-/// Writes a float without a fraction as an integer (`1`, not `1.0`), as every other implementation does. One that JSON has
-/// no form for is an error: `null` would be another message.
+/// Writes a float without a fraction as an integer (`1`, not `1.0`), as every other implementation does. One that
+/// JSON has no form for is an error: `null` would be another message.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 pub(crate) fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if !value.is_finite() {

@@ -1,7 +1,8 @@
-//! The JSON-RPC 2.0 envelope: a strict parser that borrows from its input, and the writers of the four message forms.
+//! The JSON-RPC 2.0 envelope: a strict parser that borrows from its input, and writers for the four message forms.
 //!
-//! The parser looks at the envelope alone; `params`, `result` and `error` stay raw until somebody knows the method.
-//! That makes an unreadable message, an invalid request, an unknown method and bad parameters four different errors.
+//! The parser reads the envelope and the metadata of a request. `params`, `result` and `error` stay raw until the
+//! method is known. So an unreadable message, an invalid request, an unknown method and invalid parameters are four
+//! different errors.
 
 mod parse;
 mod scan;
@@ -13,9 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 use crate::{
-    RpcError,
+    RpcError, decode_error,
     meta::{ParamsScan, RequestMeta, RequestMetaError},
-    misfit,
 };
 
 pub use self::{
@@ -26,8 +26,8 @@ pub(crate) use self::{
     parse::{each_member, read_str},
     scan::{Rejected, Scanner},
 };
-pub use crate::misfit::decode_value;
-pub(crate) use crate::misfit::plain as describe;
+pub use crate::decode_error::decode_value;
+pub(crate) use crate::decode_error::plain as describe;
 
 /// The `id` of a request: a string or an integer, which keeps its JSON type (`1` and `"1"` are two ids).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub enum RequestId {
 }
 
 impl RequestId {
-    /// The longest string id that is accepted, in bytes. Ids are echoed, so their size is somebody's to choose.
+    /// The maximum bytes of a string id. Responses repeat the id, so its size must be bounded.
     pub const MAX_LEN: usize = 256;
 }
 
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for RequestId {
 #[derive(Debug, Clone)]
 #[expect(clippy::exhaustive_enums, reason = "JSON-RPC has these three forms")]
 pub enum Message<'a> {
-    /// Somebody expects exactly one response with this id.
+    /// A message that expects one response with this id.
     Request(Request<'a>),
     /// Never answered.
     Notification(Notification<'a>),
@@ -174,7 +174,7 @@ pub struct Notification<'a> {
 pub struct Response<'a> {
     /// The id of the request; `None` only for an error about a message whose id could not be read.
     pub id: Option<RequestId>,
-    /// What the peer answered.
+    /// The result or the error.
     pub outcome: Result<&'a RawValue, RpcError>,
 }
 
@@ -182,7 +182,8 @@ impl<'a> Message<'a> {
     /// Parses one message under the default [`Limits`].
     ///
     /// # Errors
-    /// [`EnvelopeError`] says what was wrong and carries the id when it could be read, so that the error can be answered.
+    /// [`EnvelopeError`] says what was wrong and carries the id when it could be read, so that the error can be
+    /// answered.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         Self::parse_with(bytes, &Limits::default())
     }
@@ -196,7 +197,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The members of a JSON array of messages, each raw. Only a 2025-03-26 session may send one (basic, §Batching).
+/// Returns the members of a JSON array of messages, each raw. Only a 2025-03-26 session may send one (basic,
+/// §Batching).
 ///
 /// # Errors
 /// [`EnvelopeError`] when the bytes are not a JSON array, or when it is empty.
@@ -204,18 +206,27 @@ pub fn split_batch<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<&'a RawVa
     parse::batch(bytes, limits)
 }
 
-/// The id of a request of which only the first bytes are left, such as one over a limit, so that its refusal finds who
-/// asked. `None` when they do not hold both the whole id and `method`: a response has the id of somebody else's request.
+/// Returns the id of a request from its first bytes, so that an oversized request can be rejected with its id. `None`
+/// when the bytes do not contain both the whole id and `method`: the id of a response belongs to a request of the
+/// other peer.
+///
+/// ```
+/// use mcp_protocol::jsonrpc;
+///
+/// let start = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"data":"AAAA"#;
+/// assert_eq!(jsonrpc::request_id(start), Some(7.into()));
+/// ```
 #[must_use]
 pub fn request_id(start: &[u8]) -> Option<RequestId> {
     parse::request_id(start)
 }
 
-/// What the first bytes tell of a message that is lost, such as one over a limit.
+/// The kind of a lost message, for example of one over a limit, as far as its first bytes show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Beginning {
-    /// A response, and the id of its request where it stands that early: whoever waits for it can be told.
+    /// A response. It has the id of its request, if the first bytes contain it, so that the caller of the request can
+    /// be notified.
     Response(Option<RequestId>),
     /// A request or a notification.
     Other,
@@ -223,7 +234,7 @@ pub enum Beginning {
     Unknown,
 }
 
-/// What the first bytes of a message tell of it.
+/// Returns the kind of a message from its first bytes.
 #[must_use]
 pub fn beginning(start: &[u8]) -> Beginning {
     parse::beginning(start)
@@ -239,7 +250,7 @@ pub fn decode_params<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a Ra
     if !raw.starts_with('{') {
         return Err(RpcError::invalid_params(format!("{method}: `params` must be an object")));
     }
-    misfit::decode(raw).map_err(|problem| RpcError::invalid_params(format!("{method}: {problem}")))
+    decode_error::decode(raw).map_err(|problem| RpcError::invalid_params(format!("{method}: {problem}")))
 }
 
 #[cfg(test)]

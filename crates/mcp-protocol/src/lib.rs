@@ -1,8 +1,9 @@
 //! Wire types of every revision of the Model Context Protocol: no I/O, no runtime.
 //!
 //! One superset of types serves all five revisions (2024-11-05 … 2026-07-28); [`ProtocolVersion`] names what differs.
-//! Reading is lenient (`null` for absent, integral floats for sizes, unknown members kept where they must be passed on),
-//! writing is strict. Values are built in the form of the newest revision; [`Shape`] gives them that of an older one:
+//! Reading is lenient (`null` for absent, integral floats for sizes, unknown members kept where they must be passed
+//! on), writing is strict. Values are built in the form of the newest revision; [`Shape`] gives them that of an older
+//! one:
 //!
 //! ```
 //! use mcp_protocol::{CallToolParams, CallToolResult, Message, ProtocolVersion, Shape, jsonrpc};
@@ -30,6 +31,7 @@ mod auth;
 mod capabilities;
 mod completion;
 mod content;
+mod decode_error;
 mod elicitation;
 mod error;
 mod excerpt;
@@ -42,7 +44,6 @@ mod logging;
 pub mod meta;
 pub mod method;
 pub mod mirror;
-mod misfit;
 pub mod notification;
 mod progress;
 mod prompt;

@@ -9,11 +9,11 @@ use crate::{CacheScope, ClientCapabilities, Implementation, Meta, ServerCapabili
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InitializeParams {
-    /// The revision that the client offers; any text, since it may be one that nobody here knows.
+    /// The revision that the client offers. It can be unknown to this library.
     pub protocol_version: String,
-    /// What the client can do.
+    /// The capabilities of the client.
     pub capabilities: ClientCapabilities,
-    /// Who the client is.
+    /// The identity of the client.
     pub client_info: Implementation,
     /// Metadata of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
@@ -38,10 +38,10 @@ impl InitializeParams {
 pub struct InitializeResult {
     /// The revision that the server chose.
     pub protocol_version: String,
-    /// What the server can do. Some servers in the field leave it out when that is nothing.
+    /// The capabilities of the server. Some servers omit an empty set.
     #[serde(default, deserialize_with = "json::null_default")]
     pub capabilities: ServerCapabilities,
-    /// Who the server is. Some servers in the field leave it out.
+    /// The identity of the server. Some servers omit it.
     #[serde(default, deserialize_with = "json::null_default")]
     pub server_info: Implementation,
     /// How to use the server, for the model.
@@ -63,14 +63,14 @@ impl InitializeResult {
     }
 }
 
-/// The result of `server/discover` (2026-07-28). The identity of the server stands in its `_meta`.
+/// The result of `server/discover` (2026-07-28). Its `_meta` contains the identity of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DiscoverResult {
     /// The revisions that the server speaks, legacy ones included.
     pub supported_versions: Vec<String>,
-    /// What the server can do.
+    /// The capabilities of the server.
     #[serde(default, deserialize_with = "json::null_default")]
     pub capabilities: ServerCapabilities,
     /// How to use the server, for the model.
@@ -79,7 +79,7 @@ pub struct DiscoverResult {
     /// For how long the result is fresh, in milliseconds.
     #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Who may share it.
+    /// The callers that may share the cached result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
     /// Metadata of the result.
@@ -124,7 +124,7 @@ pub struct EmptyResult {
 }
 
 impl EmptyResult {
-    /// An empty result.
+    /// Returns an empty result.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

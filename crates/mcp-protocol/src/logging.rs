@@ -24,7 +24,7 @@ pub enum LoggingLevel {
     Error,
     /// A part does not work.
     Critical,
-    /// Somebody must act at once.
+    /// A condition that requires immediate action.
     Alert,
     /// Nothing works.
     Emergency,
@@ -43,7 +43,7 @@ impl LoggingLevel {
         Self::Emergency,
     ];
 
-    /// The name on the wire.
+    /// Returns the name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -123,12 +123,12 @@ pub struct LoggingMessageParams {
 }
 
 impl LoggingMessageParams {
-    /// A message of a level.
+    /// Returns a message of a level.
     pub fn new(level: LoggingLevel, data: impl Into<Value>) -> Self {
         Self { level, logger: None, data: data.into(), meta: None }
     }
 
-    /// The same message with the name of what speaks.
+    /// Sets the name of the logger.
     #[must_use]
     pub fn with_logger(mut self, logger: impl Into<String>) -> Self {
         self.logger = Some(logger.into());

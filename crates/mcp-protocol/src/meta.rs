@@ -34,14 +34,14 @@ impl Meta {
         Self::default()
     }
 
-    /// The same metadata with one more key.
+    /// Adds a key.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.insert(key.into(), value.into());
         self
     }
 
-    /// The token that progress notices must carry; `None` also when the value is neither string nor integer.
+    /// Returns the token that progress notices must carry; `None` also when the value is neither string nor integer.
     #[must_use]
     pub fn progress_token(&self) -> Option<ProgressToken> {
         self.typed(keys::PROGRESS_TOKEN)
@@ -52,25 +52,25 @@ impl Meta {
         self.insert(keys::PROGRESS_TOKEN.into(), Value::from(token.into()));
     }
 
-    /// Who the server is (2026-07-28, on results).
+    /// Returns the identity of the server (2026-07-28, on results).
     #[must_use]
     pub fn server_info(&self) -> Option<Implementation> {
         self.typed(keys::SERVER_INFO)
     }
 
-    /// Who the client is (2026-07-28, on requests).
+    /// Returns the identity of the client (2026-07-28, on requests).
     #[must_use]
     pub fn client_info(&self) -> Option<Implementation> {
         self.typed(keys::CLIENT_INFO)
     }
 
-    /// The `subscriptions/listen` request that a notification belongs to (2026-07-28).
+    /// Returns the `subscriptions/listen` request that a notification belongs to (2026-07-28).
     #[must_use]
     pub fn subscription_id(&self) -> Option<RequestId> {
         self.typed(keys::SUBSCRIPTION_ID)
     }
 
-    /// The task that a message belongs to (2025-11-25).
+    /// Returns the task that a message belongs to (2025-11-25).
     #[must_use]
     pub fn related_task(&self) -> Option<&str> {
         self.get(keys::RELATED_TASK)?.get("taskId")?.as_str()
@@ -81,25 +81,25 @@ impl Meta {
         self.insert(keys::RELATED_TASK.into(), serde_json::json!({ "taskId": task_id }));
     }
 
-    /// The W3C trace parent, when it is well-formed.
+    /// Returns the W3C trace parent, when it is well-formed.
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         self.text(keys::TRACEPARENT).filter(|text| is_valid_traceparent(text))
     }
 
-    /// The W3C trace state, when it is well-formed.
+    /// Returns the W3C trace state, when it is well-formed.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.text(keys::TRACESTATE).filter(|text| is_valid_tracestate(text))
     }
 
-    /// The W3C baggage, when it is well-formed.
+    /// Returns the W3C baggage, when it is well-formed.
     #[must_use]
     pub fn baggage(&self) -> Option<&str> {
         self.text(keys::BAGGAGE).filter(|text| is_valid_baggage(text))
     }
 
-    /// The trace that the message belongs to, as far as it is well-formed.
+    /// Returns the trace that the message belongs to, as far as it is well-formed.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
         TraceContext::from_meta(self)

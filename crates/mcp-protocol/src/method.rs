@@ -43,7 +43,7 @@ pub fn exists_in(name: &str, version: ProtocolVersion) -> bool {
     REQUESTS.iter().any(|(known, exists)| *known == name && exists(version))
 }
 
-/// What takes the place of a request that a revision does not have any more, in a few words; `None` where nothing does.
+/// Returns a hint for the replacement of a request that a revision has removed; `None` when there is no replacement.
 pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'static str> {
     if exists_in(name, version) || !version.is_stateless() {
         return None;
@@ -65,8 +65,8 @@ pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'stati
     })
 }
 
-/// The parameter that `Mcp-Name` mirrors over HTTP (2026-07-28, and the tasks extension); `None` when the method has
-/// none.
+/// Returns the parameter that `Mcp-Name` mirrors over HTTP (2026-07-28, and the tasks extension); `None` when the
+/// method has none.
 #[must_use]
 pub fn mirrored_name_param(name: &str) -> Option<&'static str> {
     match name {
@@ -99,7 +99,7 @@ macro_rules! requests {
 requests! {
     /// Opens a session.
     Initialize "initialize" InitializeParams => InitializeResult, ProtocolVersion::has_handshake;
-    /// Asks for a sign of life.
+    /// Requests an empty response, to check the connection.
     Ping "ping" EmptyParams => EmptyResult, ProtocolVersion::has_session_methods;
     /// Asks what the server speaks and can do.
     Discover "server/discover" EmptyParams => DiscoverResult, ProtocolVersion::is_stateless;
@@ -113,7 +113,7 @@ requests! {
     ListResources "resources/list" PaginatedParams => ListResourcesResult, |_| true;
     /// Lists families of resources.
     ListResourceTemplates "resources/templates/list" PaginatedParams => ListResourceTemplatesResult, |_| true;
-    /// Reads a resource.
+    /// Returns the parameters for a resource.
     ReadResource "resources/read" ReadResourceParams => ReadResourceResult, |_| true;
     /// Asks for notices of change of a resource.
     Subscribe "resources/subscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;

@@ -38,7 +38,7 @@ macro_rules! notifications {
 notifications! {
     /// The client is ready.
     Initialized "notifications/initialized" EmptyParams, ProtocolVersion::has_handshake;
-    /// Nobody waits for a request any more.
+    /// The sender no longer waits for a request.
     Cancelled "notifications/cancelled" CancelledParams, |_| true;
     /// A request moves on.
     Progress "notifications/progress" ProgressParams, |_| true;

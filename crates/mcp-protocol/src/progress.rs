@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{Meta, RequestId, json};
 
-/// What ties progress notices to a request: a string or an integer that the requestor chose.
+/// The value that relates progress notifications to a request: a string or an integer that the requestor chose.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(clippy::exhaustive_enums, reason = "the schema allows these two forms and no other")]
 pub enum ProgressToken {
@@ -109,10 +109,10 @@ pub struct ProgressParams {
     /// How far it is; each value is greater than the one before.
     #[serde(serialize_with = "json::number")]
     pub progress: f64,
-    /// What `progress` runs up to, when that is known.
+    /// The value of `progress` at the end, if it is known.
     #[serde(default, serialize_with = "json::optional_number", skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// What is going on, for people (2025-03-26).
+    /// A description of the current step for people (2025-03-26).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Metadata of the notification.
@@ -126,14 +126,14 @@ impl ProgressParams {
         Self { progress_token: progress_token.into(), progress, total: None, message: None, meta: None }
     }
 
-    /// The same notice with what `progress` runs up to.
+    /// Sets the value of `progress` at the end.
     #[must_use]
     pub fn with_total(mut self, total: f64) -> Self {
         self.total = Some(total);
         self
     }
 
-    /// The same notice with a message for people.
+    /// Sets a message for people.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
@@ -146,7 +146,7 @@ impl ProgressParams {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CancelledParams {
-    /// The request that nobody waits for any more. A notice without one (2025-11-25 allows it) is ignored.
+    /// The cancelled request. A notification without it, which 2025-11-25 allows, is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,
     /// Why, for people and logs.
@@ -163,7 +163,7 @@ impl CancelledParams {
         Self { request_id: Some(request_id.into()), ..Self::default() }
     }
 
-    /// The same notice with a reason.
+    /// Sets the reason.
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());

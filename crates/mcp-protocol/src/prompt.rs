@@ -16,10 +16,10 @@ pub struct Prompt {
     /// The name for people (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What can be filled in.
+    /// The arguments of the prompt.
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
     /// Icons to show beside it (2025-11-25).
@@ -28,13 +28,13 @@ pub struct Prompt {
     /// Metadata of the prompt.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
-    /// Members that this library does not know; they are passed on.
+    /// Members that are unknown to this library. They are kept.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
 impl Prompt {
-    /// A prompt without arguments.
+    /// Returns a prompt without arguments.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -65,7 +65,7 @@ pub struct PromptArgument {
     /// The name for people (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What to fill in.
+    /// A description of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether it must be given; not, when absent.
@@ -74,12 +74,12 @@ pub struct PromptArgument {
 }
 
 impl PromptArgument {
-    /// An optional argument.
+    /// Returns an optional argument.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The same argument, which must be given.
+    /// Marks the argument as required.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = Some(true);
@@ -103,22 +103,22 @@ setters! {
 pub struct PromptMessage {
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// The content of the message.
     pub content: ContentBlock,
 }
 
 impl PromptMessage {
-    /// A message of a role.
+    /// Returns a message of a role.
     pub fn new(role: Role, content: impl Into<ContentBlock>) -> Self {
         Self { role, content: content.into() }
     }
 
-    /// A message of the user.
+    /// Returns a message of the user.
     pub fn user(content: impl Into<ContentBlock>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// A message of the model.
+    /// Returns a message of the model.
     pub fn assistant(content: impl Into<ContentBlock>) -> Self {
         Self::new(Role::Assistant, content)
     }
@@ -134,10 +134,10 @@ pub struct GetPromptParams {
     /// The values to fill in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<BTreeMap<String, String>>,
-    /// Answers to the questions of an earlier `input_required` result, by their keys (2026-07-28).
+    /// The answers to the input requests of an earlier result, by their keys (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_responses: Option<JsonObject>,
-    /// The state of that result, unchanged (2026-07-28).
+    /// The request state of that result, unchanged (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
     /// Metadata of the request.
@@ -146,12 +146,12 @@ pub struct GetPromptParams {
 }
 
 impl GetPromptParams {
-    /// Asks for a prompt without arguments.
+    /// Returns a request for a prompt without arguments.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The same request with one more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn with_argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.arguments.get_or_insert_default().insert(name.into(), value.into());
@@ -175,7 +175,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct GetPromptResult {
-    /// What the prompt is for.
+    /// The purpose of the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The messages, filled in.
@@ -186,7 +186,7 @@ pub struct GetPromptResult {
 }
 
 impl GetPromptResult {
-    /// A result with these messages.
+    /// Returns a result with these messages.
     #[must_use]
     pub fn new(messages: Vec<PromptMessage>) -> Self {
         Self { messages, ..Self::default() }

@@ -13,14 +13,14 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Resource {
-    /// Where it is (RFC 3986).
+    /// The URI of the resource (RFC 3986).
     pub uri: String,
     /// The name for programs.
     pub name: String,
     /// The name for people (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// A description of the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type.
@@ -29,7 +29,7 @@ pub struct Resource {
     /// The size of the raw content, in bytes.
     #[serde(default, deserialize_with = "json::size", skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Hints for whoever shows it.
+    /// Hints for the client that shows the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// Icons to show beside it (2025-11-25).
@@ -38,13 +38,13 @@ pub struct Resource {
     /// Metadata of the resource.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
-    /// Members that this library does not know; they are passed on.
+    /// Members that are unknown to this library. They are kept.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
 impl Resource {
-    /// A resource at a URI.
+    /// Returns a resource at a URI.
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self { uri: uri.into(), name: name.into(), ..Self::default() }
     }
@@ -81,13 +81,13 @@ pub struct ResourceTemplate {
     /// The name for people (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What they are.
+    /// A description of the resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type, when all of them have the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Hints for whoever shows them.
+    /// Hints for the client that shows the resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// Icons to show beside them (2025-11-25).
@@ -96,13 +96,13 @@ pub struct ResourceTemplate {
     /// Metadata of the template.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
-    /// Members that this library does not know; they are passed on.
+    /// Members that are unknown to this library. They are kept.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
 impl ResourceTemplate {
-    /// A family of resources.
+    /// Returns a family of resources.
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         Self { uri_template: uri_template.into(), name: name.into(), ..Self::default() }
     }
@@ -125,12 +125,12 @@ setters! {
     }
 }
 
-/// What a resource holds.
+/// The content of a resource, or of a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", try_from = "WireContents")]
 #[non_exhaustive]
 pub struct ResourceContents {
-    /// Where it is; may be a part of the resource that was read.
+    /// The URI of the content. It can be a part of the resource that was read.
     pub uri: String,
     /// The media type.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,7 +155,7 @@ impl ResourceContents {
         Self { uri: uri.into(), mime_type: None, body, meta: None }
     }
 
-    /// The text; `None` when it is a blob.
+    /// Returns the text; `None` when it is a blob.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match &self.body {
@@ -210,7 +210,7 @@ pub enum ResourceBody {
 }
 
 impl ResourceBody {
-    /// The bytes of either form.
+    /// Returns the bytes of either form.
     ///
     /// # Errors
     /// When a blob is not base64.
@@ -250,7 +250,7 @@ impl TryFrom<WireContents> for ResourceContents {
     }
 }
 
-/// Who may share a cached result (2026-07-28, utilities/caching).
+/// The callers that may share a cached result (2026-07-28, utilities/caching).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -277,10 +277,10 @@ impl<'de> Deserialize<'de> for CacheScope {
 pub struct ReadResourceParams {
     /// The resource.
     pub uri: String,
-    /// Answers to the questions of an earlier `input_required` result, by their keys (2026-07-28).
+    /// The answers to the input requests of an earlier result, by their keys (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_responses: Option<JsonObject>,
-    /// The state of that result, unchanged (2026-07-28).
+    /// The request state of that result, unchanged (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
     /// Metadata of the request.
@@ -289,7 +289,7 @@ pub struct ReadResourceParams {
 }
 
 impl ReadResourceParams {
-    /// Reads a resource.
+    /// Returns the parameters for a resource.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), ..Self::default() }
     }
@@ -311,12 +311,12 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReadResourceResult {
-    /// What the resource holds; never empty for one that does not exist.
+    /// The contents of the resource. Never empty: a missing resource is an error.
     pub contents: Vec<ResourceContents>,
     /// For how long it is fresh, in milliseconds (2026-07-28).
     #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
+    /// The callers that may share the cached result (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
     /// Metadata of the result.
@@ -325,7 +325,7 @@ pub struct ReadResourceResult {
 }
 
 impl ReadResourceResult {
-    /// A result with these contents.
+    /// Returns a result with these contents.
     #[must_use]
     pub fn new(contents: Vec<ResourceContents>) -> Self {
         Self { contents, ..Self::default() }
@@ -364,7 +364,7 @@ list_result! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PaginatedParams {
-    /// Where the page starts; absent for the first one. It is opaque, and the empty string is a cursor.
+    /// The cursor of the page. Absent for the first page. It is opaque, and an empty string is also a cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Metadata of the request.
@@ -373,13 +373,13 @@ pub struct PaginatedParams {
 }
 
 impl PaginatedParams {
-    /// Asks for the first page.
+    /// Returns a request for the first page.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for the page at a cursor.
+    /// Returns a request for the page at a cursor.
     pub fn at(cursor: impl Into<String>) -> Self {
         Self { cursor: Some(cursor.into()), meta: None }
     }
@@ -405,7 +405,7 @@ pub struct SubscribeParams {
 }
 
 impl SubscribeParams {
-    /// Names a resource.
+    /// Returns the parameters for a resource.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), meta: None }
     }

@@ -1,4 +1,4 @@
-//! What all results have in common: metadata, and the `resultType` of 2026-07-28.
+//! The common members of all results: metadata, and the `resultType` of 2026-07-28.
 
 use std::{borrow::Cow, mem};
 
@@ -27,7 +27,7 @@ pub enum ResultType {
 }
 
 impl ResultType {
-    /// The word on the wire.
+    /// Returns the word on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -38,7 +38,7 @@ impl ResultType {
         }
     }
 
-    /// The kind of a raw result.
+    /// Returns the kind of a raw result.
     ///
     /// # Errors
     /// When the result is not an object, or its `resultType` is not a string.
@@ -82,8 +82,8 @@ pub trait ResultPayload: Serialize {
         serde_json::to_writer(out, self)
     }
 
-    /// Like [`write_json`](Self::write_json), but without one large text that is the same in JSON, so that it can be sent
-    /// from where it lies. Returns it with the place in `out` where it belongs.
+    /// Like [`write_json`](Self::write_json), but without one large text that is the same in JSON, so that it can be
+    /// sent from where it lies. Returns it with the place in `out` where it belongs.
     ///
     /// # Errors
     /// See [`write_json`](Self::write_json).
@@ -107,7 +107,7 @@ fn take_apart<'a>(bulks: impl Iterator<Item = Option<&'a mut String>>) -> Option
 pub struct Typed<'a, R>(pub &'a R);
 
 impl<'a, R: ResultPayload> Typed<'a, R> {
-    /// A result with its kind.
+    /// Returns a result with its kind.
     pub fn new(result: &'a R) -> Self {
         Self(result)
     }

@@ -20,12 +20,12 @@ pub struct Root {
 }
 
 impl Root {
-    /// A root at a URI.
+    /// Returns a root at a URI.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), ..Self::default() }
     }
 
-    /// The same root with a name for people.
+    /// Sets a name for people.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -46,7 +46,7 @@ pub struct ListRootsResult {
 }
 
 impl ListRootsResult {
-    /// A result with these roots.
+    /// Returns a result with these roots.
     #[must_use]
     pub fn new(roots: Vec<Root>) -> Self {
         Self { roots, meta: None }

@@ -17,7 +17,7 @@ pub struct CreateMessageParams {
     /// The most tokens that the model may produce.
     #[serde(deserialize_with = "required_size")]
     pub max_tokens: u64,
-    /// Which model to take; the client may choose otherwise.
+    /// The preferred models. The client may choose another model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
     /// The system prompt; the client may change it.
@@ -32,7 +32,7 @@ pub struct CreateMessageParams {
     /// Texts at which the model stops.
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
-    /// Whatever else the provider of the model understands.
+    /// Provider-specific parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
     /// Tools that the model may use, known to this request only (2025-11-25).
@@ -41,7 +41,7 @@ pub struct CreateMessageParams {
     /// How the model uses the tools (2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Asks for a task (2025-11-25 only).
+    /// Requests a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
     /// Metadata of the request.
@@ -50,7 +50,7 @@ pub struct CreateMessageParams {
 }
 
 impl CreateMessageParams {
-    /// Asks for the next message, of at most so many tokens.
+    /// Returns a request for the next message, with at most `max_tokens` tokens.
     #[must_use]
     pub fn new(messages: Vec<SamplingMessage>, max_tokens: u64) -> Self {
         Self { messages, max_tokens, ..Self::default() }
@@ -64,7 +64,7 @@ impl CreateMessageParams {
 pub struct SamplingMessage {
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// The content of the message.
     pub content: SamplingContent,
     /// Metadata of the message.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
@@ -72,17 +72,17 @@ pub struct SamplingMessage {
 }
 
 impl SamplingMessage {
-    /// A message of a role.
+    /// Returns a message of a role.
     pub fn new(role: Role, content: impl Into<SamplingContent>) -> Self {
         Self { role, content: content.into(), meta: None }
     }
 
-    /// A message of the user.
+    /// Returns a message of the user.
     pub fn user(content: impl Into<SamplingContent>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// A message of the model.
+    /// Returns a message of the model.
     pub fn assistant(content: impl Into<SamplingContent>) -> Self {
         Self::new(Role::Assistant, content)
     }
@@ -95,7 +95,7 @@ impl SamplingMessage {
 pub struct SamplingContent(pub Vec<SamplingBlock>);
 
 impl SamplingContent {
-    /// The text of all text blocks, one after the other.
+    /// Returns the text of all text blocks, one after the other.
     #[must_use]
     pub fn text(&self) -> String {
         self.0
@@ -163,14 +163,14 @@ pub enum SamplingBlock {
     Audio(AudioContent),
     /// The model uses a tool (2025-11-25).
     ToolUse(ToolUseContent),
-    /// What the tool returned (2025-11-25).
+    /// The result of a tool (2025-11-25).
     ToolResult(ToolResultContent),
     /// A block of a type that this library does not know, with all its members.
     Unknown(JsonObject),
 }
 
 impl SamplingBlock {
-    /// A text block.
+    /// Returns a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent::new(text))
     }
@@ -240,20 +240,20 @@ pub struct ToolUseContent {
 }
 
 impl ToolUseContent {
-    /// A use of a tool.
+    /// Returns a use of a tool.
     pub fn new(id: impl Into<String>, name: impl Into<String>, input: JsonObject) -> Self {
         Self { id: id.into(), name: name.into(), input, meta: None }
     }
 }
 
-/// What a tool returned (2025-11-25).
+/// The result of a tool (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolResultContent {
     /// The use that this answers.
     pub tool_use_id: String,
-    /// What the model reads.
+    /// The content for the model.
     #[serde(default, deserialize_with = "json::null_default")]
     pub content: Vec<ContentBlock>,
     /// The result as data; `Some(Value::Null)` is the value `null`.
@@ -268,13 +268,13 @@ pub struct ToolResultContent {
 }
 
 impl ToolResultContent {
-    /// What a use of a tool returned.
+    /// Returns the result of a tool use.
     pub fn new(tool_use_id: impl Into<String>, content: Vec<ContentBlock>) -> Self {
         Self { tool_use_id: tool_use_id.into(), content, ..Self::default() }
     }
 }
 
-/// Which model a server would like.
+/// The server's preferences for a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -312,7 +312,7 @@ pub struct ModelHint {
 }
 
 impl ModelHint {
-    /// A model whose name has this part.
+    /// Returns a model whose name has this part.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()) }
     }
@@ -342,7 +342,7 @@ pub struct ToolChoice {
 }
 
 impl ToolChoice {
-    /// A choice of this mode.
+    /// Returns a choice of this mode.
     #[must_use]
     pub fn new(mode: ToolChoiceMode) -> Self {
         Self { mode: Some(mode) }
@@ -370,7 +370,7 @@ pub enum ToolChoiceMode {
 pub struct CreateMessageResult {
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// The content of the message.
     pub content: SamplingContent,
     /// The model that spoke.
     pub model: String,
@@ -383,12 +383,12 @@ pub struct CreateMessageResult {
 }
 
 impl CreateMessageResult {
-    /// A message of a model.
+    /// Returns a message of a model.
     pub fn new(model: impl Into<String>, content: impl Into<SamplingContent>) -> Self {
         Self { role: Role::Assistant, content: content.into(), model: model.into(), stop_reason: None, meta: None }
     }
 
-    /// The same message with the reason why the model stopped.
+    /// Sets the reason why the model stopped.
     #[must_use]
     pub fn with_stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());

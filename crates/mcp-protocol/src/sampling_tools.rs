@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use crate::{CreateMessageParams, Role, SamplingBlock, SamplingMessage};
 
-/// Why the messages of a sampling request are no conversation that a model can go on with.
+/// The reason why a model cannot continue the messages of a sampling request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationError {
     /// The place of the message.
@@ -43,12 +43,16 @@ impl fmt::Display for ConversationError {
 impl std::error::Error for ConversationError {}
 
 impl CreateMessageParams {
-    /// Checks what types cannot say: every message has content; tools are used by the model, and all uses of a message
-    /// are answered by the next one, which is of the user and has nothing but their results (2025-11-25 and later).
-    /// Clients refuse what breaks this with `-32602`.
+    /// Checks the rules for messages that types cannot express (2025-11-25 and later).
+    ///
+    /// - Each message has content.
+    /// - Only the model uses tools.
+    /// - The message after tool uses is of the user, and contains exactly the results of these uses.
+    ///
+    /// Clients reject a violation with `-32602`.
     ///
     /// # Errors
-    /// The first message that breaks it, and how.
+    /// The first message that violates a rule, and the rule.
     pub fn check_conversation(&self) -> Result<(), ConversationError> {
         let mut open: Vec<&str> = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {

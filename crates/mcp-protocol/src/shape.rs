@@ -113,8 +113,8 @@ impl Shape for ProgressParams {
 }
 
 impl Shape for ElicitParams {
-    /// The name of a URL elicitation exists in 2025-11-25 only; there whoever asks must have set it. Earlier revisions
-    /// have no URL elicitation at all, so their clients do not declare it and must not be asked.
+    /// The id of a URL elicitation exists in 2025-11-25 only, where the server must set it. Earlier revisions have no
+    /// URL elicitation, so their clients do not declare it, and servers must not request it.
     fn shape(&mut self, version: ProtocolVersion) {
         let task = match self {
             Self::Form(params) => &mut params.task,
@@ -132,7 +132,8 @@ impl Shape for ElicitParams {
 }
 
 impl Shape for RpcError {
-    /// Only 2025-11-25 has an error that sends the user to pages. Others are told of them in words.
+    /// Only 2025-11-25 has an error code that refers the user to pages. For other revisions the message lists the
+    /// pages.
     fn shape(&mut self, version: ProtocolVersion) {
         if self.code != ErrorCode::URL_ELICITATION_REQUIRED || version.has_elicitation_complete() {
             return;

@@ -14,7 +14,7 @@ pub const DIRECTORY_READ: &str = "directoryRead";
 /// The media type of a directory.
 pub const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
-/// What a skill is: an entry of `skills/list`, and the answer to `skills/get`.
+/// A skill: an entry of `skills/list`, and the result of `skills/get`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub struct Skill {
 }
 
 impl Skill {
-    /// A skill whose files are known.
+    /// Returns a skill whose files are known.
     pub fn new(uri: impl Into<String>, frontmatter: impl Into<JsonObject>, files: Vec<SkillFile>) -> Self {
         Self { uri: uri.into(), frontmatter: frontmatter.into(), resources: SkillResources::Files(files) }
     }
@@ -80,7 +80,7 @@ pub struct SkillFile {
 }
 
 impl SkillFile {
-    /// A file.
+    /// Returns a file.
     pub fn new(uri: impl Into<String>, digest: impl Into<String>, size: u64) -> Self {
         Self { uri: uri.into(), digest: digest.into(), size: Some(size) }
     }
@@ -107,7 +107,7 @@ pub struct GetSkillParams {
 }
 
 impl GetSkillParams {
-    /// Asks for the skill whose `SKILL.md` is at a URI.
+    /// Returns a request for the skill with this URI of its `SKILL.md`.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), meta: None }
     }
@@ -123,7 +123,7 @@ pub struct GetSkillResult {
     /// For how long it is fresh, in milliseconds (2026-07-28).
     #[serde(default, deserialize_with = "json::millis", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Who may share it (2026-07-28).
+    /// The callers that may share the cached result (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
     /// Metadata of the result.
@@ -138,7 +138,7 @@ pub struct GetSkillResult {
 pub struct ReadDirectoryParams {
     /// The URI of the directory, without a slash at its end.
     pub uri: String,
-    /// Where the page starts.
+    /// The cursor of the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Metadata of the request.
@@ -147,7 +147,7 @@ pub struct ReadDirectoryParams {
 }
 
 impl ReadDirectoryParams {
-    /// Asks for the first page of what is in a directory.
+    /// Returns a request for the first page of a directory.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), cursor: None, meta: None }
     }

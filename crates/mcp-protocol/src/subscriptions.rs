@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Meta, json};
 
-/// Which notices a client wants, or which of them a server sends. What is absent is not subscribed to.
+/// The notifications that a client requests, or that a server agrees to send. Absent members are not subscribed to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -18,10 +18,10 @@ pub struct SubscriptionFilter {
     /// The list of resources changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources_list_changed: Option<bool>,
-    /// The URIs of resources whose changes are told.
+    /// The URIs of resources whose changes are sent.
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
     pub resource_subscriptions: Vec<String>,
-    /// The tasks whose changes are told (tasks extension).
+    /// The tasks whose changes are sent (tasks extension).
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "Vec::is_empty")]
     pub task_ids: Vec<String>,
 }
@@ -40,14 +40,14 @@ impl SubscriptionFilter {
         Self { tools_list_changed: all, prompts_list_changed: all, resources_list_changed: all, ..Self::default() }
     }
 
-    /// The same, and the changes of these resources.
+    /// Adds the changes of these resources.
     #[must_use]
     pub fn with_resources<U: Into<String>>(mut self, uris: impl IntoIterator<Item = U>) -> Self {
         self.resource_subscriptions.extend(uris.into_iter().map(Into::into));
         self
     }
 
-    /// The same, and the changes of these tasks (tasks extension).
+    /// Adds the changes of these tasks (tasks extension).
     #[must_use]
     pub fn with_tasks<I: Into<String>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
         self.task_ids.extend(ids.into_iter().map(Into::into));
@@ -69,7 +69,7 @@ impl SubscriptionFilter {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListenParams {
-    /// Which notices the client wants.
+    /// The requested notifications.
     pub notifications: SubscriptionFilter,
     /// Metadata of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct ListenResult {
 }
 
 impl ListenResult {
-    /// The end of a subscription.
+    /// Returns the end of a subscription.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -115,7 +115,7 @@ pub struct SubscriptionsAcknowledgedParams {
 }
 
 impl SubscriptionsAcknowledgedParams {
-    /// These notices will come.
+    /// Returns an acknowledgement of these notifications.
     #[must_use]
     pub fn new(notifications: SubscriptionFilter) -> Self {
         Self { notifications, meta: None }
@@ -135,7 +135,7 @@ pub struct ResourceUpdatedParams {
 }
 
 impl ResourceUpdatedParams {
-    /// A resource changed.
+    /// Returns a resource changed.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), meta: None }
     }

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JsonObject, Meta, json};
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// It runs.
+    /// The task is running.
     Working,
-    /// It waits for an input.
+    /// The task waits for input.
     InputRequired,
-    /// It ended with a result.
+    /// The task has ended with a result.
     Completed,
-    /// It ended with an error.
+    /// The task has ended with an error.
     Failed,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
@@ -43,7 +43,7 @@ pub struct TaskMetadata {
 }
 
 impl TaskMetadata {
-    /// A task that is kept as long as the other side likes.
+    /// Returns metadata for a task that the server keeps as long as it likes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -62,18 +62,18 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Task {
-    /// Its name, which nobody can guess.
+    /// The id of the task. It is unguessable.
     pub task_id: String,
-    /// Where it stands.
+    /// The status of the task.
     pub status: TaskStatus,
-    /// The same in words.
+    /// A description of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_message: Option<String>,
     /// When it was created, as an ISO 8601 date and time.
     pub created_at: String,
     /// When it last changed, as an ISO 8601 date and time.
     pub last_updated_at: String,
-    /// For how long it is kept after its creation, in milliseconds; `None` for ever.
+    /// The time for which the task is kept after its creation, in milliseconds; `None` is unlimited.
     #[serde(default, deserialize_with = "json::millis")]
     pub ttl: Option<u64>,
     /// How long to wait between two polls, in milliseconds.
@@ -82,7 +82,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task that was created now and runs.
+    /// Returns a running task that was just created.
     pub fn new(task_id: impl Into<String>, created_at: impl Into<String>) -> Self {
         let created_at = created_at.into();
         Self {
@@ -110,7 +110,7 @@ pub struct CreateTaskResult {
 }
 
 impl CreateTaskResult {
-    /// The request became this task.
+    /// Returns the result for a request that became this task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
@@ -130,7 +130,7 @@ pub struct TaskParams {
 }
 
 impl TaskParams {
-    /// Names a task.
+    /// Returns the parameters for a task.
     pub fn new(task_id: impl Into<String>) -> Self {
         Self { task_id: task_id.into(), meta: None }
     }
@@ -150,7 +150,7 @@ pub struct TaskState {
 }
 
 impl TaskState {
-    /// Shows a task.
+    /// Returns the state of a task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
@@ -164,7 +164,7 @@ impl TaskState {
 pub struct ListTasksResult {
     /// The tasks of this page.
     pub tasks: Vec<Task>,
-    /// Where the next page starts; absent on the last one.
+    /// The cursor of the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Metadata of the result.
@@ -173,7 +173,7 @@ pub struct ListTasksResult {
 }
 
 impl ListTasksResult {
-    /// The last page, with these tasks.
+    /// Returns the last page, with these tasks.
     #[must_use]
     pub fn new(tasks: Vec<Task>) -> Self {
         Self { tasks, ..Self::default() }
@@ -194,7 +194,7 @@ pub struct TaskPayload {
 }
 
 impl TaskPayload {
-    /// A result with these members.
+    /// Returns a result with these members.
     #[must_use]
     pub fn new(result: JsonObject) -> Self {
         Self { meta: None, result }

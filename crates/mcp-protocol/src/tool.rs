@@ -15,7 +15,7 @@ pub struct Tool {
     /// The name for people (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, for the model.
+    /// A description of the tool for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its arguments, with `"type": "object"` at the root.
@@ -23,7 +23,7 @@ pub struct Tool {
     /// The JSON Schema of its structured content (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Hints about what it does (2025-03-26). Nobody may rely on those of a server that is not trusted.
+    /// Hints about the behaviour of the tool (2025-03-26). Clients must not rely on the hints of an untrusted server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<ToolAnnotations>,
     /// Icons to show beside it (2025-11-25).
@@ -35,7 +35,7 @@ pub struct Tool {
     /// Metadata of the tool.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
-    /// Members that this library does not know; they are passed on.
+    /// Members that are unknown to this library. They are kept.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -44,7 +44,7 @@ impl Tool {
     /// The longest name, in bytes.
     pub const MAX_NAME_LEN: usize = 128;
 
-    /// A tool with a name and a schema of its arguments.
+    /// Returns a tool with a name and a schema of its arguments.
     pub fn new(name: impl Into<String>, input_schema: impl Into<JsonObject>) -> Self {
         Self { name: name.into(), input_schema: input_schema.into(), ..Self::default() }
     }
@@ -56,7 +56,7 @@ impl Tool {
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
     }
 
-    /// What to show to people: the title, the title of the annotations, or the name.
+    /// Returns the display name: the title, the title of the annotations, or the name.
     #[must_use]
     pub fn display_name(&self) -> &str {
         let annotated = || self.annotations.as_ref().and_then(|a| a.title.as_deref());
@@ -106,7 +106,7 @@ pub struct ToolAnnotations {
 }
 
 impl ToolAnnotations {
-    /// No hints.
+    /// Returns annotations without hints.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -139,7 +139,7 @@ pub struct ToolExecution {
 }
 
 impl ToolExecution {
-    /// An execution with this task support.
+    /// Returns an execution with this task support.
     #[must_use]
     pub fn new(task_support: TaskSupport) -> Self {
         Self { task_support: Some(task_support) }
@@ -170,13 +170,13 @@ pub struct CallToolParams {
     /// Its arguments; absent and empty are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<JsonObject>,
-    /// Asks for a task (2025-11-25 only).
+    /// Requests a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// Answers to the questions of an earlier `input_required` result, by their keys (2026-07-28).
+    /// The answers to the input requests of an earlier result, by their keys (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_responses: Option<JsonObject>,
-    /// The state of that result, unchanged (2026-07-28).
+    /// The request state of that result, unchanged (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
     /// Metadata of the request.
@@ -185,7 +185,7 @@ pub struct CallToolParams {
 }
 
 impl CallToolParams {
-    /// A call without arguments.
+    /// Returns a call without arguments.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -211,7 +211,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallToolResult {
-    /// What the model reads.
+    /// The content for the model.
     #[serde(default, deserialize_with = "json::null_default")]
     pub content: Vec<ContentBlock>,
     /// The result as data (2025-06-18; an object until 2026-07-28, then any value). `Some(Value::Null)` is the value
@@ -227,23 +227,24 @@ pub struct CallToolResult {
 }
 
 impl CallToolResult {
-    /// A result with this content.
+    /// Returns a result with this content.
     #[must_use]
     pub fn new(content: Vec<ContentBlock>) -> Self {
         Self { content, ..Self::default() }
     }
 
-    /// A result of one text block.
+    /// Returns a result of one text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(vec![ContentBlock::text(text)])
     }
 
-    /// A failure, with a text for the model.
+    /// Returns a failure, with a text for the model.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
     }
 
-    /// A result as data, with the same as JSON text for clients that read text only (tools, §Structured Content).
+    /// Returns a result as data, with the same as JSON text for clients that read text only (tools, §Structured
+    /// Content).
     pub fn structured(value: impl Into<Value>) -> Self {
         let value = value.into();
         Self { structured_content: Some(value.clone()), ..Self::text(value.to_string()) }

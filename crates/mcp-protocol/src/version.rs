@@ -29,10 +29,10 @@ impl ProtocolVersion {
     pub const LATEST: Self = V2026_07_28;
     /// The newest revision that opens with `initialize`.
     pub const LATEST_LEGACY: Self = V2025_11_25;
-    /// What an HTTP request without a version header speaks, unless a session says more (2025-06-18, transports).
+    /// The revision of an HTTP request without a version header and without a session (2025-06-18, transports).
     pub const ASSUMED_WITHOUT_HEADER: Self = V2025_03_26;
 
-    /// The date that names the revision on the wire.
+    /// Returns the date that names the revision on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl ProtocolVersion {
         }
     }
 
-    /// The revision of that date; `None` for any other text.
+    /// Returns the revision of that date; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|v| v.as_str() == text)

@@ -22,7 +22,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect that a `$schema` URI names, with or without a trailing `#`, by `http` or `https`.
+    /// Returns the dialect that a `$schema` URI names, with or without a trailing `#`, by `http` or `https`.
     pub fn from_uri(uri: &str) -> Option<Self> {
         let uri = uri.strip_suffix('#').unwrap_or(uri);
         let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
@@ -36,7 +36,7 @@ impl Dialect {
         }
     }
 
-    /// The URI that names this dialect in `$schema`.
+    /// Returns the URI that names this dialect in `$schema`.
     pub fn uri(self) -> &'static str {
         match self {
             Self::Draft4 => "http://json-schema.org/draft-04/schema#",
@@ -47,7 +47,7 @@ impl Dialect {
         }
     }
 
-    /// The dialect of a schema: the one its root declares, else the default.
+    /// Returns the dialect of a schema: the one its root declares, else the default.
     /// `None` when it declares something that is not a known dialect.
     pub fn of(schema: &Value) -> Option<Self> {
         match schema.get("$schema") {

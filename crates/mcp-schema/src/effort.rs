@@ -1,7 +1,7 @@
-//! What it would cost to explain why a value does not match: an upper bound, found by a walk that gives up early.
+//! An upper bound for the cost of explaining why a value does not match a schema. The search stops early.
 //!
-//! Whether a value matches is decided in bounded time (results for references are remembered), but collecting
-//! reasons visits every way through the schema, and keeps a copy of the value per rejected branch.
+//! The match itself takes bounded time, because results of references are cached. Collecting the reasons visits each
+//! path through the schema, and copies the value for each rejected branch.
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ impl Walk<'_> {
         let weight = if copied { weight(value, self.left)? } else { 1 };
         self.spend((node.checks + 1).saturating_mul(weight))?;
         for &to in &node.in_place {
-            // Which of these keep copies (`anyOf`, `oneOf`) and which do not is not told apart.
+            // The estimate treats keywords that copy the value (`anyOf`, `oneOf`) and other keywords alike.
             self.node(to, value, true)?;
         }
         match value {

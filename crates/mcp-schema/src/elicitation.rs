@@ -1,8 +1,8 @@
-//! What a form can ask for: the flat subset of JSON Schema of `elicitation/create` (form mode).
+//! Forms: the flat subset of JSON Schema for `elicitation/create` (form mode).
 //!
-//! A form is an object whose members are texts, numbers, booleans and choices. [`Form::parse`] reads a schema that is
-//! already in the subset, [`Form::from_schema`] brings the schema of a Rust type into it; both render the same
-//! canonical schema. [`Form::accept`] checks an answer.
+//! A form is an object whose members are texts, numbers, booleans and choices. [`Form::parse`] reads a schema of this
+//! subset. [`Form::from_schema`] converts the schema of a Rust type. Both give the same canonical schema.
+//! [`Form::accept`] checks the content of an answer.
 
 mod content;
 mod derive;
@@ -88,29 +88,30 @@ impl Form {
         Ok(Self { fields })
     }
 
-    /// Brings the schema of a type (as `schemars` generates it) into the subset: follows references, turns nullable fields
-    /// into optional ones, enumerations into choices titled by their documentation, and drops
-    /// what only narrows the numbers and texts further (`pattern`, other formats).
+    /// Converts the schema of a type, as `schemars` generates it, into the subset.
+    ///
+    /// It follows references, makes nullable fields optional, and turns enumerations into choices with their
+    /// documentation as titles. It drops keywords that further restrict numbers and texts (`pattern`, other formats).
     ///
     /// # Errors
     ///
-    /// A field has no counterpart in a form: a nested object, a list of anything but choices, a union.
+    /// A field has no form equivalent: a nested object, a list of other items than choices, or a union.
     pub fn from_schema(schema: &Value) -> Result<Self, FormError> {
         Self::parse(&derive::simplify(schema)?)
     }
 
-    /// The fields, in the order of the schema.
+    /// Returns the fields, in the order of the schema.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The schema to send as `requestedSchema` from revision 2025-11-25 on.
+    /// Returns the schema to send as `requestedSchema` from revision 2025-11-25 on.
     pub fn schema(&self) -> Value {
         render::schema(&self.fields)
     }
 
-    /// The schema to send as `requestedSchema` in revision 2025-06-18, where choices are titled by `enumNames` and
-    /// only booleans have defaults.
+    /// Returns the schema to send as `requestedSchema` in revision 2025-06-18, where choices are titled by
+    /// `enumNames` and only booleans have defaults.
     ///
     /// # Errors
     ///
@@ -128,12 +129,12 @@ impl Form {
         self.accept(content).map(drop)
     }
 
-    /// Checks the `content` of an answer and returns what it says about the fields of the form: members that were not asked
-    /// for and `null`s are left out, and a whole number such as `3.0` in an integer field becomes `3`.
+    /// Checks the `content` of an answer and returns the values for the fields of the form. Other members and `null`s
+    /// are dropped, and a whole number such as `3.0` in an integer field becomes `3`.
     ///
     /// # Errors
     ///
-    /// The fields that are missing or wrong.
+    /// The missing and invalid fields.
     pub fn accept(&self, content: &Value) -> Result<Value, ValidationErrors> {
         content::accept(&self.fields, content)
     }
@@ -157,7 +158,7 @@ impl FormError {
         Self { field: Some(name.to_owned()), message: message.into() }
     }
 
-    /// The name of the field that is not possible; `None` when it is the form itself.
+    /// Returns the name of the invalid field; `None` when the form itself is invalid.
     pub fn field_name(&self) -> Option<&str> {
         self.field.as_deref()
     }

@@ -12,7 +12,7 @@ pub struct SchemaError {
     message: String,
 }
 
-/// What is wrong with a schema.
+/// The kind of a [`SchemaError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SchemaErrorKind {
@@ -33,7 +33,7 @@ impl SchemaError {
         Self { kind, pointer: pointer.into(), message: message.into() }
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> SchemaErrorKind {
         self.kind
     }
@@ -43,7 +43,7 @@ impl SchemaError {
         &self.pointer
     }
 
-    /// The sentence without the pointer.
+    /// Returns the sentence without the pointer.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -13,9 +13,9 @@ const MAX: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FrontMatter<'a> {
-    /// What stands between the dashes: YAML 1.2 in its core schema, as JSON.
+    /// The front matter between the dashes: YAML 1.2 (core schema) as JSON.
     pub members: Map<String, Value>,
-    /// What follows them.
+    /// The text after the front matter.
     pub body: &'a str,
 }
 
@@ -29,8 +29,9 @@ impl<'a> FrontMatter<'a> {
     /// Takes a file apart. Without front matter there are no members, and all of it is the body.
     ///
     /// # Errors
-    /// When the front matter has no end, is longer than 64 KiB, is no mapping, or cannot be JSON: other keys than texts, infinite
-    /// numbers, tags. References to earlier parts (aliases) are refused, so that no text grows by being read.
+    /// When the front matter has no end, is longer than 64 KiB, is no mapping, or cannot be JSON: other keys than
+    /// texts, infinite numbers, tags. References to earlier parts (aliases) are refused, so that no text grows by
+    /// being read.
     pub fn read(text: &'a str) -> Result<Self, FrontMatterError> {
         Self::take_apart(text).map_err(|reason| FrontMatterError { reason })
     }

@@ -64,7 +64,7 @@ pub enum HeaderParamErrorKind {
     Misplaced,
 }
 
-/// The mirrored parameters of an input schema, in the order of the document.
+/// Returns the mirrored parameters of an input schema, in the order of the document.
 ///
 /// # Errors
 ///
@@ -110,9 +110,10 @@ pub fn header_params(input_schema: &Value) -> Result<Vec<HeaderParam>, HeaderPar
     Ok(params)
 }
 
-/// Whether an argument and a decoded header value are the same, by the type of the argument: strings exactly,
-/// integers numerically (`42`, `42.0`, `4.2e1`) within ±(2^53 - 1), booleans as `true` and `false`.
-/// No other argument matches anything.
+/// Whether an argument equals a decoded header value, by the type of the argument.
+///
+/// Strings match exactly, integers match numerically (`42`, `42.0`, `4.2e1`) within ±(2^53 - 1), and booleans match
+/// `true` and `false`. Arguments of other types never match.
 pub fn matches(argument: &Value, header: &str) -> bool {
     match argument {
         Value::String(text) => text == header,
@@ -126,12 +127,12 @@ pub fn matches(argument: &Value, header: &str) -> bool {
 }
 
 impl HeaderParam {
-    /// The name of the header, `Mcp-Param-` and the annotation.
+    /// Returns the name of the header, `Mcp-Param-` and the annotation.
     pub fn header_name(&self) -> String {
         format!("Mcp-Param-{}", self.name)
     }
 
-    /// The argument that is mirrored; `None` when it is absent or `null`, and no header belongs to the call.
+    /// Returns the argument that is mirrored; `None` when it is absent or `null`, and no header belongs to the call.
     pub fn argument<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
         self.path
             .iter()
@@ -139,7 +140,7 @@ impl HeaderParam {
             .filter(|value| !value.is_null())
     }
 
-    /// The header value of an argument, not yet encoded. `None` when the argument is not of the parameter's
+    /// Returns the header value of an argument, not yet encoded. `None` when the argument is not of the parameter's
     /// type, or an integer outside ±(2^53 - 1).
     pub fn text(&self, argument: &Value) -> Option<String> {
         match self.kind {
@@ -156,7 +157,7 @@ impl HeaderParam {
 }
 
 impl HeaderParamError {
-    /// The rule that is broken.
+    /// Returns the rule that is broken.
     pub fn kind(&self) -> HeaderParamErrorKind {
         self.kind
     }
@@ -218,7 +219,7 @@ fn is_token_char(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The integer that a JSON number stands for, if it is one within ±(2^53 - 1).
+/// Returns the integer value of a JSON number within ±(2^53 - 1).
 fn safe_integer(value: &Value) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "whole and within the safe range, so the conversion is exact")]
     let integer = match value.as_i64() {
@@ -228,7 +229,7 @@ fn safe_integer(value: &Value) -> Option<i64> {
     (-MAX_SAFE..=MAX_SAFE).contains(&integer).then_some(integer)
 }
 
-/// The integer that a text in the grammar of JSON numbers stands for, computed exactly.
+/// Returns the integer value of a text in the grammar of JSON numbers, computed exactly.
 fn parse_integer(text: &str) -> Option<i64> {
     let (negative, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

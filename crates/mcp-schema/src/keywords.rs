@@ -1,10 +1,10 @@
-//! Where schemas hide inside a schema: the keywords that hold subschemas, and how each applies them.
+//! The keywords that contain subschemas, and how each applies them.
 
 use serde_json::{Map, Value};
 
 use crate::dialect::Dialect;
 
-/// What a subschema is applied to.
+/// The target of a subschema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applies {
     /// The same value as the schema that holds it.
@@ -17,7 +17,7 @@ pub(crate) enum Applies {
     Item,
     /// Any item of an array.
     Items,
-    /// Nothing by itself: a definition to refer to.
+    /// A definition, which only references apply.
     Nothing,
 }
 
@@ -105,8 +105,8 @@ pub(crate) fn is_schema(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Bool(_))
 }
 
-/// The subschemas directly inside a schema object. What only looks like a schema
-/// (in `const`, `enum`, `default`, `examples`, unknown keywords) is not one.
+/// Calls a function for each direct subschema of a schema object. Values in `const`, `enum`, `default`, `examples`
+/// and unknown keywords are not schemas.
 pub(crate) fn subschemas<'a>(schema: &'a Map<String, Value>, dialect: Dialect, visit: &mut dyn FnMut(Subschema<'a>)) {
     for (keyword, value) in schema {
         let Some(&(_, shape, applies, _, _)) =

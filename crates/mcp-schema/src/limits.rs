@@ -31,7 +31,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self {
             depth: 128,

@@ -17,7 +17,7 @@ use crate::{
 const MAX_NESTED: usize = 2;
 /// Values that are checked for being listed twice.
 const MAX_LISTED: usize = 32;
-/// Alternatives whose reasons are told.
+/// The maximum number of alternatives with reasons.
 const MAX_ALTERNATIVES: usize = 4;
 
 /// The kind and the sentence of one finding, without the pointer.

@@ -30,12 +30,22 @@ pub enum PathErrorKind {
     TooLong,
 }
 
-/// A path below some directory, from text that a peer sent: what a URI template captured, say.
+/// Checks a relative path from a peer, for example a value of a URI template.
 ///
-/// The text must be percent-decoded already; that a separator is still encoded in it is taken for an attempt to
-/// get past this check by being decoded again. Empty and `.` components are dropped. The result is
-/// relative and has no `..`, so joined to a directory it stays below it as long as no symbolic link leads out:
-/// resolve links (`std::fs::canonicalize`) and compare where that matters.
+/// The text must already be percent-decoded. A separator that is still encoded is rejected, because a second decoding
+/// would bypass the check. Empty and `.` components are dropped.
+///
+/// The result is relative and has no `..`, so it stays below the directory that it is joined to. Symbolic links can
+/// still lead out: open the path through a sandbox, or resolve and compare it.
+///
+/// ```
+/// use mcp_schema::safe_relative_path;
+///
+/// assert_eq!(safe_relative_path("docs//./guide.md")?.as_path(), std::path::Path::new("docs/guide.md"));
+/// assert!(safe_relative_path("docs/../../etc/passwd").is_err());
+/// assert!(safe_relative_path("docs%2f..%2fx").is_err());
+/// # Ok::<(), mcp_schema::PathError>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -48,7 +58,8 @@ pub fn safe_relative_path(path: &str) -> Result<PathBuf, PathError> {
     if path.contains(['\0', '\\']) || hides_separator(path) {
         return refuse(PathErrorKind::Character);
     }
-    // `c:x` starts anew where there are drives, in the middle of a path as well, and `x:y` is an alternate stream there.
+    // `c:x` starts anew where there are drives, in the middle of a path as well, and `x:y` is an alternate stream
+    // there.
     let mut components = path.split('/').take(if cfg!(windows) { usize::MAX } else { 1 });
     if path.starts_with('/') || components.any(|component| component.contains(':')) {
         return refuse(PathErrorKind::Absolute);

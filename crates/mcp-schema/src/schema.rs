@@ -23,8 +23,8 @@ const EXPLAIN_FIRST: usize = 2_000_000;
 ///
 /// The dialect is the one that the schema declares by `$schema`, and 2020-12 when it declares none. `format` asserts
 /// what the dialect says: up to draft 07 it does, later it is a note only. Nothing outside the schema is ever
-/// read: a reference to a URL or a file is an error when the schema is compiled. Regular expressions run in linear time,
-/// so look-around and back-references are refused.
+/// read: a reference to a URL or a file is an error when the schema is compiled. Regular expressions run in linear
+/// time, so look-around and back-references are refused.
 ///
 /// Cloning shares the compiled schema.
 #[derive(Clone)]
@@ -46,8 +46,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// The schema is not valid in its dialect, declares an unknown dialect, exceeds a limit, has a
-    /// reference that leads nowhere or outside, or a regular expression that is not supported.
+    /// The schema is invalid in its dialect, declares an unknown dialect or exceeds a limit. A reference without a
+    /// target inside the schema and an unsupported regular expression are errors too.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         Self::compile_with(schema, &Limits::default())
     }
@@ -105,12 +105,12 @@ impl Schema {
         !self.too_deep(value) && self.inner.validator.is_valid(value)
     }
 
-    /// The schema as it was given.
+    /// Returns the schema as it was given.
     pub fn source(&self) -> &Value {
         &self.inner.source
     }
 
-    /// The dialect that the schema is read in.
+    /// Returns the dialect that the schema is read in.
     pub fn dialect(&self) -> Dialect {
         self.inner.dialect
     }

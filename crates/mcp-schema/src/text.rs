@@ -1,4 +1,4 @@
-//! Short renderings of values for messages: whatever a peer sends, a message stays small.
+//! Short renderings of values, so that messages stay small.
 
 use std::{borrow::Cow, io};
 

@@ -1,4 +1,4 @@
-//! What the protocol demands of the schemas of a tool, beyond being schemas.
+//! The rules of the protocol for the schemas of a tool.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a value, told so that a model can mend it.
+//! Validation errors of a value, in sentences that help a model to correct it.
 
 use std::{borrow::Borrow, fmt};
 
@@ -20,7 +20,7 @@ pub struct ValidationError {
     message: String,
 }
 
-/// What a value does wrong.
+/// The kind of a [`ValidationError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ValidationErrorKind {
@@ -30,7 +30,7 @@ pub enum ValidationErrorKind {
     Value,
     /// A required member is missing.
     Required,
-    /// A member is not allowed, by itself or by its name.
+    /// A member is not allowed, because of its name or its presence.
     Property,
     /// A number is out of range or not a multiple.
     Range,
@@ -44,7 +44,7 @@ pub enum ValidationErrorKind {
     Items,
     /// A combination (`anyOf`, `oneOf`, `not`) does not hold.
     Combination,
-    /// The value is nested too deeply, or is too involved for its faults to be told.
+    /// The value is nested too deeply, or is too complex to explain its errors.
     Limit,
     /// Anything else.
     Other,
@@ -65,7 +65,7 @@ impl ValidationError {
         self
     }
 
-    /// What the value does wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ValidationErrorKind {
         self.kind
     }
@@ -80,7 +80,7 @@ impl ValidationError {
         &self.schema_pointer
     }
 
-    /// The sentence without the pointer. Values in it are cut short.
+    /// Returns the sentence without the pointer. Values in it are cut short.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -141,12 +141,12 @@ impl ValidationErrors {
         Self::one(ValidationError::new(ValidationErrorKind::Limit, "", message)).incomplete()
     }
 
-    /// The first reason.
+    /// Returns the first reason.
     pub fn first(&self) -> Option<&ValidationError> {
         self.errors.first()
     }
 
-    /// The reasons that were kept, at most eight.
+    /// Returns the reasons that were kept, at most eight.
     pub fn iter(&self) -> std::slice::Iter<'_, ValidationError> {
         self.errors.iter()
     }

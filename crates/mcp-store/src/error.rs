@@ -1,10 +1,10 @@
-//! The one error of every store: opaque, with predicates.
+//! The error of all stores: opaque, with predicates.
 
 use std::{borrow::Cow, error::Error, fmt};
 
-/// Why a store did not do what it was asked.
+/// An error of a store.
 ///
-/// The text is for logs and may change; decide by the predicates. It never contains a stored value.
+/// The text is for logs and may change, so programs use the predicates. The text never contains a stored value.
 pub struct StoreError {
     kind: Kind,
     message: Cow<'static, str>,
@@ -20,23 +20,24 @@ enum Kind {
 }
 
 impl StoreError {
-    /// The store cannot be reached or did not answer in time; the operation may or may not have taken effect.
+    /// Returns the error of a store that is unreachable or did not respond in time. The operation may have taken
+    /// effect.
     pub fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unavailable, message)
     }
 
-    /// The store gave up because others kept changing the same record. A lost
-    /// [compare-and-swap](crate::KeyValue::compare_and_swap) is a [`Swap`](crate::Swap), not this error.
+    /// Returns the error of a store that stopped retrying because other writers kept changing the same record. A lost
+    /// [compare-and-swap](crate::KeyValue::compare_and_swap) is not this error, but a [`Swap`](crate::Swap).
     pub fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Conflict, message)
     }
 
-    /// A cap of the store is reached: it took nothing.
+    /// Returns the error of a store that rejected a write because a bound is reached.
     pub fn full(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Full, message)
     }
 
-    /// The caller asked for something that no store does (see [`limits`](crate::limits)).
+    /// Returns the error of a caller that broke a rule of [`limits`](crate::limits).
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Invalid, message)
     }
@@ -48,17 +49,17 @@ impl StoreError {
         self
     }
 
-    /// Whether the store could not be reached or did not answer in time.
+    /// Whether the store was unreachable or did not respond in time.
     pub fn is_unavailable(&self) -> bool {
         self.kind == Kind::Unavailable
     }
 
-    /// Whether the store gave up on a record that others kept changing.
+    /// Whether the store stopped retrying because other writers kept changing the record.
     pub fn is_conflict(&self) -> bool {
         self.kind == Kind::Conflict
     }
 
-    /// Whether a cap of the store is reached.
+    /// Whether a bound of the store is reached.
     pub fn is_full(&self) -> bool {
         self.kind == Kind::Full
     }
@@ -68,7 +69,7 @@ impl StoreError {
         self.kind == Kind::Invalid
     }
 
-    /// Whether the same call may succeed later without anything else being changed by the caller.
+    /// Whether the same call may succeed later without changes by the caller.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, Kind::Unavailable | Kind::Conflict)
     }

@@ -1,4 +1,4 @@
-//! Records under keys: the trait and what its methods return.
+//! The trait for records under keys, and its return types.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,20 +6,20 @@ use crate::StoreFuture;
 
 /// Records under keys, each with an optional time to live.
 ///
-/// Keys are text of 1 to [`MAX_NAME_BYTES`](crate::limits::MAX_NAME_BYTES) bytes. An expired record is as one that
-/// never was. A caller sees its own earlier writes.
+/// Keys are text of 1 to [`MAX_NAME_BYTES`](crate::limits::MAX_NAME_BYTES) bytes. An expired record does not exist
+/// for callers. A caller sees its own earlier writes.
 pub trait KeyValue: Send + Sync + fmt::Debug + 'static {
-    /// The value under `key`.
+    /// Returns the value under `key`.
     fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>>;
 
-    /// Writes `value` under `key`, whatever was there. `ttl` replaces an earlier one; `None` keeps the record until it
-    /// is deleted.
+    /// Writes `value` under `key` and replaces an earlier record with its time to live. Without a `ttl` the record
+    /// stays until it is deleted.
     fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()>;
 
-    /// Replaces the record under `key` if its value is still `expected` (`None`: if there is no record), in one step
-    /// that no other writer can come between. `new` as `None` deletes the record.
+    /// Replaces the record under `key` if its value is still `expected` (`None`: if there is no record). The step is
+    /// atomic. `new` as `None` deletes the record.
     ///
-    /// Writing the same value again with another `ttl` prolongs a record without bringing back a deleted one.
+    /// Writing the same value with another `ttl` extends the life of a record, and does not restore a deleted record.
     fn compare_and_swap<'a>(
         &'a self,
         key: &'a str,
@@ -28,25 +28,25 @@ pub trait KeyValue: Send + Sync + fmt::Debug + 'static {
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap>;
 
-    /// Deletes the record under `key` and says whether there was one.
+    /// Deletes the record under `key`. Returns whether it existed.
     fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool>;
 
-    /// The records whose keys begin with `prefix`, in byte order of their keys, beginning behind the key `after`, at
-    /// most `limit` of them (and never more than [`MAX_PAGE`](crate::limits::MAX_PAGE)).
+    /// Returns records whose keys begin with `prefix`, in byte order of the keys, from the first key after `after`. A
+    /// page has at most `limit` records, and never more than [`MAX_PAGE`](crate::limits::MAX_PAGE).
     ///
-    /// A record that is there during a whole walk is in it exactly once, whatever else comes and goes.
+    /// A record that exists during a whole listing is listed exactly once, regardless of other changes.
     fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage>;
 }
 
-/// What a compare-and-swap came to.
+/// The outcome of a compare-and-swap.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Swap {
-    /// The record was as expected and is replaced.
+    /// The record had the expected value and was replaced.
     Done,
-    /// The record was another; nothing is changed.
+    /// The record had another value. Nothing was changed.
     Lost {
-        /// What is there.
+        /// The current value.
         current: Option<Arc<[u8]>>,
     },
 }
@@ -58,7 +58,7 @@ impl Swap {
     }
 }
 
-// Values may be secrets, so that only their sizes are printed.
+// Values may be secrets, so only their sizes are printed.
 impl fmt::Debug for Swap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,18 +69,18 @@ impl fmt::Debug for Swap {
     }
 }
 
-/// One page of a listing.
+/// A page of a listing.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct KeyPage {
     /// Keys and values, in byte order of the keys.
     pub entries: Vec<(String, Arc<[u8]>)>,
-    /// When there may be more: pass it as `after` of the next call.
+    /// The cursor if more records may follow: pass it as `after` of the next call.
     pub next: Option<String>,
 }
 
 impl KeyPage {
-    /// A page from its entries and the key to go on behind.
+    /// Returns a page with entries and the key after which the next page starts.
     pub fn new(entries: Vec<(String, Arc<[u8]>)>, next: Option<String>) -> Self {
         Self { entries, next }
     }

@@ -1,11 +1,15 @@
-//! What a fleet of Model Context Protocol nodes shares: sessions, event logs, tasks, notices, tokens.
+//! The state that nodes of a fleet share: sessions, event logs, tasks, notifications, tokens.
 //!
-//! Three small traits say what a shared store must do: [`KeyValue`] (records with a time to live, compare-and-swap, a
-//! listing by prefix), [`Log`] (append-only, numbered, trimmed) and [`PubSub`] (notices to whoever listens right now).
-//! [`Store`] is all three at once. [`MemoryStore`] implements them inside one process and is the default.
+//! Three traits define a shared store:
 //!
-//! An implementation of your own must keep the rules of the `suite` module (feature `suite`): call its functions from
-//! a test.
+//! - [`KeyValue`]: records with a time to live, compare-and-swap, a listing by prefix
+//! - [`Log`]: append-only numbered records that can be trimmed
+//! - [`PubSub`]: messages to the current subscribers of a topic
+//!
+//! [`Store`] combines them. [`MemoryStore`] implements them inside one process and is the default.
+//!
+//! Another implementation must keep the rules of the `suite` module (feature `suite`): call its functions from a
+//! test.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -39,13 +43,13 @@ pub use crate::{
 
 use std::pin::Pin;
 
-/// What every method of a store returns: a boxed future, so that the traits can be used as `dyn`.
+/// The boxed future that the methods of a store return, so that the traits are object-safe.
 ///
-/// Nothing happens before the future is polled. Dropping it stops waiting; a write that was already sent to a remote
-/// store may still take effect.
+/// The operation starts when the future is polled. Dropping the future stops the wait, but a write that was already
+/// sent to a remote store may still take effect.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A store that offers all three traits. Implemented for whatever implements them.
+/// A store that implements all three traits. It is implemented for each such type.
 pub trait Store: KeyValue + Log + PubSub {}
 
 impl<T: KeyValue + Log + PubSub + ?Sized> Store for T {}

@@ -1,25 +1,25 @@
-//! The rules about arguments that every store keeps, and the checks that implementations share.
+//! The rules for arguments of all stores, and the checks that implementations share.
 
 use std::time::Duration;
 
 use crate::StoreError;
 
-/// Longest key, log name, topic or prefix, in bytes.
+/// The maximum bytes of a key, log name, topic or prefix.
 pub const MAX_NAME_BYTES: usize = 512;
 
-/// Largest message on a topic, in bytes. A message is a notice; what is larger belongs in a record that it names.
+/// The maximum bytes of a message on a topic. Larger data belongs in a record that the message names.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 
-/// Most entries that one page brings, whatever limit was asked for.
+/// The maximum number of entries on one page, for each requested limit.
 pub const MAX_PAGE: usize = 1_000;
 
-/// Most messages that a subscription may hold back for its reader.
+/// The maximum number of messages that a subscription queues for its reader.
 pub const MAX_CAPACITY: usize = 65_536;
 
 /// Checks a key, a log name or a topic: 1 to [`MAX_NAME_BYTES`] bytes of any text.
 ///
 /// # Errors
-/// [Invalid](StoreError::is_invalid) when it is empty or too long.
+/// [Invalid](StoreError::is_invalid) when the name is empty or too long.
 pub fn name(name: &str) -> Result<(), StoreError> {
     if name.is_empty() {
         return Err(StoreError::invalid("a name in the store must not be empty"));
@@ -27,7 +27,7 @@ pub fn name(name: &str) -> Result<(), StoreError> {
     prefix(name)
 }
 
-/// Checks a prefix or the place where a listing goes on: at most [`MAX_NAME_BYTES`] bytes, empty allowed.
+/// Checks a prefix or the cursor of a listing: at most [`MAX_NAME_BYTES`] bytes. It may be empty.
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is too long.
@@ -42,7 +42,7 @@ pub fn prefix(prefix: &str) -> Result<(), StoreError> {
 /// Checks a time to live.
 ///
 /// # Errors
-/// [Invalid](StoreError::is_invalid) when it is zero: to remove something, delete it.
+/// [Invalid](StoreError::is_invalid) when it is zero. Use a delete instead.
 pub fn ttl(ttl: Option<Duration>) -> Result<(), StoreError> {
     if ttl.is_some_and(|ttl| ttl.is_zero()) {
         return Err(StoreError::invalid("a time to live must not be zero"));
@@ -50,7 +50,7 @@ pub fn ttl(ttl: Option<Duration>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks the limit of a page and caps it at [`MAX_PAGE`].
+/// Checks the limit of a page and bounds it by [`MAX_PAGE`].
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is zero.
@@ -73,7 +73,7 @@ pub fn message(message: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks how many messages a subscription holds back and caps it at [`MAX_CAPACITY`].
+/// Checks the capacity of a subscription and bounds it by [`MAX_CAPACITY`].
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is zero.

@@ -14,25 +14,25 @@ mod topics;
 
 use self::{records::Records, topics::Topics};
 
-/// A store in the memory of this process. Cheap to clone; clones share their content.
+/// A store in the memory of this process. Clones are cheap and share their content.
 ///
-/// It is bounded by [`MemoryLimits`]: a write that does not fit is refused, nothing is evicted to make room except what
-/// has expired. Expired records go away when they are touched, a few more with every write, and all of them before a
-/// write is refused.
+/// It is bounded by [`MemoryLimits`]. A write over a bound is rejected, and only expired records are evicted. The
+/// store removes expired records when they are accessed, a few with each write, and all of them before it rejects a
+/// write.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
-/// The caps of a [`MemoryStore`].
+/// The bounds of a [`MemoryStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryLimits {
-    /// Most keys, logs and log records together; 1,000,000 by default.
+    /// The maximum number of keys, logs and log records together. Default: 1,000,000.
     pub entries: usize,
-    /// Most bytes of names and data together; 256 MiB by default.
+    /// The maximum bytes of names and data together. Default: 256 MiB.
     pub bytes: usize,
-    /// Most subscriptions at a time; 100,000 by default.
+    /// The maximum number of open subscriptions. Default: 100,000.
     pub subscriptions: usize,
 }
 
@@ -43,17 +43,17 @@ impl Default for MemoryLimits {
 }
 
 impl MemoryStore {
-    /// An empty store with the default caps.
+    /// Returns an empty store with the default bounds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty store with caps of your own.
+    /// Returns an empty store with these bounds.
     pub fn with_limits(limits: MemoryLimits) -> Self {
         Self { shared: Arc::new(Shared { limits, ..Shared::default() }) }
     }
 
-    /// How much of [`MemoryLimits`] is in use, expired records that were not swept yet included.
+    /// Returns the part of [`MemoryLimits`] in use, including expired records that were not swept yet.
     pub fn usage(&self) -> MemoryLimits {
         let (entries, bytes) = self.shared.records().usage();
         MemoryLimits { entries, bytes, subscriptions: self.shared.topics().count() }

@@ -1,4 +1,4 @@
-//! Notices to whoever listens right now: the trait, and the bounded stream that every implementation hands out.
+//! The trait for messages to current subscribers, and the bounded subscription that all implementations return.
 
 use std::{
     collections::VecDeque,
@@ -11,49 +11,49 @@ use std::{
 use crate::{StoreError, StoreFuture, limits};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Topics: a published message reaches every subscription that exists at that moment, on every node.
+/// Topics: a published message reaches each subscription that exists at that moment, on each node.
 ///
-/// Messages are not kept: what must not be lost belongs in a [`Log`](crate::Log) or a record, and the message says that
-/// it is there. Messages of one publisher on one topic, each published after the last was acknowledged, keep their
-/// order.
+/// Messages are not stored. Data that must not be lost belongs in a [`Log`](crate::Log) or a record, and the message
+/// refers to it. Messages of one publisher on one topic keep their order if it publishes each one after the
+/// acknowledgement of the previous one.
 pub trait PubSub: Send + Sync + fmt::Debug + 'static {
-    /// Publishes `message` (at most [`MAX_MESSAGE_BYTES`](limits::MAX_MESSAGE_BYTES)) on `topic`. It never waits for a
-    /// reader, and nobody listening is no error.
+    /// Publishes `message` (at most [`MAX_MESSAGE_BYTES`](limits::MAX_MESSAGE_BYTES)) on `topic`. It does not wait
+    /// for readers, and succeeds without subscribers.
     fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()>;
 
-    /// Listens to `topic`, from now on until the subscription is dropped. It holds back at most `capacity` messages for
-    /// a slow reader (see [`Subscription`]).
+    /// Subscribes to `topic` until the subscription is dropped. The subscription queues at most `capacity` messages
+    /// for a slow reader (see [`Subscription`]).
     fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription>;
 }
 
 /// The messages of one topic, in order, for one reader.
 ///
-/// The policy for a slow reader: when more than the capacity are waiting, the oldest are dropped, the publisher is
-/// never slowed down, and the reader is told by [`Delivery::Lagged`], before the next message, how many it lost.
+/// When more messages than the capacity are queued, the oldest are dropped. The publisher never waits. The reader
+/// receives [`Delivery::Lagged`] with the number of lost messages before the next message.
 pub struct Subscription {
     shared: Arc<Shared>,
     on_drop: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
-/// The end of a [`Subscription`] through which an implementation of [`PubSub`] feeds it. Dropping it ends the
-/// subscription, after what is already waiting was read.
+/// The end of a [`Subscription`] that an implementation of [`PubSub`] feeds. Dropping it ends the subscription after
+/// the queued messages.
 pub struct SubscriptionSender {
     shared: Arc<Shared>,
 }
 
-/// What a subscription brings.
+/// An item of a subscription.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
     /// A message.
     Message(Arc<[u8]>),
-    /// So many messages were dropped at this place, because the reader was too slow or the node lost its connection to
-    /// the store (then at least 1, whatever the real number).
+    /// The number of messages that were dropped here, because the reader was too slow or the node lost its connection
+    /// to the store. After a lost connection the number is at least 1 and may be too low.
     Lagged(u64),
 }
 
-/// A subscription that holds back at most `capacity` messages, and the end that feeds it. For implementations of
-/// [`PubSub`], so that all of them treat a slow reader alike.
+/// Returns a subscription that queues at most `capacity` messages, and the end that feeds it. Implementations of
+/// [`PubSub`] use it to treat slow readers in the same way.
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when `capacity` is zero.
@@ -65,14 +65,15 @@ pub fn subscription(capacity: usize) -> Result<(SubscriptionSender, Subscription
 }
 
 impl Subscription {
-    /// The next message, or how many were lost before it; `None` once the store ended the subscription.
+    /// Receives the next message, or the number of messages that were lost before it; `None` when the store ended the
+    /// subscription.
     ///
-    /// Dropping the future loses nothing.
+    /// Cancel safe.
     pub async fn recv(&mut self) -> Option<Delivery> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// [`recv`](Self::recv) for a hand-written stream.
+    /// The poll form of [`recv`](Self::recv).
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut queue = self.shared.lock();
         match queue.take() {
@@ -85,12 +86,12 @@ impl Subscription {
         }
     }
 
-    /// What is already there, without waiting.
+    /// Returns the next queued item without waiting.
     pub fn try_recv(&mut self) -> Option<Delivery> {
         self.shared.lock().take()
     }
 
-    /// Runs `f` when the subscription is dropped: an implementation unsubscribes there.
+    /// Runs `f` when the subscription is dropped, for example to unsubscribe.
     #[must_use]
     pub fn on_drop(mut self, f: impl FnOnce() + Send + Sync + 'static) -> Self {
         self.on_drop = Some(Box::new(f));
@@ -118,19 +119,20 @@ impl fmt::Debug for Subscription {
 }
 
 impl SubscriptionSender {
-    /// Hands `message` to the reader, dropping the oldest one when the queue is full. `false` when the reader is gone.
+    /// Queues `message` for the reader and drops the oldest message when the queue is full. Returns false when the
+    /// reader is dropped.
     pub fn send(&self, message: Arc<[u8]>) -> bool {
         self.feed(|queue| queue.push(message))
     }
 
-    /// Tells the reader that `count` messages were lost on the way. `false` when the reader is gone.
+    /// Reports to the reader that `count` messages were lost. Returns false when the reader is dropped.
     pub fn lost(&self, count: u64) -> bool {
-        // What is waiting came before the gap, but a reader that hears of the gap first has to look again anyway, and
-        // one counter cannot fall out of a full queue.
+        // The queued messages came before the gap. A reader that learns of the gap first has to reload in any case,
+        // and a counter cannot be dropped from a full queue.
         self.feed(|queue| queue.lagged = queue.lagged.saturating_add(count))
     }
 
-    /// Whether the reader is gone.
+    /// Whether the reader is dropped.
     pub fn is_closed(&self) -> bool {
         !self.shared.lock().reading
     }

@@ -1,8 +1,8 @@
-//! The rules that every implementation must keep, to be called from its tests (feature `suite`).
+//! Rules for implementations of the store traits, to call from their tests (feature `suite`).
 //!
-//! Each function takes a factory of **empty** stores (one per rule; with a remote store: a fresh prefix), runs every
-//! rule, each for at most [`RULE_TIME`], and names those that were broken. Rules about time use tokio's clock and
-//! times to live of a fraction of a second: under a paused clock they take none at all.
+//! Each function gets a factory that returns an **empty** store for each rule; for a remote store this can be a new
+//! prefix. It runs all rules, each for at most [`RULE_TIME`], and returns the broken rules. Rules about time use
+//! tokio's clock and short times to live, so they take no time under a paused clock.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -22,13 +22,13 @@ mod key_value;
 mod log;
 mod pub_sub;
 
-/// How long one rule may take.
+/// The maximum time of one rule.
 pub const RULE_TIME: Duration = Duration::from_secs(20);
 
 /// Runs the rules of all three traits.
 ///
 /// # Errors
-/// The rules that were broken.
+/// The broken rules.
 pub async fn all<S: Store>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
     let mut broken = Vec::new();
     run("key-value", key_value::RULES, async || Arc::new(factory().await) as Arc<dyn KeyValue>, &mut broken).await;
@@ -40,7 +40,7 @@ pub async fn all<S: Store>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRul
 /// Runs the rules of [`KeyValue`].
 ///
 /// # Errors
-/// The rules that were broken.
+/// The broken rules.
 pub async fn key_value<S: KeyValue>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
     let mut broken = Vec::new();
     run("key-value", key_value::RULES, async || Arc::new(factory().await) as Arc<dyn KeyValue>, &mut broken).await;
@@ -50,7 +50,7 @@ pub async fn key_value<S: KeyValue>(factory: impl AsyncFn() -> S) -> Result<(), 
 /// Runs the rules of [`Log`].
 ///
 /// # Errors
-/// The rules that were broken.
+/// The broken rules.
 pub async fn log<S: Log>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
     let mut broken = Vec::new();
     run("log", log::RULES, async || Arc::new(factory().await) as Arc<dyn Log>, &mut broken).await;
@@ -60,20 +60,20 @@ pub async fn log<S: Log>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules
 /// Runs the rules of [`PubSub`].
 ///
 /// # Errors
-/// The rules that were broken.
+/// The broken rules.
 pub async fn pub_sub<S: PubSub>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
     let mut broken = Vec::new();
     run("pub/sub", pub_sub::RULES, async || Arc::new(factory().await) as Arc<dyn PubSub>, &mut broken).await;
     BrokenRules::check(broken)
 }
 
-/// What an implementation did not keep. Both `Display` and `Debug` print one rule per line, with what was seen.
+/// The broken rules of an implementation. `Display` and `Debug` print one rule per line with the observed behaviour.
 pub struct BrokenRules {
     rules: Vec<(String, String)>,
 }
 
 impl BrokenRules {
-    /// Each broken rule (`trait: rule`) and what was seen instead.
+    /// The broken rules (`trait: rule`) with the observed behaviour.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.rules.iter().map(|(rule, seen)| (rule.as_str(), seen.as_str()))
     }
@@ -101,12 +101,12 @@ impl fmt::Debug for BrokenRules {
 
 impl Error for BrokenRules {}
 
-/// One rule: its words, and the function that finds out.
+/// A rule: its text and the function that checks it.
 type Rule<T> = (&'static str, fn(Arc<T>) -> Check);
 
 type Check = Pin<Box<dyn Future<Output = Result<(), Seen>>>>;
 
-/// What was seen instead of what the rule says.
+/// The observed behaviour that breaks a rule.
 struct Seen(String);
 
 impl From<StoreError> for Seen {
@@ -131,7 +131,7 @@ async fn run<T: ?Sized>(
     }
 }
 
-/// The time to live that the rules use, and a wait that is surely longer.
+/// The time to live that the rules use, and a wait that is longer.
 const SHORT: Duration = Duration::from_millis(200);
 
 async fn outlive() {

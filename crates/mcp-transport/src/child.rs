@@ -1,4 +1,4 @@
-//! A server as a child process: spoken to over its standard input and output, ended with everything it started.
+//! A server as a child process, connected through its standard input and output.
 
 mod environment;
 mod group;
@@ -19,18 +19,19 @@ use tokio::process::Command;
 use self::{environment::Environment, group::Group, transport::ChildTransport};
 use crate::{BoxFuture, Connect, Transport, TransportError, ndjson::Options};
 
-/// A command that starts a server which speaks MCP over its standard input and output.
+/// A command that starts an MCP server with stdio transport.
 ///
-/// [`Connect::connect`] starts a fresh process each time. There is no shell: what is given as an argument arrives as one
-/// argument. On Unix the process leads a process group of its own, on Windows (written, not tested) it has a job object:
-/// what it started ends with it.
+/// [`Connect::connect`] starts a new process each time. It does not use a shell: each argument reaches the program
+/// unchanged. On Unix the process leads a process group, and on Windows (written, not tested) it has a job object.
+/// The processes that the server started end with it.
 ///
-/// The transport closes when its last sender is dropped or by [`FrameSender::shutdown`](crate::FrameSender::shutdown).
-/// Then the standard input is closed; a process that is still there after [`ChildProcess::end_within`] gets SIGTERM, and
-/// after the same time again SIGKILL. When the runtime itself goes away, the group is killed at once.
+/// The transport closes when its last sender is dropped, or by
+/// [`FrameSender::shutdown`](crate::FrameSender::shutdown). It then closes the standard input of the process. A
+/// process that still runs after [`ChildProcess::end_within`] gets SIGTERM, and after the same time again SIGKILL.
+/// When the runtime shuts down, the group is killed at once.
 ///
-/// What the process writes to its standard error goes to `tracing` (target `mcp_transport::child`, level debug), line by
-/// line; the last lines are kept, and the error that ends the transport quotes them.
+/// Each line of the standard error goes to `tracing` (target `mcp_transport::child`, level debug). The error that
+/// ends the transport quotes the last lines.
 ///
 /// ```
 /// use mcp_transport::child::ChildProcess;
@@ -47,11 +48,11 @@ pub struct ChildProcess {
     end_within: Duration,
 }
 
-/// How long a process has to end by itself before the next, harder, step.
+/// The time for each step of ending a process.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 impl ChildProcess {
-    /// The program to start: a path, or a name that is looked up in `PATH`.
+    /// Returns a command for a program: a path, or a name that the system looks up in `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -63,7 +64,7 @@ impl ChildProcess {
         }
     }
 
-    /// Adds one argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
@@ -77,26 +78,26 @@ impl ChildProcess {
         self
     }
 
-    /// The directory that the process starts in. A program given by a relative path is better made absolute then: which
-    /// of the two directories it is relative to differs between systems.
+    /// Sets the working directory of the process. Use an absolute path for the program then: systems differ in which
+    /// directory a relative path belongs to.
     #[must_use]
     pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable of the process.
     ///
-    /// Of our own environment the process sees only what a program needs to run: on Unix `HOME`, `LANG`, `LC_ALL`,
-    /// `LC_CTYPE`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER`; on Windows the names that programs need
-    /// there. Secrets of the host do not reach servers by accident.
+    /// The process inherits only the variables that programs need. On Unix these are `HOME`, `LANG`, `LC_ALL`,
+    /// `LC_CTYPE`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ` and `USER`, and on Windows their counterparts.
+    /// So secrets in the environment of the host do not reach a server by accident.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.set(name.as_ref(), value.as_ref());
         self
     }
 
-    /// Sets variables of its environment, as [`ChildProcess::env`] does.
+    /// Sets environment variables of the process. See [`ChildProcess::env`].
     #[must_use]
     pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self {
         for (name, value) in variables {
@@ -105,31 +106,31 @@ impl ChildProcess {
         self
     }
 
-    /// Lets it see a variable of our own environment, if that is set when the process starts.
+    /// Passes an environment variable of the host to the process, if it is set when the process starts.
     #[must_use]
     pub fn inherit_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.environment.inherit(name.as_ref());
         self
     }
 
-    /// Lets it see the whole of our own environment, with every secret that is in it.
+    /// Passes the whole environment of the host to the process, with all secrets in it.
     #[must_use]
     pub fn dangerous_inherit_all_env(mut self) -> Self {
         self.environment.inherit_all();
         self
     }
 
-    /// How long the process has to end after its input was closed, and again after SIGTERM. Two seconds.
+    /// Sets the time that the process has to end after its input is closed, and again after SIGTERM. Default: 2 s.
     ///
-    /// Shutting the transport down takes until the process is gone, whatever of this that needs: four times as long and a little
-    /// more at worst, when it ignores both and has left others behind that do.
+    /// The shutdown of the transport takes until the process has ended. In the worst case this is a little more than
+    /// four times as long: when the process and its children ignore both requests.
     #[must_use]
     pub fn end_within(mut self, time: Duration) -> Self {
         self.end_within = time;
         self
     }
 
-    /// Limits of the lines and of the queue. Those of [`Options::default`].
+    /// Sets the limits of lines and of the send queue. Default: [`Options::default`].
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
@@ -162,14 +163,14 @@ impl Connect for ChildProcess {
         Box::pin(async move { Ok(Box::new(self.start()?) as Box<dyn Transport>) })
     }
 
-    /// The program, without its arguments: those may hold secrets.
+    /// Returns the program without its arguments, which may hold secrets.
     fn describe(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
 }
 
 impl fmt::Debug for ChildProcess {
-    /// Leaves out the values of arguments and variables, which may be secret.
+    /// Omits the values of arguments and variables, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildProcess")
             .field("program", &self.program)
@@ -180,7 +181,7 @@ impl fmt::Debug for ChildProcess {
     }
 }
 
-/// The system did not start the program.
+/// The operating system did not start the program.
 #[derive(Debug)]
 struct NotStarted {
     program: String,
@@ -192,7 +193,7 @@ impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot start `{}`", self.program)?;
         match (&self.directory, self.source.kind()) {
-            // The system says "not found" of either.
+            // The error is the same for a missing program and a missing directory.
             (Some(directory), io::ErrorKind::NotFound) if !directory.is_dir() => {
                 write!(f, ": there is no directory {}", directory.display())
             }

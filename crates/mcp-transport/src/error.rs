@@ -1,4 +1,4 @@
-//! Why a transport could not move a frame.
+//! Errors of transports.
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use mcp_protocol::RequestId;
 
 use crate::Frame;
 
-/// Why a transport could not move a frame. Opaque: ask the predicates; the text is for people and may change.
+/// An error of a transport. The type is opaque: use the predicates. The text is for people and may change.
 ///
-/// A fault that belongs to one request names it ([`TransportError::request`]): that request has no answer to wait for, and
-/// the transport goes on. A fault without a request belongs to the transport as a whole.
+/// An error that belongs to one request names it in [`TransportError::request`]. That request gets no answer, and the
+/// transport continues. An error without a request belongs to the whole transport.
 #[derive(Clone)]
 pub struct TransportError {
     kind: Kind,
@@ -31,23 +31,24 @@ enum Kind {
     Other(Arc<dyn Error + Send + Sync>),
 }
 
-/// How much of a message that is lost is kept.
+/// The number of bytes that are kept of a lost message.
 pub(crate) const START: usize = 512;
 
 impl TransportError {
-    /// The transport is closed, on this side or by the peer.
+    /// Returns the error of a transport that this process or the peer has closed.
     #[must_use]
     pub fn closed() -> Self {
         Kind::Closed.into()
     }
 
-    /// The peer sent a message of more than `limit` bytes; the message is lost, the transport goes on.
+    /// Returns the error for an inbound message of more than `limit` bytes. The message is lost, and the transport
+    /// continues.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
         Kind::TooLarge { limit, start: Bytes::new() }.into()
     }
 
-    /// The same fault with the first bytes of the message that was lost, out of which its id may be read.
+    /// Adds the first bytes of the lost message, which may contain its id.
     #[must_use]
     pub(crate) fn with_start(mut self, bytes: &[u8]) -> Self {
         if let Kind::TooLarge { start, .. } = &mut self.kind {
@@ -56,8 +57,8 @@ impl TransportError {
         self
     }
 
-    /// Up to 512 bytes from the start of a message that was lost because it was [too large](Self::is_too_large), where the
-    /// transport kept them.
+    /// Returns up to 512 bytes from the start of a message that was [too large](Self::is_too_large), if the transport
+    /// kept them.
     #[must_use]
     pub fn start(&self) -> &[u8] {
         match &self.kind {
@@ -66,62 +67,64 @@ impl TransportError {
         }
     }
 
-    /// Any other fault of a transport; the text of `source` is shown as the error's own.
+    /// Returns an error of another kind. It is displayed with the text of `source`.
     pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Kind::Other(Arc::from(source.into())).into()
     }
 
-    /// The peer answered with an HTTP status that carries no message. `detail` says more for people: what the body said,
-    /// shortened, without secrets; it may be empty.
+    /// Returns the error for an HTTP status without a message. `detail` is a short text of the response body without
+    /// secrets, or empty.
     pub fn http(status: u16, retry_after: Option<Duration>, detail: impl Into<Arc<str>>) -> Self {
         Kind::Http { status, retry_after, detail: detail.into() }.into()
     }
 
-    /// The peer does not know the session any more (a 404 to a request that named one): a fresh transport helps.
+    /// Returns the error of a session that the peer does not know (a 404 to a request that named it). A new transport
+    /// helps.
     #[must_use]
     pub fn session_lost() -> Self {
         Kind::SessionLost.into()
     }
 
-    /// The stream for what the peer says unasked broke off and could not be gone on with: some of it may be lost. The transport
-    /// goes on.
+    /// Returns the error of a lost stream of server messages that could not be resumed. Some of these messages may be
+    /// lost. The transport continues.
     #[must_use]
     pub fn missed() -> Self {
         Kind::Missed.into()
     }
 
-    /// The stream of a request ended without its answer, and cannot be resumed.
+    /// Returns the error of a request whose stream ended without a response and cannot be resumed.
     #[must_use]
     pub fn unanswered() -> Self {
         Kind::Unanswered.into()
     }
 
-    /// No connection to the peer could be made: it has seen nothing. The text of `source` is shown as the error's own.
+    /// Returns the error of a connection that could not be opened. The peer has received nothing. It is displayed
+    /// with the text of `source`.
     pub fn unreachable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Kind::Unreachable(Arc::from(source.into())).into()
     }
 
-    /// The same fault, of which is known that another attempt would meet it again.
+    /// Marks the error as lasting: another attempt would fail in the same way.
     #[must_use]
     pub fn lasting(mut self) -> Self {
         self.is_lasting = true;
         self
     }
 
-    /// The same fault, of this request alone: the transport goes on.
+    /// Limits the error to one request. The transport continues.
     #[must_use]
     pub fn of_request(mut self, id: RequestId) -> Self {
         self.request = Some(id);
         self
     }
 
-    /// The request that the fault belongs to; `None` when it belongs to the transport.
+    /// Returns the request that the error belongs to; `None` when it belongs to the whole transport.
     #[must_use]
     pub fn request(&self) -> Option<&RequestId> {
         self.request.as_ref()
     }
 
-    /// The status of an HTTP answer that carried no message.
+    /// Returns the status of an HTTP response without a message.
     #[must_use]
     pub fn http_status(&self) -> Option<u16> {
         match self.kind {
@@ -130,7 +133,7 @@ impl TransportError {
         }
     }
 
-    /// How long the peer asked to wait before the next attempt (`Retry-After`).
+    /// Returns the time that the peer asked to wait before the next attempt (`Retry-After`).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
@@ -139,50 +142,51 @@ impl TransportError {
         }
     }
 
-    /// Whether the peer forgot the session. Nothing was done with the request.
+    /// Whether the peer does not know the session. It has not processed the request.
     #[must_use]
     pub fn is_session_lost(&self) -> bool {
         matches!(self.kind, Kind::SessionLost)
     }
 
-    /// Whether something that the peer said unasked may be lost. Nothing else is, and the transport goes on.
+    /// Whether server messages outside of responses may be lost. The transport continues.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         matches!(self.kind, Kind::Missed)
     }
 
-    /// Whether the stream of the request ended without an answer: the peer may or may not have done what was asked.
+    /// Whether the stream of the request ended without a response. The peer may have processed the request.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         matches!(self.kind, Kind::Unanswered)
     }
 
-    /// Whether no connection to the peer could be made: it has seen nothing.
+    /// Whether the connection could not be opened. The peer has received nothing.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         matches!(self.kind, Kind::Unreachable(_))
     }
 
-    /// Whether another attempt would meet the same fault, as far as is known: the message is too large or cannot travel on
-    /// this transport, the peer cannot prove who it is, it sends to somewhere else.
+    /// Whether another attempt would fail in the same way. Examples: the message is too large or cannot be sent on
+    /// this transport, the certificate of the peer is invalid, the peer redirects to another origin.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         self.is_lasting || matches!(self.kind, Kind::TooLarge { .. })
     }
 
-    /// Whether the transport is closed, without a fault that is known here.
+    /// Whether the transport is closed, without a more specific error.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.kind, Kind::Closed)
     }
 
-    /// Whether the system reported the fault; [`Error::source`] is the [`io::Error`]. The transport does not go on.
+    /// Whether the operating system reported the error. [`Error::source`] is the [`io::Error`]. The transport does
+    /// not continue.
     #[must_use]
     pub fn is_io(&self) -> bool {
         matches!(self.kind, Kind::Io(_))
     }
 
-    /// Whether the peer sent a message over the limit. The transport has skipped it and goes on.
+    /// Whether the peer sent a message over the limit. The transport has skipped it and continues.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         matches!(self.kind, Kind::TooLarge { .. })
@@ -199,9 +203,9 @@ impl fmt::Display for TransportError {
                 write!(f, "the peer answered with HTTP status {status}")
             }
             Kind::Http { status, detail, .. } => write!(f, "the peer answered with HTTP status {status}: {detail}"),
-            Kind::SessionLost => f.write_str("the peer does not know the session any more"),
-            Kind::Missed => f.write_str("what the peer said unasked may be lost"),
-            Kind::Unanswered => f.write_str("the stream of the request ended without an answer"),
+            Kind::SessionLost => f.write_str("the peer no longer knows the session"),
+            Kind::Missed => f.write_str("messages of the peer may be lost"),
+            Kind::Unanswered => f.write_str("the stream of the request ended without a response"),
             Kind::Unreachable(source) | Kind::Other(source) => source.fmt(f),
         }
     }
@@ -239,20 +243,21 @@ impl From<Kind> for TransportError {
     }
 }
 
-/// Why [`FrameSender::try_send`](crate::FrameSender::try_send) did not queue a frame; it gives the frame back.
+/// The reason why [`FrameSender::try_send`](crate::FrameSender::try_send) did not queue a frame. It gives the frame
+/// back.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TrySendError {
-    /// There is no room now.
+    /// The queue is full.
     Full(Frame),
     /// The transport is closed.
     Closed(Frame),
-    /// The frame cannot travel on this transport: waiting does not help.
+    /// The frame cannot be sent on this transport, now or later.
     Refused(Frame),
 }
 
 impl TrySendError {
-    /// The frame that was not queued.
+    /// Returns the frame that was not queued.
     #[must_use]
     pub fn into_frame(self) -> Frame {
         match self {
@@ -266,7 +271,7 @@ impl fmt::Display for TrySendError {
         f.write_str(match self {
             Self::Full(_) => "the queue of the transport is full",
             Self::Closed(_) => "the transport is closed",
-            Self::Refused(_) => "the message cannot travel on this transport",
+            Self::Refused(_) => "the message cannot be sent on this transport",
         })
     }
 }

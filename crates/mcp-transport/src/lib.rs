@@ -1,10 +1,28 @@
-//! Transports of the Model Context Protocol: what a transport is, and those that need nothing but bytes.
+//! Transports of the Model Context Protocol: the traits, and the transports that work on plain byte streams.
 //!
-//! A [`Transport`] moves [`Frame`]s: raw JSON-RPC messages, each with its route and the hints that HTTP mirrors in
-//! headers. [`Connect`] opens a fresh transport as often as asked. In this crate: an in-memory pair ([`memory`]),
-//! newline-delimited JSON over any reader and writer ([`ndjson`]), the stdio of a server ([`stdio`]), a server as a child
-//! process (`child`, behind the feature of that name), the encoder and the decoder of server-sent events ([`sse`]), and
-//! the signals that end a process in order ([`signal`]).
+//! A [`Transport`] moves [`Frame`]s: raw JSON-RPC messages with their routes and the values that HTTP mirrors in
+//! headers. [`Connect`] opens transports to one peer, once per connection.
+//!
+//! - [`memory`]: a connected pair in memory
+//! - [`ndjson`]: newline-delimited JSON over any reader and writer
+//! - [`stdio`]: the standard input and output of a server process
+//! - `child` (feature `child`): a server as a child process
+//! - [`sse`]: the encoder and decoder of server-sent events
+//! - [`signal`]: orderly shutdown on signals
+//! - [`Queue`]: the bounded queue that the transports use
+//!
+//! ```
+//! use mcp_transport::{Frame, Transport, memory, recv};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mcp_transport::TransportError> {
+//! let (client, mut server) = memory::duplex(16);
+//! client.sender().send(Frame::new(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)).await?;
+//! let frame = recv(&mut server).await.expect("the client is connected")?;
+//! assert!(frame.message.starts_with(b"{"));
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

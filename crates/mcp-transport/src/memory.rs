@@ -1,4 +1,4 @@
-//! Two ends of a bounded channel in memory: frames move whole, with their routes and hints.
+//! A pair of connected transports in memory. Frames move with their routes and hints.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use tokio::task::coop;
 
 use crate::{BoxFuture, Frame, FrameSender, Queue, Transport, TransportError, TryPushError, TrySendError};
 
-/// Two connected transports; each direction holds up to `capacity` frames (at least one).
+/// Returns two connected transports. Each direction queues up to `capacity` frames (at least one).
 #[must_use]
 pub fn duplex(capacity: usize) -> (MemoryTransport, MemoryTransport) {
     let capacity = u32::try_from(capacity).unwrap_or(MAX_CAPACITY).min(MAX_CAPACITY);
@@ -20,14 +20,15 @@ pub fn duplex(capacity: usize) -> (MemoryTransport, MemoryTransport) {
 
 /// One end of [`duplex`].
 ///
-/// Dropping it refuses what the peer sends from then on; the peer's end of stream comes when the senders are gone too.
+/// After this end is dropped, frames of the peer are rejected. The peer reads the end of the stream when the senders
+/// of this end are dropped too.
 #[derive(Debug)]
 pub struct MemoryTransport {
     inbound: Arc<Queue<Frame>>,
     sender: Arc<MemorySender>,
 }
 
-/// More frames than any memory holds, and less than any counter.
+/// More frames than fit into memory, and less than the maximum of a semaphore.
 const MAX_CAPACITY: u32 = 1 << 28;
 
 impl MemoryTransport {

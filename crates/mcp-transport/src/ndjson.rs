@@ -1,8 +1,8 @@
 //! Newline-delimited JSON over any reader and writer: one message per line, as on stdio (transports, §stdio).
 //!
-//! Reading takes up to 64 KiB at a time. A short line is copied out, so that a message kept for long does not keep the
-//! buffer it came in; a line of more than 4 KiB is a slice of that buffer, without a copy. Writing happens on a task of
-//! its own: what is queued at that moment goes out in one write, and the writer is flushed when nothing is left.
+//! A read takes up to 64 KiB. A short line is copied, so that a message does not keep its read buffer alive. A line
+//! of more than 4 KiB is a slice of the buffer. A separate task writes: it combines the queued messages into one
+//! write, and flushes when the queue is empty.
 
 mod lines;
 mod writer;
@@ -26,15 +26,16 @@ use self::{
 };
 use crate::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 
-/// Limits of a connection. Make one with `Options::default()` and change what differs.
+/// Limits of a connection. Start with `Options::default()` and change single fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// The longest inbound line, in bytes without its line break. A longer one is skipped and reported. 16 MiB.
+    /// The maximum bytes of an inbound line without its line break. A longer line is skipped and reported. Default:
+    /// 16 MiB.
     pub max_line: usize,
-    /// How many outbound messages may wait for the writer. 1,024.
+    /// The maximum number of queued outbound messages. Default: 1,024.
     pub queue_frames: usize,
-    /// How many bytes may wait for the writer. A longer message waits until it is alone. 16 MiB.
+    /// The maximum bytes of queued outbound messages. A longer message is queued alone. Default: 16 MiB.
     pub queue_bytes: usize,
 }
 
@@ -44,35 +45,35 @@ impl Default for Options {
     }
 }
 
-/// A transport that reads and writes one message per line. Routes and hints do not travel.
+/// A transport that reads and writes one message per line. It does not transmit routes and hints.
 ///
-/// A line break in a message that is sent, which JSON allows between values, travels as a space.
+/// A line break between the values of an outbound message is written as a space. Inbound lines may end with `\r\n`,
+/// blank lines are skipped, and the last line needs no line break.
 ///
-/// Blank lines are skipped, `\r\n` ends a line too, and the last line needs no line break. After an
-/// [`io`](TransportError::is_io) error nothing more comes; after a [too large](TransportError::is_too_large) one the next
-/// line does.
+/// After an [`io`](TransportError::is_io) error the transport ends. After a [too large](TransportError::is_too_large)
+/// error it continues with the next line.
 pub struct Ndjson<R> {
     reader: R,
     lines: Lines,
     ended: bool,
     sender: Arc<LineSender>,
-    /// Completes when the writer has failed. `None` when reading continues after that.
+    /// Completes when the writer has failed, which then ends the transport. `None` when reading continues after that.
     writer_failed: Option<BoxFuture<'static, ()>>,
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Ndjson<R> {
-    /// A transport over this reader and this writer, with the default [`Options`].
+    /// Returns a transport over a reader and a writer, with the default [`Options`].
     ///
     /// # Panics
-    /// Outside of a tokio runtime: the writer gets a task.
+    /// Outside of a tokio runtime, because the writer runs in a task.
     pub fn new<W: AsyncWrite + Unpin + Send + 'static>(reader: R, writer: W) -> Self {
         Self::with_options(reader, writer, &Options::default())
     }
 
-    /// A transport with these limits. Zero counts as one.
+    /// Returns a transport over a reader and a writer with these limits. Zero counts as one.
     ///
     /// # Panics
-    /// Outside of a tokio runtime: the writer gets a task.
+    /// Outside of a tokio runtime, because the writer runs in a task.
     pub fn with_options<W: AsyncWrite + Unpin + Send + 'static>(reader: R, writer: W, options: &Options) -> Self {
         let sender = LineSender::spawn(Arc::new(Outbound::new(options)), writer, Box::pin(pending()));
         Self::of(reader, sender, options)
@@ -114,7 +115,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Transport for Ndjson<R> {
             if self.ended {
                 return Poll::Ready(self.lines.last().map(|line| Ok(Frame::new(line))));
             }
-            // The future keeps nothing between polls, so that a new one may be made each time.
+            // The future has no state between polls, so each poll can make a new one.
             let read = match pin!(self.reader.read_buf(self.lines.room())).poll(cx) {
                 Poll::Ready(read) => read,
                 Poll::Pending => {

@@ -1,9 +1,10 @@
-//! The signals that ask a process to end, and an end in order.
+//! Signals that ask the process to end, and an orderly shutdown.
 
 use std::{io, pin::pin, task::Poll, time::Duration};
 
-/// Resolves when the process is asked to end: SIGTERM or SIGINT, elsewhere Ctrl-C. It listens from the call on, not
-/// only from the first poll; from then on these signals do not end the process by themselves.
+/// Completes when the process is asked to end: by SIGTERM or SIGINT, elsewhere by Ctrl-C.
+///
+/// The function listens from the call on, before the first poll. From then on these signals do not end the process.
 ///
 /// # Panics
 /// Outside of a tokio runtime with I/O.
@@ -20,11 +21,22 @@ pub fn terminated() -> impl Future<Output = ()> + Send + 'static {
     }
 }
 
-/// Runs `work` to its end. When the process is asked to end, `shutdown` asks the work to; when it is asked a second time,
-/// the work is given up, which `None` says.
+/// Runs `work` until it ends. The first signal calls `shutdown`, and a second signal drops the work and returns
+/// `None`.
 ///
-/// A second signal that follows within a quarter of a second counts as the first: launchers pass on what the terminal has
-/// sent to everybody already.
+/// A second signal within a quarter of a second is ignored: launchers forward a signal that the terminal has already
+/// sent to all processes.
+///
+/// ```no_run
+/// use mcp_transport::signal::until_terminated;
+/// use tokio::sync::Notify;
+///
+/// # async fn example() {
+/// let stop = Notify::new();
+/// let ended = until_terminated(stop.notified(), || stop.notify_one()).await;
+/// assert!(ended.is_some(), "a second signal interrupted the shutdown");
+/// # }
+/// ```
 ///
 /// # Panics
 /// Outside of a tokio runtime with I/O and time.
@@ -32,7 +44,7 @@ pub async fn until_terminated<T>(work: impl Future<Output = T>, shutdown: impl F
     until(work, terminated, shutdown).await
 }
 
-/// How soon after a signal another one is the same wish.
+/// The time after a signal in which further signals are ignored.
 const ECHO: Duration = Duration::from_millis(250);
 
 async fn until<T, S: Future<Output = ()>>(
@@ -40,7 +52,7 @@ async fn until<T, S: Future<Output = ()>>(
     listen: impl Fn() -> S,
     shutdown: impl FnOnce(),
 ) -> Option<T> {
-    // Listened for from the start: whoever sees the work going on may rely on an orderly end.
+    // Signals are handled from the start, before the work can be observed.
     let first = listen();
     let mut work = pin!(work);
     tokio::select! {
@@ -118,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// Signals at these milliseconds after the start; who listens hears only what comes later.
+    /// Signals at these milliseconds after the start. A listener receives later signals only.
     fn signals(at: &'static [u64]) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
         let start = Instant::now();
         move || {
@@ -135,8 +147,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_signal_asks_and_the_second_cuts_off() {
-        // When signals come, when the work is done by itself, how long it takes to end once asked; when it was asked, and
-        // when all was over, with a result or without.
+        // Columns: times of the signals, end of the work without a request, its time to end after the request. Then the
+        // expected time of the request, the expected end, and whether there is a result.
         for (at, alone, asked_takes, asked, over, result) in [
             (&[][..], Some(700), 100, false, 700, Some(())),
             (&[1000], None, 600, true, 1600, Some(())),

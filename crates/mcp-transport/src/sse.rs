@@ -1,4 +1,4 @@
-//! Server-sent events (HTML, §9.2), which Streamable HTTP and HTTP+SSE answer with: the encoder, and the [`Decoder`].
+//! Server-sent events (HTML, §9.2) for Streamable HTTP and HTTP+SSE: the encoder, and the [`Decoder`].
 
 use std::time::Duration;
 
@@ -9,55 +9,62 @@ mod decode;
 
 pub use self::decode::{Decoder, Received};
 
-/// One event to be sent.
+/// An event to send.
+///
+/// ```
+/// use mcp_transport::sse::Event;
+///
+/// let event = Event::new(br#"{"jsonrpc":"2.0"}"#).with_id("7").with_event("message");
+/// assert_eq!(&event.encode()[..], b"event: message\nid: 7\ndata: {\"jsonrpc\":\"2.0\"}\n\n");
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The id that a client sends back as `Last-Event-ID`. Line breaks and NUL are left out.
+    /// The id that a client sends back as `Last-Event-ID`. Line breaks and NUL are removed.
     pub id: Option<&'a str>,
-    /// The type of the event; a client reads none as `message`. Line breaks are left out.
+    /// The type of the event. A client reads an absent type as `message`. Line breaks are removed.
     pub event: Option<&'a str>,
-    /// The data, in UTF-8. Every line of it becomes a `data` field; `\r\n` and `\r` arrive as `\n`.
+    /// The data, in UTF-8. Each line becomes a `data` field. The client reads `\r\n` and `\r` as `\n`.
     pub data: &'a [u8],
-    /// How long the client should wait before it reconnects; sent in whole milliseconds.
+    /// The time after which the client should reconnect, sent in whole milliseconds.
     pub retry: Option<Duration>,
 }
 
 impl<'a> Event<'a> {
-    /// An event with this data and nothing else.
+    /// Returns an event with this data and no other fields.
     #[must_use]
     pub fn new(data: &'a [u8]) -> Self {
         Self { data, ..Self::default() }
     }
 
-    /// The event that opens a stream which can be resumed: an id and no data (2025-11-25, transports).
+    /// Returns the first event of a resumable stream: an id without data (2025-11-25, transports).
     #[must_use]
     pub fn priming(id: &'a str) -> Self {
         Self::default().with_id(id)
     }
 
-    /// The same event, with this id.
+    /// Sets the id.
     #[must_use]
     pub fn with_id(mut self, id: &'a str) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// The same event, of this type.
+    /// Sets the type.
     #[must_use]
     pub fn with_event(mut self, event: &'a str) -> Self {
         self.event = Some(event);
         self
     }
 
-    /// The same event, with this wait before a reconnection.
+    /// Sets the time after which the client should reconnect.
     #[must_use]
     pub fn with_retry(mut self, retry: Duration) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// The bytes of the event, up to and with the blank line that ends it.
+    /// Returns the bytes of the event, with the blank line at its end.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let names = self.id.map_or(0, str::len) + self.event.map_or(0, str::len);
@@ -77,7 +84,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// A comment, which clients ignore: it keeps the connection alive. Every line of the text becomes one.
+/// Returns a comment, which keeps the connection alive and which clients ignore. Each line of the text becomes a
+/// comment line.
 #[must_use]
 pub fn comment(text: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(text.len() + OVERHEAD);
@@ -86,10 +94,10 @@ pub fn comment(text: &str) -> Bytes {
     out.freeze()
 }
 
-/// Field names, line breaks and a number, for an event whose data is one line.
+/// The bytes of field names, line breaks and a number, for an event with one line of data.
 const OVERHEAD: usize = 64;
 
-/// A field of one line, whatever the value holds.
+/// Appends a field on one line. Line breaks of the value are removed.
 fn put_field(out: &mut BytesMut, name: &[u8], value: &str) {
     out.put_slice(name);
     for part in value.split(['\r', '\n', '\0']) {
@@ -98,7 +106,7 @@ fn put_field(out: &mut BytesMut, name: &[u8], value: &str) {
     out.put_u8(b'\n');
 }
 
-/// One field per line of the text, at least one.
+/// Appends one field per line of the text, at least one.
 fn put_lines(out: &mut BytesMut, name: &[u8], mut text: &[u8]) {
     while let Some(at) = memchr2(b'\r', b'\n', text) {
         out.put_slice(name);

@@ -1,5 +1,5 @@
-//! The stdio of a server process: a channel to the client that nothing else in the process can touch, and that never
-//! keeps the process from exiting.
+//! The stdio of a server process: a channel that no other code in the process can use, and that does not delay its
+//! exit.
 
 #[cfg(unix)]
 mod fd;
@@ -18,11 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::ndjson::{Ndjson, Options};
 
-/// The standard input and output of the process, taken away from everybody else in it.
+/// The standard input and output of the process, reserved for the transport.
 ///
-/// On Unix the two are moved to descriptors that children do not inherit. In their place the process reads `/dev/null`
-/// and prints to its standard error, so that neither a `println!` nor a child corrupts the channel. Elsewhere the
-/// standard handles stay where they are, and handlers must not print.
+/// On Unix both are moved to descriptors that child processes do not inherit. Standard input is replaced by
+/// `/dev/null`, and standard output by standard error, so that neither `println!` nor a child process corrupts the
+/// channel. On other systems the standard handles stay in place, and handlers must not print.
 #[derive(Debug)]
 pub struct Stdio {
     #[cfg(unix)]
@@ -34,10 +34,10 @@ pub struct Stdio {
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Stdio {
-    /// Takes the standard input and output. What was read or printed through `std::io` before stays where it went.
+    /// Takes the standard input and output. Bytes that `std::io` has already buffered are not affected.
     ///
     /// # Errors
-    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) when they are taken already, or what the system says.
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) on the second call, or the error of the operating system.
     pub fn take() -> io::Result<Self> {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return Err(io::Error::new(
@@ -85,11 +85,11 @@ impl Stdio {
         Ok(Ndjson::until_output_closed(reader, writer, output_closed, options))
     }
 
-    /// The bytes themselves. Reading and writing never block a thread of the runtime, and a read that waits does not
-    /// keep the runtime or the process from ending.
+    /// Returns the reader and the writer. Neither blocks a thread of the runtime. A pending read does not delay the
+    /// shutdown of the runtime or the exit of the process.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O.

@@ -1,4 +1,4 @@
-//! The traits: a transport, its sending half, and a factory that opens transports.
+//! The traits of transports, their senders and their connectors.
 
 use std::{
     future::poll_fn,
@@ -12,94 +12,98 @@ use mcp_protocol::RequestId;
 
 use crate::{Frame, TransportError, TrySendError};
 
-/// A boxed future that may move between threads: what the methods of an object-safe asynchronous trait return.
+/// A boxed `Send` future: the return type of asynchronous methods in object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A bidirectional channel of [`Frame`]s to one peer. The value itself receives; [`Transport::sender`] sends.
+/// A bidirectional channel of [`Frame`]s to one peer. The value itself receives, and [`Transport::sender`] sends.
 ///
-/// A transport may refuse to carry on after an error, or go on (a line that is too long loses only itself; a fault that
-/// names its request, [`TransportError::request`], ends only that request): callers receive until `None`.
+/// After an error a transport may continue: an oversized line loses only itself, and an error of one request
+/// ([`TransportError::request`]) ends only that request. So callers receive until `None`.
 pub trait Transport: Send + 'static {
-    /// The next inbound frame; `None` after the end. Nothing is lost when the caller stops polling.
+    /// Polls for the next inbound frame; `None` after the end. Cancel safe.
     ///
-    /// [`recv`] makes a future of it.
+    /// [`recv`] is the same as a future.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>>;
 
-    /// The sending half: clonable, usable from any task, and alive after the receiving half is dropped.
+    /// Returns the sending half. Any task can use it, also after the receiving half is dropped.
     fn sender(&self) -> Arc<dyn FrameSender>;
 }
 
 /// The sending half of a [`Transport`].
 ///
-/// When the last one of a transport is dropped (the transport itself holds one), the transport closes.
+/// The transport itself holds one sender. When the last sender is dropped, the transport closes.
 pub trait FrameSender: Send + Sync + 'static {
-    /// Waits for room in the bounded queue, then queues the frame. Dropping the future before it is ready queues nothing.
+    /// Waits for capacity in the bounded queue, then queues the frame. If the future is dropped earlier, nothing is
+    /// queued.
     ///
     /// # Errors
-    /// [`TransportError::is_closed`] when the transport is closed, and the fault that ended it when there was one. A frame that
-    /// cannot travel on this transport is refused by a [lasting](TransportError::is_lasting) fault: the transport goes on.
+    /// [`TransportError::is_closed`] when the transport is closed, or the error that ended it. A frame that cannot be
+    /// sent on this transport is rejected with a [lasting](TransportError::is_lasting) error, and the transport
+    /// continues.
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>>;
 
     /// Queues the frame without waiting.
     ///
     /// # Errors
-    /// Gives the frame back when there is no room, when the transport is closed, or when the frame cannot travel on it.
+    /// Gives the frame back when the queue is full, when the transport is closed, or when the frame cannot be sent on
+    /// it.
     fn try_send(&self, frame: Frame) -> Result<(), TrySendError>;
 
-    /// Waits until a message of `len` bytes may fit. Somebody else may be faster, so [`FrameSender::try_send`] can still find
-    /// no room.
+    /// Waits until the queue has capacity for a message of `len` bytes. Another task can use the capacity first, so
+    /// [`FrameSender::try_send`] can still fail.
     ///
     /// # Errors
-    /// As for [`FrameSender::send`].
+    /// The errors of [`FrameSender::send`].
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>>;
 
-    /// Ends the stream of one request, after what is queued for it. Does nothing where requests have no stream.
+    /// Ends the stream of a request after its queued frames. Does nothing when requests have no streams.
     fn close(&self, id: &RequestId);
 
-    /// Whether each request has a stream of its own, as over Streamable HTTP: closing it is how a client cancels a request
-    /// of 2026-07-28. Where there is one stream for everything, which is the default, a notice says so.
+    /// Whether each request has its own stream, as over Streamable HTTP. A client then cancels a request of
+    /// 2026-07-28 by closing the stream, and otherwise by a notification. Default: `false`.
     fn has_request_streams(&self) -> bool {
         false
     }
 
-    /// Where nobody reads what is sent for now, a future that resolves once somebody does: the stream of an HTTP session
-    /// that its client has not opened. `None` while there is a reader, and always where one is part of the connection.
+    /// Returns a future that completes when the peer opens its receiving stream, if there is none now. An HTTP
+    /// session has no such stream until its client opens it. `None` when the peer can receive.
     fn unread(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
 
-    /// Takes no more frames, hands what is queued to the system, and closes. The caller sets the bound: dropping the
-    /// future leaves the transport to finish or to give up by itself.
+    /// Rejects further frames, writes the queued frames and closes. The caller sets the timeout: if the future is
+    /// dropped, the transport finishes on its own.
     ///
     /// # Errors
-    /// The fault that kept a queued frame from being written.
+    /// The error that prevented the writing of a queued frame.
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>>;
 
-    /// Returns the last lines that the peer wrote to its standard error, oldest first. Empty for transports without a process.
+    /// Returns the last lines that the peer wrote to its standard error, oldest first. Empty for transports without a
+    /// process.
     fn stderr(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How long [`FrameSender::shutdown`] takes at most, where the transport bounds that by itself: a child process has its time
-    /// to end, and is made to. `None`, the default, where only the caller does.
+    /// Returns the maximum time of [`FrameSender::shutdown`], if the transport limits it. A child process for example
+    /// is killed after a time. Default: `None`.
     fn shutdown_within(&self) -> Option<Duration> {
         None
     }
 }
 
-/// Opens transports to one peer, as often as asked: what reconnection needs.
+/// A connector: opens transports to one peer, for the first connection and for each reconnection.
 pub trait Connect: Send + Sync + 'static {
-    /// Opens a fresh transport.
+    /// Opens a new transport.
     ///
     /// # Errors
-    /// Why the peer could not be reached.
+    /// The reason why the peer cannot be reached.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>>;
 
-    /// A short name of the peer for logs and errors. It holds no secrets.
+    /// Returns a short name of the peer for logs and errors. It holds no secrets.
     fn describe(&self) -> String;
 }
 
-/// The next inbound frame of a transport; `None` after the end. Cancel safe.
+/// Receives the next inbound frame of a transport; `None` after the end. Cancel safe.
 ///
 /// # Errors
 /// See [`Transport::poll_recv`].

@@ -121,8 +121,8 @@ impl Matcher {
         Some(vars)
     }
 
-    /// Returns the captured ranges and the end of the body. The body ends at the end of the input, or before an `&` when a
-    /// query continues there.
+    /// Returns the captured ranges and the end of the body. The body ends at the end of the input, or before an `&`
+    /// when a query continues there.
     fn run(&self, input: &[Unit], continues: bool, steps: &mut usize) -> Option<(Vec<(usize, usize)>, usize)> {
         let width = self.states.len();
         // For each position: the states from which the end can be reached.
@@ -132,7 +132,8 @@ impl Matcher {
             let now = &mut now[width * at..];
             let unit = input.get(at).copied();
             let consume = |accepted: bool, state: usize| accepted && later[state + 1];
-            // Consuming states come first, because a repetition refers back to one of them. All other states refer forward.
+            // Consuming states come first, because a repetition refers back to one of them. All other states refer
+            // forward.
             for (index, state) in self.states.iter().enumerate() {
                 match (state, unit) {
                     (State::Unit(expected), Some(unit)) => now[index] = consume(unit == *expected, index),

@@ -1,4 +1,4 @@
-//! What a client can do.
+//! Capabilities of clients.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -6,7 +6,17 @@ use serde_json::Value;
 use super::TasksCapability;
 use crate::JsonObject;
 
-/// What a client can do: for its session (up to 2025-11-25) or for one request (2026-07-28).
+/// The capabilities of a client: for its session (up to 2025-11-25) or for one request (2026-07-28).
+///
+/// ```
+/// use mcp_protocol::{ClientCapabilities, ElicitationCapability, RootsCapability};
+///
+/// let capabilities = ClientCapabilities::new()
+///     .with_roots(RootsCapability::new().with_list_changed(true))
+///     .with_elicitation(ElicitationCapability::form_and_url());
+/// assert!(capabilities.supports_roots() && capabilities.supports_url_elicitation());
+/// assert!(!capabilities.supports_sampling());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -29,13 +39,13 @@ pub struct ClientCapabilities {
     /// Extensions of the protocol, by their identifiers (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<JsonObject>,
-    /// Members that this library does not know; they are passed on.
+    /// Members that are unknown to this library. They are kept.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
 impl ClientCapabilities {
-    /// A client that can do nothing.
+    /// Returns an empty set of capabilities.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -77,17 +87,17 @@ impl ClientCapabilities {
         self.extensions.as_ref().and_then(|e| e.get(identifier)).is_some_and(|value| !value.is_null())
     }
 
-    /// The same capabilities with one more extension.
+    /// Adds an extension.
     #[must_use]
     pub fn with_extension(mut self, identifier: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
         self.extensions.get_or_insert_default().insert(identifier.into(), settings.into().into());
         self
     }
 
-    /// What of these capabilities, which something requires, is missing from those that a client declared; `None` when
-    /// nothing is. The answer goes into a `-32021` error.
+    /// Returns the part of these capabilities that a client has not declared; `None` when it has declared all of
+    /// them. The result belongs in a `-32021` error.
     ///
-    /// Extensions, experimental and unknown members count as declared whatever their settings are.
+    /// Extensions, experimental and unknown members count as declared with any settings.
     #[must_use]
     pub fn missing_from(&self, declared: &Self) -> Option<Self> {
         let missing = Self {
@@ -123,10 +133,10 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RootsCapability {
-    /// It tells when they change (up to 2025-11-25).
+    /// Whether the client sends a notification when the roots change (up to 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -163,7 +173,7 @@ pub struct SamplingCapability {
     /// The model may use tools (2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<JsonObject>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }

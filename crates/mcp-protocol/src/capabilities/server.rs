@@ -1,11 +1,22 @@
-//! What a server can do.
+//! Capabilities of servers.
 
 use serde::{Deserialize, Serialize};
 
 use super::TasksCapability;
 use crate::JsonObject;
 
-/// What a server can do.
+/// The capabilities of a server.
+///
+/// ```
+/// use mcp_protocol::{ResourcesCapability, ServerCapabilities, ToolsCapability};
+///
+/// let capabilities = ServerCapabilities::new()
+///     .with_tools(ToolsCapability::new())
+///     .with_resources(ResourcesCapability::new().with_subscribe(true).with_list_changed(true));
+/// let json = serde_json::to_string(&capabilities)?;
+/// assert_eq!(json, r#"{"resources":{"subscribe":true,"listChanged":true},"tools":{}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -34,13 +45,13 @@ pub struct ServerCapabilities {
     /// Extensions of the protocol, by their identifiers (2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<JsonObject>,
-    /// Members that this library does not know; they are passed on.
+    /// Members that are unknown to this library. They are kept.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
 impl ServerCapabilities {
-    /// A server that can do nothing.
+    /// Returns an empty set of capabilities.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -52,7 +63,7 @@ impl ServerCapabilities {
         self.extensions.as_ref().and_then(|e| e.get(identifier)).is_some_and(|value| !value.is_null())
     }
 
-    /// The same capabilities with one more extension.
+    /// Adds an extension.
     #[must_use]
     pub fn with_extension(mut self, identifier: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
         self.extensions.get_or_insert_default().insert(identifier.into(), settings.into().into());
@@ -84,10 +95,10 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PromptsCapability {
-    /// It tells when the list changes.
+    /// Whether the server sends a notification when the list changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -112,13 +123,13 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourcesCapability {
-    /// It tells when a resource changes that was subscribed to.
+    /// Whether clients can subscribe to changes of a resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<bool>,
-    /// It tells when the list changes.
+    /// Whether the server sends a notification when the list changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -145,10 +156,10 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolsCapability {
-    /// It tells when the list changes.
+    /// Whether the server sends a notification when the list changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that this library does not know.
+    /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,
 }

@@ -1,12 +1,12 @@
-//! Writes JSON whose bulk is text: what must be escaped is looked for many bytes at a time, and what lies between is copied
-//! in runs. The bytes are those that `serde_json` writes.
+//! Writes JSON whose bulk is text: what must be escaped is looked for many bytes at a time, and what lies between is
+//! copied in runs. The bytes are those that `serde_json` writes.
 
 use serde::Serialize;
 use serde_json::Value;
 
 /// Bytes that are looked at in one step, without branches in between.
 const STEP: usize = 64;
-/// What is searched before it is copied, so that it is read from memory once.
+/// The bytes that are searched before they are copied, so that they are read from memory once.
 const BLOCK: usize = 16 << 10;
 /// Below this a copy is cheaper than one more piece to send.
 const APART: usize = 32 << 10;
@@ -89,7 +89,7 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// How many bytes come before the first that must be escaped; `None` when there is none.
+/// Returns the number of bytes before the first one that must be escaped; `None` when no byte must be.
 fn plain_run(bytes: &[u8]) -> Option<usize> {
     let mut steps = bytes.chunks_exact(STEP);
     let mut at = 0;

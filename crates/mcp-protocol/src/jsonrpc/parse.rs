@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{ErrorCode, RpcError, meta::ParamsScan};
 
-/// What a message may cost before anybody looks at its content.
+/// Limits for messages, checked before their content is decoded.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
@@ -31,7 +31,7 @@ impl Default for Limits {
 pub struct EnvelopeError {
     /// The id of the message when it could be read.
     pub id: Option<RequestId>,
-    /// What to answer: `-32700` for what is not JSON, `-32600` for what is not a JSON-RPC message.
+    /// The error for the response: `-32700` when the text is not JSON, `-32600` when it is not a JSON-RPC message.
     pub error: RpcError,
     /// Whether the message was a JSON array.
     pub is_batch: bool,
@@ -90,7 +90,7 @@ fn parse_slowly<'a>(text: &'a str, limits: &Limits) -> Result<Message<'a>, Envel
     match text.bytes().find(|b| !b.is_ascii_whitespace()) {
         Some(b'{') => {}
         Some(b'[') => {
-            // The array is read so that broken JSON is told apart from a batch.
+            // The array is parsed to distinguish invalid JSON from a batch.
             serde_json::from_str::<&RawValue>(text).map_err(|e| syntax(&e))?;
             let mut error =
                 EnvelopeError::invalid(None, "a JSON array is not a message: batches are not supported here");
@@ -112,13 +112,13 @@ fn parse_slowly<'a>(text: &'a str, limits: &Limits) -> Result<Message<'a>, Envel
 pub(super) fn request_id(start: &[u8]) -> Option<RequestId> {
     let text = whole_text(start)?;
     let (mut ids, mut is_request) = (Vec::new(), false);
-    // What is cut off ends the reading; what came before it is known.
+    // Parsing ends where the text is cut off. The members before that place are known.
     let _ = each_member(text, |key, value| match key {
         "id" => ids.push(value),
         "method" => is_request = true,
         _ => {}
     });
-    // A number at the very end may go on behind it.
+    // A number at the very end may continue after the cut.
     let is_whole = |id: &RawValue| id.get().as_bytes().as_ptr_range().end < text.as_bytes().as_ptr_range().end;
     match ids[..] {
         [id] if is_request && is_whole(id) => read_id(id).ok(),
@@ -148,13 +148,13 @@ pub(super) fn beginning(start: &[u8]) -> Beginning {
     match (is_response, is_other, &ids[..]) {
         (_, true, _) => Beginning::Other,
         (false, false, _) => Beginning::Unknown,
-        // A number at the very end may go on behind it.
+        // A number at the very end may continue after the cut.
         (true, false, [id]) if !text.ends_with(id.get()) => Beginning::Response(read_id(id).ok()),
         (true, false, _) => Beginning::Response(None),
     }
 }
 
-/// What is whole of a text that was cut off.
+/// Returns the part of a cut-off text that is valid UTF-8.
 fn whole_text(start: &[u8]) -> Option<&str> {
     let len = std::str::from_utf8(start).map_or_else(|error| error.valid_up_to(), str::len);
     std::str::from_utf8(&start[..len]).ok()

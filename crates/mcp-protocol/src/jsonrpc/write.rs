@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::RequestId;
 use crate::RpcError;
 
-/// A request with the given parameters.
+/// Returns a request with the given parameters.
 ///
 /// # Errors
 /// When `params` cannot be written as JSON (a map with keys that are not strings, or a failing `Serialize`).
@@ -20,7 +20,7 @@ pub fn request(id: &RequestId, method: &str, params: &impl Serialize) -> Result<
     serde_json::to_vec(&Envelope { jsonrpc: "2.0", id, method, params })
 }
 
-/// A notification with the given parameters.
+/// Returns a notification with the given parameters.
 ///
 /// # Errors
 /// See [`request`].
@@ -34,7 +34,7 @@ pub fn notification(method: &str, params: &impl Serialize) -> Result<Vec<u8>, se
     serde_json::to_vec(&Envelope { jsonrpc: "2.0", method, params })
 }
 
-/// A response with a result.
+/// Returns a response with a result.
 ///
 /// # Errors
 /// See [`request`].
@@ -48,8 +48,9 @@ pub fn response(id: &RequestId, result: &impl Serialize) -> Result<Vec<u8>, serd
     serde_json::to_vec(&Envelope { jsonrpc: "2.0", id, result })
 }
 
-/// A response with an error. `id` is `None` only when the id of the message could not be read; the member is then left
-/// out (2025-11-25 schema, `JSONRPCErrorResponse`; the older schemas have no form for this case).
+/// Writes a response with an error. `id` is `None` only if the id of the message was unreadable.
+///
+/// The member is then omitted (2025-11-25 schema, `JSONRPCErrorResponse`). The older schemas do not define this case.
 #[must_use]
 pub fn error_response(id: Option<&RequestId>, error: &RpcError) -> Vec<u8> {
     #[derive(Serialize)]

@@ -7,9 +7,9 @@ const PARENT: usize = 55;
 /// More baggage is let go: so much has to be carried at most (W3C Baggage, §3.3.2).
 const BAGGAGE: usize = 8192;
 
-/// The place of a message in a distributed trace, and what travels along with it (2026-07-28 basic, §_meta).
+/// The position of a message in a distributed trace, with its baggage (2026-07-28 basic, §_meta).
 ///
-/// What is not well-formed is not there: a broken trace parent begins a new trace, and takes the trace state with it.
+/// Malformed values are ignored. A malformed trace parent starts a new trace and also drops the trace state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
     parent: Option<Box<str>>,
@@ -18,8 +18,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// A context with a trace parent; `None` when it is not well-formed. One of a later version is read as far as this
-    /// version knows it.
+    /// Returns a context with a trace parent; `None` when it is not well-formed. One of a later version is read as
+    /// far as this version knows it.
     #[must_use]
     pub fn new(traceparent: &str) -> Option<Self> {
         let mut parent = is_valid_traceparent(traceparent).then(|| traceparent.to_owned())?;
@@ -30,21 +30,21 @@ impl TraceContext {
         Some(Self { parent: Some(parent.into()), state: None, baggage: None })
     }
 
-    /// The same with a trace state; one that is not well-formed is left out.
+    /// Sets the trace state. A malformed value is ignored.
     #[must_use]
     pub fn with_tracestate(mut self, text: &str) -> Self {
         self.state = (self.parent.is_some() && is_valid_tracestate(text)).then(|| text.into());
         self
     }
 
-    /// The same with baggage; what is not well-formed, or longer than 8 KiB, is left out.
+    /// Sets the baggage. A malformed value, or one over 8 KiB, is ignored.
     #[must_use]
     pub fn with_baggage(mut self, text: &str) -> Self {
         self.baggage = (text.len() <= BAGGAGE && is_valid_baggage(text)).then(|| text.into());
         self
     }
 
-    /// What the metadata of a message says; `None` when it says nothing that is well-formed.
+    /// Reads the trace context from the metadata of a message; `None` when it has no well-formed value.
     #[must_use]
     pub fn from_meta(meta: &Meta) -> Option<Self> {
         let parent = meta.traceparent().and_then(Self::new);
@@ -58,7 +58,7 @@ impl TraceContext {
         (context.parent.is_some() || context.baggage.is_some()).then_some(context)
     }
 
-    /// Writes it into the metadata of a message, in the place of what stands there.
+    /// Writes the trace context into the metadata of a message and replaces existing values.
     pub fn write_to(&self, meta: &mut Meta) {
         for (key, value) in
             [(keys::TRACEPARENT, &self.parent), (keys::TRACESTATE, &self.state), (keys::BAGGAGE, &self.baggage)]
@@ -70,31 +70,31 @@ impl TraceContext {
         }
     }
 
-    /// The `traceparent`.
+    /// Returns the `traceparent`.
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         self.parent.as_deref()
     }
 
-    /// The `tracestate`.
+    /// Returns the `tracestate`.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// The `baggage`.
+    /// Returns the `baggage`.
     #[must_use]
     pub fn baggage(&self) -> Option<&str> {
         self.baggage.as_deref()
     }
 
-    /// The id of the trace: 32 hexadecimal digits.
+    /// Returns the id of the trace: 32 hexadecimal digits.
     #[must_use]
     pub fn trace_id(&self) -> Option<&str> {
         self.parent.as_deref()?.split('-').nth(1)
     }
 
-    /// The id of the span that the message was sent in: 16 hexadecimal digits.
+    /// Returns the id of the span that the message was sent in: 16 hexadecimal digits.
     #[must_use]
     pub fn parent_id(&self) -> Option<&str> {
         self.parent.as_deref()?.split('-').nth(2)

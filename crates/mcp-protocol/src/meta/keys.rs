@@ -2,19 +2,19 @@
 
 /// The revision of a request (2026-07-28; required on each).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// What the client can do, for this request alone (2026-07-28; required on each).
+/// The capabilities of the client for this request (2026-07-28; required on each request).
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who the client is (2026-07-28).
+/// The identity of the client (2026-07-28).
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 /// From which level on the client wants log messages of this request (2026-07-28).
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who the server is (2026-07-28; on results).
+/// The identity of the server (2026-07-28; on results).
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// The `subscriptions/listen` request that a notification belongs to (2026-07-28).
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The task that a message belongs to (2025-11-25).
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-/// What a model may be told while a task runs (2025-11-25, provisional).
+/// A text that a client may pass to the model while a task runs (2025-11-25, provisional).
 pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
 /// The token that progress notices must carry.
 pub const PROGRESS_TOKEN: &str = "progressToken";
@@ -31,9 +31,18 @@ pub fn is_modern_request_key(key: &str) -> bool {
     matches!(key, PROTOCOL_VERSION | CLIENT_CAPABILITIES | CLIENT_INFO | LOG_LEVEL)
 }
 
-/// Whether a key follows the grammar: an optional prefix of labels with dots between them and a slash after them, then
-/// a name. A label starts with a letter and ends with a letter or digit, with hyphens inside; a name starts and ends
-/// with a letter or digit, with `-`, `_` and `.` inside, or is empty after a prefix.
+/// Whether a key follows the grammar: an optional prefix, then a name.
+///
+/// The prefix consists of labels separated by dots, and a slash at its end. A label starts with a letter and ends
+/// with a letter or digit, with hyphens inside. A name starts and ends with a letter or digit, with `-`, `_` and `.`
+/// inside. After a prefix the name may be empty.
+///
+/// ```
+/// use mcp_protocol::meta::keys;
+///
+/// assert!(keys::is_valid_key("com.example/trace-id") && keys::is_valid_key("progressToken"));
+/// assert!(!keys::is_valid_key("com..example/x") && !keys::is_valid_key("-x"));
+/// ```
 #[must_use]
 pub fn is_valid_key(key: &str) -> bool {
     match key.split_once('/') {

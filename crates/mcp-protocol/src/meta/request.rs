@@ -7,12 +7,11 @@ use serde_json::value::RawValue;
 
 use super::keys;
 use crate::{
-    ClientCapabilities, Implementation, LoggingLevel, Meta, ProgressToken, RpcError,
+    ClientCapabilities, Implementation, LoggingLevel, Meta, ProgressToken, RpcError, decode_error,
     jsonrpc::{Rejected, Scanner, describe, each_member, read_str},
-    misfit,
 };
 
-/// What the `_meta` of a request says to whoever dispatches it. Everything else in it stays raw.
+/// The members of a request's `_meta` that its dispatch needs. All other members stay raw.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RequestMeta<'a> {
@@ -20,9 +19,9 @@ pub struct RequestMeta<'a> {
     pub raw: &'a RawValue,
     /// The revision that the request is written in; any text.
     pub protocol_version: Option<Cow<'a, str>>,
-    /// What the client can do: an object.
+    /// The capabilities of the client: an object.
     pub client_capabilities: Option<&'a RawValue>,
-    /// Who the client is: an object.
+    /// The identity of the client: an object.
     pub client_info: Option<&'a RawValue>,
     /// From which level on the client wants log messages.
     pub log_level: Option<LoggingLevel>,
@@ -74,7 +73,7 @@ pub struct RequestMetaError {
     /// Whether a key is there that only requests of 2026-07-28 and later have, so that the error can be answered in the
     /// form of its era.
     pub is_modern: bool,
-    /// What to answer: `-32602`, with the key at fault.
+    /// The error for the response: `-32602` with the invalid key.
     pub error: RpcError,
 }
 
@@ -112,8 +111,8 @@ impl<'a> RequestMeta<'a> {
         scanned.into_meta()
     }
 
-    /// The text of `name`, `uri` or `taskId` in the parameters, which came by on the way to `_meta`. `None` when the
-    /// member is not there, given twice, or not a string.
+    /// Returns the text of `name`, `uri` or `taskId` in the parameters, which came by on the way to `_meta`. `None`
+    /// when the member is not there, given twice, or not a string.
     #[must_use]
     pub fn mirrored(&self, member: &str) -> Option<Cow<'a, str>> {
         let given = match member {
@@ -125,7 +124,7 @@ impl<'a> RequestMeta<'a> {
         if let Given::Once(raw) = given { read_str(raw) } else { None }
     }
 
-    /// The revision and the capabilities that every request of 2026-07-28 must carry.
+    /// Returns the revision and the capabilities that every request of 2026-07-28 must carry.
     ///
     /// # Errors
     /// `-32602` that names the key that is missing.
@@ -136,7 +135,7 @@ impl<'a> RequestMeta<'a> {
         Ok((version, capabilities))
     }
 
-    /// What the client can do; nothing when it did not say.
+    /// Decodes the capabilities of the client. Without the member they are empty.
     ///
     /// # Errors
     /// `-32602` when a capability has the wrong type.
@@ -144,7 +143,7 @@ impl<'a> RequestMeta<'a> {
         decode(keys::CLIENT_CAPABILITIES, self.client_capabilities).map(Option::unwrap_or_default)
     }
 
-    /// Who the client is, when it says.
+    /// Decodes the identity of the client; `None` without the member.
     ///
     /// # Errors
     /// `-32602` when a member has the wrong type.
@@ -152,7 +151,7 @@ impl<'a> RequestMeta<'a> {
         decode(keys::CLIENT_INFO, self.client_info)
     }
 
-    /// The whole metadata as values.
+    /// Returns the whole metadata as values.
     #[must_use]
     pub fn to_meta(&self) -> Meta {
         // `raw` is known to be an object, and values of every JSON object can be built.
@@ -161,7 +160,7 @@ impl<'a> RequestMeta<'a> {
 }
 
 fn decode<'a, T: Deserialize<'a>>(key: &str, raw: Option<&'a RawValue>) -> Result<Option<T>, RpcError> {
-    raw.map(|raw| misfit::decode(raw.get()))
+    raw.map(|raw| decode_error::decode(raw.get()))
         .transpose()
         .map_err(|problem| RpcError::invalid_params(format!("`{key}`: {problem}")))
 }

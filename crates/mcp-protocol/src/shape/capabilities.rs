@@ -49,8 +49,8 @@ impl Shape for ClientCapabilities {
     }
 }
 
-/// Extensions stay where the revision does not name them: objects are open, and clients of 2025-11-25 negotiate by them.
-/// The tasks extension alone does not exist there.
+/// Extensions stay where the revision does not name them: objects are open, and clients of 2025-11-25 negotiate by
+/// them. The tasks extension alone does not exist there.
 fn shape_extensions(extensions: &mut Option<JsonObject>, version: ProtocolVersion) {
     if version.has_extensions() {
         return;

@@ -119,7 +119,7 @@ mod tests {
             "type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "mimeType": "text/plain",
             "description": "the a", "icons": [{"src": "data:,"}], "annotations": {"lastModified": "2025", "priority": 1}
         });
-        // The title is gone in these revisions, so the name stands for it.
+        // These revisions have no title, so the name replaces it.
         let text = json!({
             "type": "text", "text": "[resource: a] file:///a (text/plain): the a", "annotations": {"priority": 1}
         });

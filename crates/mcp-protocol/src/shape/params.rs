@@ -15,8 +15,8 @@ const INPUTS: [Member; 2] =
     [("inputResponses", ProtocolVersion::has_input_required), ("requestState", ProtocolVersion::has_input_required)];
 const COMPLETE: &[Member] = &[("context", ProtocolVersion::has_completion_context)];
 
-/// The parameters of a request as a revision knows them; `None` when they are so already, which nearly all are: it costs
-/// a look at the name, and a search where a member could have to go.
+/// Returns the parameters of a request in the form of a revision; `None` when they already have it, as nearly all do.
+/// It costs a look at the name, and a search where a member could have to go.
 #[must_use]
 pub fn shape_params(method: &str, params: &str, version: ProtocolVersion) -> Option<String> {
     let members: &[Member] = match method {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Shape for CreateMessageParams {
-    /// Where a message has one block only, one of several becomes several messages.
+    /// A message with several blocks becomes several messages, in revisions with one block per message.
     fn shape(&mut self, version: ProtocolVersion) {
         if !version.has_core_tasks() {
             self.task = None;
@@ -36,7 +36,7 @@ fn split(message: SamplingMessage) -> impl Iterator<Item = SamplingMessage> {
 }
 
 impl Shape for CreateMessageResult {
-    /// Where a message has one block only, several become one text.
+    /// Several blocks become one text, in revisions with one block per message.
     fn shape(&mut self, version: ProtocolVersion) {
         self.content.0.shape(version);
         if !version.has_sampling_tools() && self.content.0.len() != 1 {

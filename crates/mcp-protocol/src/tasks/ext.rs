@@ -13,18 +13,18 @@ pub const IDENTIFIER: &str = "io.modelcontextprotocol/tasks";
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Task {
-    /// Its name, which nobody can guess.
+    /// The id of the task. It is unguessable.
     pub task_id: String,
-    /// Where it stands.
+    /// The status of the task.
     pub status: TaskStatus,
-    /// The same in words.
+    /// A description of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_message: Option<String>,
     /// When it was created, as an ISO 8601 date and time.
     pub created_at: String,
     /// When it last changed, as an ISO 8601 date and time.
     pub last_updated_at: String,
-    /// For how long it is kept after its creation, in milliseconds; `None` for ever.
+    /// The time for which the task is kept after its creation, in milliseconds; `None` is unlimited.
     #[serde(default, deserialize_with = "json::millis")]
     pub ttl_ms: Option<u64>,
     /// How long to wait between two polls, in milliseconds.
@@ -33,7 +33,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task that was created now and runs.
+    /// Returns a running task that was just created.
     pub fn new(task_id: impl Into<String>, created_at: impl Into<String>) -> Self {
         let created_at = created_at.into();
         Self {
@@ -90,7 +90,7 @@ pub struct CreateTaskResult {
 }
 
 impl CreateTaskResult {
-    /// The request became this task.
+    /// Returns the result for a request that became this task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
@@ -108,7 +108,7 @@ pub struct DetailedTask {
     /// Every question that waits for an answer, when the status is `input_required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_requests: Option<InputRequests>,
-    /// What the request would have returned, when the status is `completed`.
+    /// The result of the request, when the status is `completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<JsonObject>,
     /// The error that the request would have ended in, when the status is `failed`.
@@ -120,27 +120,27 @@ pub struct DetailedTask {
 }
 
 impl DetailedTask {
-    /// A task whose status brings nothing along: `working` or `cancelled`.
+    /// Returns a task without further members: `working` or `cancelled`.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, input_requests: None, result: None, error: None, meta: None }
     }
 
-    /// A task that waits for answers.
+    /// Returns a task that waits for answers.
     #[must_use]
     pub fn input_required(mut task: Task, questions: InputRequests) -> Self {
         task.status = TaskStatus::InputRequired;
         Self { input_requests: Some(questions), ..Self::new(task) }
     }
 
-    /// A task that ended with a result.
+    /// Returns a task that ended with a result.
     #[must_use]
     pub fn completed(mut task: Task, result: JsonObject) -> Self {
         task.status = TaskStatus::Completed;
         Self { result: Some(result), ..Self::new(task) }
     }
 
-    /// A task that ended with an error.
+    /// Returns a task that ended with an error.
     #[must_use]
     pub fn failed(mut task: Task, error: RpcError) -> Self {
         task.status = TaskStatus::Failed;
@@ -163,7 +163,7 @@ pub struct UpdateTaskParams {
 }
 
 impl UpdateTaskParams {
-    /// Answers questions of a task.
+    /// Returns answers to input requests of a task.
     pub fn new(task_id: impl Into<String>, input_responses: JsonObject) -> Self {
         Self { task_id: task_id.into(), input_responses, meta: None }
     }

@@ -44,7 +44,7 @@ fn field(document: &Value, schema: &Value) -> Result<(Schema, bool), String> {
     if schema.get("default").is_some_and(Value::is_null) {
         schema.remove("default");
     }
-    // What else an annotation says is for other readers.
+    // Other keywords of an annotation do not concern forms.
     schema.retain(|keyword, _| matches!(keyword.as_str(), "title" | "description") || !is_annotation(keyword));
     if let Some(options) = options(document, &schema)? {
         for keyword in ["enum", "const", "oneOf", "anyOf", "format", "pattern"] {
@@ -148,7 +148,8 @@ fn without_null(document: &Value, mut schema: Schema) -> Result<(Schema, bool), 
             let inner = resolve(one, document)?;
             schema.remove(keyword);
             let (inner, inner_nullable) = match inner.contains_key("anyOf") || inner.contains_key("oneOf") {
-                // `Option<Option<T>>`, or an enumeration behind the reference: only its own branches are left to look at.
+                // `Option<Option<T>>`, or an enumeration behind the reference: only its own branches are left to look
+                // at.
                 true => (inner, false),
                 false => without_null(document, inner)?,
             };
@@ -194,7 +195,7 @@ fn options(document: &Value, schema: &Schema) -> Result<Option<Vec<Choice>>, Str
     Ok(Some(found))
 }
 
-/// What to show for a variant: its title, or what its documentation says.
+/// Returns the title of a variant, or else its documentation.
 fn title(schema: &Schema) -> Option<String> {
     let text = schema.get("title").or_else(|| schema.get("description"))?.as_str()?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -17,9 +17,9 @@ pub struct Field {
     pub required: bool,
     /// A name for display.
     pub title: Option<String>,
-    /// What is asked for.
+    /// The description of the field.
     pub description: Option<String>,
-    /// What values are possible.
+    /// The type and the possible values.
     pub kind: FieldKind,
 }
 
@@ -34,9 +34,9 @@ pub enum FieldKind {
         min_length: Option<u64>,
         /// Greatest number of characters.
         max_length: Option<u64>,
-        /// What the text must be.
+        /// The format of the text.
         format: Option<TextFormat>,
-        /// What stands there at first.
+        /// The default value.
         default: Option<String>,
     },
     /// A number.
@@ -48,21 +48,21 @@ pub enum FieldKind {
         minimum: Option<Number>,
         /// Greatest value.
         maximum: Option<Number>,
-        /// What stands there at first.
+        /// The default value.
         default: Option<Number>,
     },
     /// Yes or no.
     #[non_exhaustive]
     Boolean {
-        /// What stands there at first.
+        /// The default value.
         default: Option<bool>,
     },
     /// One of some values.
     #[non_exhaustive]
     Choice {
-        /// What can be chosen.
+        /// The choices.
         options: Vec<Choice>,
-        /// What is chosen at first.
+        /// The default choice.
         default: Option<String>,
         /// Whether the titles were given as `enumNames`, which is older than `oneOf`; they go out as they came.
         enum_names: bool,
@@ -70,13 +70,13 @@ pub enum FieldKind {
     /// Any of some values.
     #[non_exhaustive]
     MultiChoice {
-        /// What can be chosen.
+        /// The choices.
         options: Vec<Choice>,
         /// Least number of choices.
         min_items: Option<u64>,
         /// Greatest number of choices.
         max_items: Option<u64>,
-        /// What is chosen at first.
+        /// The default choices.
         default: Option<Vec<String>>,
     },
 }
@@ -87,7 +87,7 @@ pub enum FieldKind {
 pub struct Choice {
     /// The value in the answer.
     pub value: String,
-    /// What is shown for it, when that differs.
+    /// The title, if it differs from the value.
     pub title: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// The name in a schema.
+    /// Returns the name in a schema.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Email => "email",
@@ -167,7 +167,7 @@ impl Field {
         Ok(field)
     }
 
-    /// The default as a value of the answer.
+    /// Returns the default as a value of the answer.
     pub fn default_value(&self) -> Option<Value> {
         match &self.kind {
             FieldKind::Text { default, .. } | FieldKind::Choice { default, .. } => default.clone().map(Value::from),

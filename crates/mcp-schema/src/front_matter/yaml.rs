@@ -1,5 +1,7 @@
-//! YAML 1.2 (core schema) as JSON, for front matter. What JSON cannot hold is an error: other keys than texts, infinite
-//! numbers, tags. References to earlier parts (aliases) are refused, so that no text grows by being read.
+//! YAML 1.2 (core schema) as JSON, for front matter.
+//!
+//! Values without a JSON form are errors: keys that are not texts, infinite numbers, and tags. Aliases are rejected,
+//! so a text cannot grow when it is read.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};

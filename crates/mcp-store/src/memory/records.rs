@@ -1,4 +1,4 @@
-//! Keys and logs of a memory store, with their expiry and what they cost.
+//! Keys and logs of a memory store, with their expiry and cost.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{KeyPage, LogPage, MemoryLimits, Record, Retain, StoreError};
 
-/// How many expired items one write sweeps on the side.
+/// The number of expired items that one write sweeps.
 const SWEEP: usize = 16;
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Records {
     bytes: usize,
 }
 
-/// What expires.
+/// An item that expires.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Item {
     Key(Arc<str>),
@@ -37,7 +37,7 @@ struct Entry {
 
 struct Sequence {
     records: VecDeque<Arc<[u8]>>,
-    /// The sequence of the newest record there ever was.
+    /// The sequence of the newest record that the log ever had.
     last: u64,
     bytes: usize,
     expires: Option<Instant>,
@@ -108,7 +108,7 @@ impl Records {
                 break;
             }
             if examined == limit {
-                // Also a page on which everything had expired says where the next one begins.
+                // A page whose records have all expired also returns the start of the next page.
                 page.next = last;
                 break;
             }
@@ -134,7 +134,7 @@ impl Records {
         self.expire_log(log, now);
         let (entries, bytes) = if self.logs.contains_key(log) { (1, 0) } else { (2, log.len()) };
         self.make_room(entries, bytes.saturating_add(data.len()), now, limits)?;
-        // Making room removes only what has expired, so that this log is as it was above.
+        // The sweep removes only expired items, so this log is unchanged.
         let (name, mut sequence) = self.logs.remove_entry(log).unwrap_or_else(|| {
             (Arc::from(log), Sequence { records: VecDeque::new(), last: 0, bytes: 0, expires: None })
         });
@@ -217,7 +217,7 @@ impl Records {
     }
 
     fn note_expiry(&mut self, ttl: Option<Duration>, now: Instant, item: Item) -> Option<Instant> {
-        // A time to live beyond the clock's range is no bound at all.
+        // A time to live beyond the range of the clock is unbounded.
         let expires = now.checked_add(ttl?)?;
         self.expiries.insert((expires, item));
         Some(expires)
@@ -229,7 +229,7 @@ impl Records {
         }
     }
 
-    /// Sweeps a few expired items, and as many as it takes when `entries` and `bytes` more would not fit.
+    /// Sweeps a few expired items, and more when `entries` and `bytes` do not fit otherwise.
     fn make_room(
         &mut self,
         entries: usize,

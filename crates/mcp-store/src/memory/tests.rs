@@ -1,4 +1,4 @@
-//! What only the memory store promises: its caps, its sweeps, and that nothing stays behind.
+//! Tests of the memory store alone: its bounds, its sweeps, and that it frees all records.
 
 use std::{sync::Arc, time::Duration};
 

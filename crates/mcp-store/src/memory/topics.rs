@@ -1,11 +1,11 @@
-//! Who listens to which topic in this process.
+//! The subscriptions of this process by topic.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{StoreError, SubscriptionSender};
 
-/// The readers of one topic: shared, so that a message is handed out without the lock of all topics. A waker may run
-/// anything, the end of a subscription included.
+/// The subscriptions of one topic. The list is shared, so that a message is delivered without the lock of all topics:
+/// a waker may run any code, for example drop a subscription.
 type Readers = Arc<Vec<(u64, Arc<SubscriptionSender>)>>;
 
 #[derive(Default)]

@@ -27,7 +27,7 @@ async fn fill(store: &dyn Log, log: &str, count: u64) -> Result<(), Seen> {
     Ok(())
 }
 
-/// The numbers of a page, after checking that each record holds what [`fill`] wrote there.
+/// Returns the sequences of a page, and checks the data of each record against [`fill`].
 fn numbers(page: &LogPage) -> Result<Vec<u64>, Seen> {
     for record in &page.records {
         same("data", &*record.data, record.sequence.to_string().as_bytes())?;
@@ -88,7 +88,7 @@ fn walk(store: Arc<dyn Log>) -> Check {
 
 fn trim(store: Arc<dyn Log>) -> Check {
     Box::pin(async move {
-        // Ten records of ten bytes each, cut down further and further.
+        // Ten records of ten bytes each, trimmed in several steps.
         for n in 0..10_u8 {
             store.append("l", vec![n; 10].into(), None).await?;
         }

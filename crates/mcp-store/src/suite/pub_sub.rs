@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule<dyn PubSub>] = &[
     ("names, capacity and size are checked", arguments),
 ];
 
-/// How long a message may take to arrive.
+/// The maximum time for the delivery of a message.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
 async fn next(reader: &mut Subscription) -> Result<Delivery, Seen> {
@@ -73,7 +73,7 @@ fn from_now_on(store: Arc<dyn PubSub>) -> Check {
 
 fn lagged(store: Arc<dyn PubSub>) -> Check {
     Box::pin(async move {
-        // A second, wide reader of the same node tells when everything has arrived.
+        // A second subscription of the same node with a large capacity shows when all messages have arrived.
         let (mut slow, mut wide) = (store.subscribe("t", 3).await?, store.subscribe("t", 100).await?);
         let messages: Vec<String> = (1..=10).map(|n| n.to_string()).collect();
         let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
@@ -81,7 +81,7 @@ fn lagged(store: Arc<dyn PubSub>) -> Check {
             store.publish("t", bytes(message)).await?;
         }
         expect(&mut wide, &messages).await?;
-        // Nothing says which reader of a node is fed first: wait until the slow one has heard of all ten.
+        // The order of subscriptions of one node is open: wait until the slow subscription has received all ten.
         let (mut lost, mut seen) = (0, Vec::new());
         while lost + (seen.len() as u64) < 10 {
             match next(&mut slow).await? {

@@ -1,4 +1,4 @@
-//! The suite finds what is wrong: an implementation that breaks some rules is caught at exactly those.
+//! Tests of the suite: it reports exactly the rules that a faulty implementation breaks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ async fn memory_keeps_every_rule() {
     all(async || MemoryStore::new()).await.unwrap();
 }
 
-/// Forgets the time to live, and compares without looking.
+/// Ignores the time to live, and writes in compare-and-swap without comparing.
 #[derive(Debug, Default)]
 struct Careless(MemoryStore);
 

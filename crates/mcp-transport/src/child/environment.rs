@@ -1,4 +1,4 @@
-//! What a child process sees of the environment: a list of names, and what is set for it.
+//! The environment of a child process: inherited names and set values.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use tokio::process::Command;
 
-/// What a program needs to run, and nothing that is likely to be a secret.
+/// The variables that programs need. None of them is likely to hold a secret.
 #[cfg(not(windows))]
 const NEEDED: &[&str] =
     &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -32,11 +32,11 @@ const NEEDED: &[&str] = &[
     "USERPROFILE",
 ];
 
-/// How the environment of the process is made.
+/// How the environment of the process is built.
 #[derive(Clone, Default)]
 pub(super) struct Environment {
     all: bool,
-    /// Names to take over (`None`), and values that are set.
+    /// Inherited names (`None`) and set values.
     variables: BTreeMap<OsString, Option<OsString>>,
 }
 
@@ -68,13 +68,13 @@ impl Environment {
     }
 }
 
-/// Whether a shell would take the value for a function that it was handed.
+/// Whether a shell would read the value as an exported function.
 fn is_function(value: &OsStr) -> bool {
     value.as_encoded_bytes().starts_with(b"()")
 }
 
 impl fmt::Debug for Environment {
-    /// Names only.
+    /// Shows names only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment")
             .field("all", &self.all)

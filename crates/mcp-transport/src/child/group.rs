@@ -1,4 +1,4 @@
-//! A process and everything that it starts: a process group on Unix, a job object on Windows.
+//! A process and all processes that it starts: a process group on Unix, a job object on Windows.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,11 +13,11 @@ use self::unix as system;
 #[cfg(windows)]
 use self::windows as system;
 
-/// A running process, and the group that it leads. Dropping it kills the group.
+/// A running process and the group that it leads. Dropping it kills the group.
 #[derive(Debug)]
 pub(super) struct Group(system::Group);
 
-/// The ends of its standard streams that are ours.
+/// The host's ends of the standard streams of the process.
 pub(super) struct Streams {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
@@ -25,12 +25,12 @@ pub(super) struct Streams {
 }
 
 impl Group {
-    /// Starts the command, whose three standard streams are pipes.
+    /// Starts the command with pipes for the three standard streams.
     pub(super) fn spawn(command: Command) -> io::Result<Self> {
         system::Group::spawn(command).map(Self)
     }
 
-    /// The streams. Each can be taken once.
+    /// Returns the streams. Each can be taken once.
     pub(super) fn streams(&mut self) -> io::Result<Streams> {
         let gone = || io::Error::other("a standard stream of the process is not a pipe");
         let (stdin, stdout, stderr) = self.0.streams();
@@ -41,22 +41,22 @@ impl Group {
         })
     }
 
-    /// Waits for the end of the process itself. Cancel safe.
+    /// Waits until the process has ended. Cancel safe.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.0.wait().await
     }
 
-    /// Asks the group to end. Nothing where the system has no such request.
+    /// Asks the group to end, where the system has such a request.
     pub(super) fn terminate(&mut self) {
         self.0.terminate();
     }
 
-    /// Ends the group.
+    /// Kills the group.
     pub(super) fn kill(&mut self) {
         self.0.kill();
     }
 
-    /// Whether anything of the group may still run after the process itself has ended.
+    /// Whether processes of the group may still run after the leader has ended.
     pub(super) fn lingers(&self) -> bool {
         self.0.lingers()
     }
@@ -68,7 +68,8 @@ impl Drop for Group {
     }
 }
 
-/// The program to start: the system's own lookup in `PATH`, except that Windows does not find `npx.cmd` for `npx`.
+/// Returns the program to start. Windows does not find `npx.cmd` for `npx`, so names without an extension are looked
+/// up here.
 pub(super) fn resolve(program: &OsStr) -> OsString {
     system::resolve(program)
 }
@@ -87,7 +88,8 @@ mod unix {
     #[derive(Debug)]
     pub(super) struct Group {
         child: Child,
-        /// The leader's id names the group; `None` once nothing of it is left, since the id may then be given again.
+        /// The id of the leader, which names the group. `None` when the group has ended, because the system may reuse
+        /// the id.
         id: Option<Pid>,
     }
 
@@ -171,23 +173,23 @@ mod windows {
             Ok(status)
         }
 
-        /// There is no signal to send: the closed input was the request.
+        /// Windows has no signal for this: the closed input was the request.
         pub(super) fn terminate(&mut self) {}
 
         pub(super) fn kill(&mut self) {
             if !self.ended {
-                // It fails when the job has ended meanwhile.
+                // This fails when the job has already ended.
                 let _ = self.child.start_kill();
             }
         }
 
-        /// The end of a job is the end of everything in it.
+        /// A job ends all its processes together.
         pub(super) fn lingers(&self) -> bool {
             false
         }
     }
 
-    /// `npx` is a script beside no executable, and only names with an extension are found.
+    /// `npx` is a script without an executable, and only names with an extension are found.
     pub(super) fn resolve(program: &OsStr) -> OsString {
         let path = Path::new(program);
         if path.extension().is_some() || path.components().count() != 1 {

@@ -1,4 +1,4 @@
-//! The task that owns the process: it waits for its end, or brings it about.
+//! The task that owns the process, and waits for its end or forces it.
 
 use std::{io, process::ExitStatus, time::Duration};
 
@@ -14,22 +14,22 @@ use super::{
     transport::{Exit, Wanted},
 };
 
-/// How often a group is looked at whose leader has ended.
+/// How often the keeper checks a group whose leader has ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the last lines are waited for: a grandchild may hold the pipe open.
+/// How long the keeper waits for the last lines: a grandchild may keep the pipe open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How long a process that was killed has to be gone, at least.
+/// The minimum time for a killed process to end.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
-/// How long the end of a process takes at most: by itself, by SIGTERM, by SIGKILL, and then of what it left behind.
+/// The maximum time that ending a process takes: closed input, SIGTERM, SIGKILL, and then the rest of its group.
 pub(super) fn longest(end_within: Duration) -> Duration {
     let of_leader = end_within.saturating_mul(2).saturating_add(end_within.max(AFTER_KILL));
-    // A second for a machine that has much to do.
+    // One second more for a busy machine.
     of_leader.saturating_add(LAST_WORDS).saturating_add(end_within).saturating_add(Duration::from_secs(1))
 }
 
-/// Owns the process until it has ended and nothing of its group is left.
+/// Owns the process until the whole group has ended.
 pub(super) struct Keeper {
     pub(super) group: Group,
     pub(super) wanted: watch::Receiver<Wanted>,
@@ -49,23 +49,24 @@ impl Keeper {
             Some(status) => status,
             None => self.end().await,
         };
-        // What it wrote last is read before anybody is told, and before what it left behind is ended.
+        // The last lines are read before the end is reported, and before the rest of the group is killed.
         let _ = timeout(LAST_WORDS, &mut self.stderr).await;
         self.stderr.abort();
         if let Err(error) = &status {
             tracing::warn!(%error, "waiting for a server process failed");
         }
-        // The first is told at once; whoever waits for the end of everything waits until this sender is dropped.
+        // The first send reports the end of the process. The end of the group is reported when this sender is
+        // dropped.
         self.ended.send_replace(Some(Exit { status: status.ok(), last_lines: self.last.take().into() }));
         if self.group.lingers() {
             self.group.terminate();
-            // An elapsed time is what the kill below is for.
+            // After the timeout the kill below ends the group.
             let _ = timeout(self.end_within, gone(&self.group)).await;
             self.group.kill();
         }
     }
 
-    /// Its input is closed: waits, asks, forces.
+    /// The input of the process is closed: waits, then sends SIGTERM, then kills.
     async fn end(&mut self) -> io::Result<ExitStatus> {
         if let Ok(status) = timeout(self.end_within, self.group.wait()).await {
             return status;
@@ -76,16 +77,16 @@ impl Keeper {
         }
         tracing::debug!("a server process is killed: it ended neither with its input nor by SIGTERM");
         self.group.kill();
-        // A process that was killed ends, unless the system itself is stuck with it.
+        // A killed process ends, unless it is blocked in the kernel.
         timeout(self.end_within.max(AFTER_KILL), self.group.wait())
             .await
             .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the killed process does not end")))
     }
 }
 
-/// Resolves when the process is asked to end, or nobody is left who could ask for anything.
+/// Completes when the process is asked to end, or when the transport and its senders are dropped.
 async fn unwanted(wanted: &mut watch::Receiver<Wanted>) {
-    // An error says that the transport and its senders are gone.
+    // An error means that the transport and its senders are dropped.
     let _ = wanted.wait_for(|wanted| *wanted == Wanted::Not).await;
 }
 

@@ -1,20 +1,20 @@
-//! What the process says on its standard error: to `tracing`, and the last lines to whoever asks how it ended.
+//! The standard error of the process: logged by `tracing`, and the last lines kept for the error.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-/// How many lines are kept, and how long each may be, in bytes: the rest of a longer one is dropped.
+/// The number of lines that are kept, and the maximum bytes of each. The rest of a longer line is dropped.
 const LINES: usize = 20;
 const LINE: usize = 1 << 10;
 
-/// The last lines.
+/// The last lines of the standard error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
-    /// The lines, oldest first.
+    /// Returns the lines, oldest first.
     pub(super) fn take(&self) -> Vec<String> {
         self.0.lock().drain(..).collect()
     }
@@ -33,7 +33,7 @@ impl LastLines {
     }
 }
 
-/// Reads until the end, keeping the last lines.
+/// Reads until the end and keeps the last lines.
 pub(super) async fn drain(stderr: impl AsyncRead + Unpin, program: String, last: LastLines) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -48,7 +48,7 @@ pub(super) async fn drain(stderr: impl AsyncRead + Unpin, program: String, last:
     }
 }
 
-/// Reads one line, of which it keeps no more than [`LINE`] bytes. False at the end.
+/// Reads a line and keeps at most [`LINE`] bytes of it. Returns false at the end.
 async fn next(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
     let mut any = false;
     loop {

@@ -21,41 +21,41 @@ use crate::{
     ndjson::{Ndjson, Options},
 };
 
-/// How long the end of the process may come after the end of its output, to be told as the reason.
+/// How long the transport waits for the end of the process after the end of its output, to report it as the reason.
 const EXIT_AFTER_OUTPUT: Duration = Duration::from_millis(500);
 
 /// How a process ended.
 #[derive(Debug, Clone)]
 pub(super) struct Exit {
-    /// `None` when the system could not tell.
+    /// The exit status; `None` when the system did not report it.
     pub(super) status: Option<ExitStatus>,
     pub(super) last_lines: Arc<[String]>,
 }
 
-/// Whether the process is to run.
+/// Whether the process shall run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     Running,
     Not,
 }
 
-/// A child process as a transport.
+/// A transport to a child process.
 pub(super) struct ChildTransport {
     lines: Ndjson<ChildStdout>,
     sender: Arc<ChildSender>,
     end: End,
 }
 
-/// What comes after the last line.
+/// The state after the last line.
 enum End {
     Open,
-    /// The output has ended; why is being found out.
+    /// The output has ended, and the transport waits for the reason.
     Asking(BoxFuture<'static, Option<TransportError>>),
     Told,
 }
 
 impl ChildTransport {
-    /// Takes the process over; a task keeps it.
+    /// Takes the process over and starts its keeper.
     pub(super) fn new(
         mut group: Group,
         program: String,
@@ -114,22 +114,22 @@ impl fmt::Debug for ChildTransport {
 
 struct ChildSender {
     lines: Arc<dyn FrameSender>,
-    /// The keeper sees by this that the process is unwanted: by its value, or by its being gone.
+    /// Asks the keeper to end the process: by its value, or by being dropped.
     wanted: watch::Sender<Wanted>,
     ended: watch::Receiver<Option<Exit>>,
     program: String,
     last: LastLines,
-    /// How long its end takes at most.
+    /// The maximum time that ending the process takes.
     longest: Duration,
 }
 
 impl ChildSender {
-    /// Why there is no more output: how the process ended. `None` when we ended it.
+    /// Returns the error for the end of the output: how the process ended. `None` when the transport ended it.
     fn why_ended(&self) -> BoxFuture<'static, Option<TransportError>> {
         if *self.wanted.borrow() == Wanted::Not {
             return Box::pin(std::future::ready(None));
         }
-        // A process without its output is of no use.
+        // A process without output cannot serve, so it is ended.
         let wanted = self.wanted.clone();
         let (mut ended, program) = (self.ended.clone(), self.program.clone());
         Box::pin(async move {
@@ -160,14 +160,14 @@ impl FrameSender for ChildSender {
         self.lines.close(id);
     }
 
-    /// Closes the input of the process and waits until it has ended; see [`ChildProcess`](super::ChildProcess).
+    /// Closes the input of the process and waits until it has ended. See [`ChildProcess`](super::ChildProcess).
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
         self.wanted.send_replace(Wanted::Not);
         let flushed = self.lines.shutdown();
         let mut ended = self.ended.clone();
         Box::pin(async move {
             let flushed = flushed.await;
-            // The keeper drops its end when nothing is left of the process.
+            // The keeper drops its sender when the whole group has ended.
             while ended.changed().await.is_ok() {}
             flushed
         })
@@ -182,7 +182,7 @@ impl FrameSender for ChildSender {
     }
 }
 
-/// The server went away by itself.
+/// The server process ended without a request.
 #[derive(Debug)]
 struct Ended {
     program: String,

@@ -1,26 +1,27 @@
-//! Cuts bytes into lines, within a limit, scanning each byte once.
+//! Splits bytes into lines within a limit. Each byte is scanned once.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
 use crate::TransportError;
 
-/// How much is read at a time.
+/// The bytes of one read.
 const CHUNK: usize = 64 << 10;
-/// Less room than this is not worth a read.
+/// The minimum free capacity for a read.
 const MIN_ROOM: usize = 16 << 10;
-/// Up to here a line is copied: cheaper than to share the buffer, and whoever keeps it keeps no more than its bytes.
+/// The maximum length of a line that is copied. For short lines a copy is cheaper than sharing the buffer, and it
+/// does not keep the buffer alive.
 const COPY: usize = 4 << 10;
 
-/// The lines of a stream of bytes that is read piece by piece.
+/// The lines of a byte stream that is read in pieces.
 #[derive(Debug)]
 pub(super) struct Lines {
     buffer: BytesMut,
-    /// The buffer has no line break before this.
+    /// The buffer has no line break before this position.
     scanned: usize,
-    /// The line at the front was too long and is thrown away up to its end.
+    /// The first line is too long and is skipped up to its end.
     skipping: bool,
-    /// The buffer has grown over a chunk.
+    /// The buffer has grown beyond one chunk.
     grown: bool,
     limit: usize,
 }
@@ -30,7 +31,7 @@ impl Lines {
         Self { buffer: BytesMut::new(), scanned: 0, skipping: false, grown: false, limit }
     }
 
-    /// The next line that is whole and not blank, or the error about one that is too long.
+    /// Returns the next complete line that is not blank, or the error for a line over the limit.
     pub(super) fn next(&mut self) -> Option<Result<Bytes, TransportError>> {
         loop {
             let Some(at) = memchr(b'\n', &self.buffer[self.scanned..]) else {
@@ -53,7 +54,7 @@ impl Lines {
         }
     }
 
-    /// What is left when no more bytes come: a last line without a line break.
+    /// Returns the last line, which has no line break.
     pub(super) fn last(&mut self) -> Option<Bytes> {
         let line = without_cr(&self.buffer);
         let len = line.len();
@@ -62,7 +63,7 @@ impl Lines {
         last
     }
 
-    /// The buffer, with room for a read.
+    /// Returns the buffer with capacity for a read.
     pub(super) fn room(&mut self) -> &mut BytesMut {
         let len = self.buffer.len();
         if len == 0 && self.grown {
@@ -75,7 +76,7 @@ impl Lines {
         &mut self.buffer
     }
 
-    /// Forgets what was read and gives the memory back.
+    /// Drops the buffered bytes and frees the memory.
     pub(super) fn clear(&mut self) {
         self.buffer = BytesMut::new();
         self.scanned = 0;
@@ -92,17 +93,17 @@ impl Lines {
         let mut line = self.buffer.split_to(whole);
         line.truncate(len);
         if self.grown {
-            // What follows must not stay in a buffer as large as this line needed.
+            // The following bytes must not stay in a buffer of the size that this line needed.
             self.buffer = BytesMut::from(&self.buffer[..]);
             self.grown = self.buffer.len() > CHUNK;
         }
         line.freeze()
     }
 
-    /// Reports a line that is over the limit before its end has come, once.
+    /// Reports a line over the limit once, before its end was read.
     fn check_partial(&mut self) -> Option<Result<Bytes, TransportError>> {
         self.scanned = self.buffer.len();
-        // One byte over may be the `\r` of the line break.
+        // One byte over the limit may be the `\r` of the line break.
         let over =
             self.scanned > self.limit + 1 || (self.scanned == self.limit + 1 && self.buffer[self.limit] != b'\r');
         if self.skipping {
@@ -130,7 +131,7 @@ fn is_blank(line: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Feeds pieces and collects lines; an error shows as `!`.
+    /// Feeds pieces and collects lines. An error becomes `!`.
     fn cut(limit: usize, pieces: &[&[u8]]) -> Vec<String> {
         let mut lines = Lines::new(limit);
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! The sending half: a bounded queue, and the task that writes what is queued in as few writes as it can.
+//! The sending half: a bounded queue, and a task that writes the queued messages in few writes.
 
 use std::{
     collections::VecDeque,
@@ -23,18 +23,18 @@ use tokio::{
 use super::Options;
 use crate::{BoxFuture, Frame, FrameSender, Queue, Queued, TransportError, TrySendError};
 
-/// Short messages are gathered up to this size.
+/// The maximum bytes of short messages that are combined for one write.
 const GATHER: usize = 64 << 10;
-/// A message from this size on is written from where it lies.
+/// A message of at least this size is written without a copy.
 const DIRECT: usize = 16 << 10;
-/// How long the writer still tries after the last sender is gone.
+/// How long the writer continues after the last sender was dropped.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What the senders and the task of the writer share.
+/// The state that the senders share with the writer task.
 #[derive(Debug)]
 pub(super) struct Outbound {
     queue: Queue<Bytes>,
-    /// What the shortest message costs, in bytes: this makes one limit of the number of messages and of their bytes.
+    /// The minimum cost of a message. With it the queue bounds the number of messages and their bytes at once.
     floor: u32,
 }
 
@@ -54,20 +54,20 @@ impl Outbound {
     }
 }
 
-/// What the queue can count.
+/// The maximum cost that the queue can count.
 const MAX_BYTES: u32 = 1 << 30;
 
 /// The sender of an [`Ndjson`](super::Ndjson).
 pub(super) struct LineSender {
     outbound: Arc<Outbound>,
-    /// How the writer ended.
+    /// The result of the writer task.
     outcome: watch::Receiver<Option<Result<(), TransportError>>>,
-    /// Tells the writer, by being dropped, that nobody waits for it any more.
+    /// Dropped with the sender, which tells the writer task that no sender is left.
     _alive: oneshot::Sender<()>,
 }
 
 impl LineSender {
-    /// Starts the task of the writer. The task fails when `output_closed` completes.
+    /// Starts the writer task. The task fails when `output_closed` completes.
     pub(super) fn spawn<W: AsyncWrite + Unpin + Send + 'static>(
         outbound: Arc<Outbound>,
         writer: W,
@@ -93,7 +93,7 @@ impl LineSender {
         let mut outcome = self.outcome.clone();
         async move {
             let has_failed = |outcome: &Option<Result<_, _>>| matches!(outcome, Some(Err(_)));
-            // Without an outcome the task has panicked, or was dropped with its runtime.
+            // Without a result the task has panicked, or was dropped with its runtime.
             if outcome.wait_for(has_failed).await.is_err() && outcome.borrow().is_some() {
                 pending().await
             }
@@ -130,7 +130,7 @@ impl FrameSender for LineSender {
         Box::pin(async move {
             match outcome.wait_for(Option::is_some).await {
                 Ok(result) => result.clone().unwrap_or(Ok(())),
-                // The runtime has dropped the writer.
+                // The runtime has dropped the writer task.
                 Err(_) => Err(TransportError::closed()),
             }
         })
@@ -149,8 +149,8 @@ impl fmt::Debug for LineSender {
     }
 }
 
-/// The message without line breaks. Outside of strings they are white space in JSON, as a space is, and inside of them they
-/// are escaped. Some readers take `\r` alone for a line break.
+/// Replaces line breaks by spaces. In JSON they are white space outside of strings and escaped inside of strings.
+/// Some readers treat `\r` alone as a line break.
 fn one_line(message: Bytes) -> Bytes {
     if memchr2(b'\n', b'\r', &message).is_none() {
         return message;
@@ -162,7 +162,7 @@ fn one_line(message: Bytes) -> Bytes {
     line.freeze()
 }
 
-/// Lets nobody wait for a writer that is gone: it may also panic, or be dropped with its runtime.
+/// Closes the queue when the writer task ends, panics or is dropped with its runtime.
 struct CloseOnDrop(Arc<Outbound>);
 
 impl Drop for CloseOnDrop {
@@ -171,7 +171,7 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Writes what is queued until the queue is closed and empty. Once nobody is left to wait, it gives up after a while.
+/// Writes messages until the queue is closed and empty. Stops a few seconds after the last sender was dropped.
 async fn write_until_abandoned<W: AsyncWrite + Unpin>(
     outbound: &Outbound,
     writer: W,
@@ -199,7 +199,7 @@ async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) ->
     let mut messages = VecDeque::new();
     let mut gathered = BytesMut::new();
     while poll_fn(|cx| outbound.queue.poll_ready(cx)).await {
-        // Whoever is about to send comes first: many messages in one write cost little more than one.
+        // Lets ready senders run first: many messages in one write cost little more than one.
         task::yield_now().await;
         loop {
             outbound.queue.take_all(&mut messages);
@@ -215,7 +215,7 @@ async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) ->
     writer.shutdown().await
 }
 
-/// Writes the short messages at the front in one piece, together with the long one that follows them.
+/// Writes the short messages at the front in one piece, together with the long message after them.
 async fn write_some<W: AsyncWrite + Unpin>(
     outbound: &Outbound,
     writer: &mut W,
@@ -245,7 +245,7 @@ async fn write_some<W: AsyncWrite + Unpin>(
 }
 
 async fn write_slices<W: AsyncWrite + Unpin>(writer: &mut W, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-    // Drops the empty slices at the front: a write of nothing would look like the end.
+    // Removes the empty slices at the front: a write of zero bytes would look like the end.
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match writer.write_vectored(slices).await {

@@ -1,4 +1,4 @@
-//! The decoder of server-sent events (HTML, §9.2.6): what a client of Streamable HTTP and HTTP+SSE reads.
+//! The decoder of server-sent events (HTML, §9.2.6) for clients of Streamable HTTP and HTTP+SSE.
 
 use std::{mem, str, time::Duration};
 
@@ -7,25 +7,26 @@ use memchr::{memchr, memchr2};
 
 use crate::{TransportError, error::START};
 
-/// One event as it was received.
+/// A received event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// The type of the event; `None` when the server named none, which means `message`.
+    /// The type of the event. `None` means `message`.
     pub event: Option<Box<str>>,
-    /// The data: its lines, joined by `\n`. Whatever the server sent, UTF-8 or not. Empty in an event that only primes.
+    /// The lines of the data, joined by `\n`. The bytes may be invalid UTF-8. Empty for an event that only sets an id
+    /// or a retry time.
     pub data: Bytes,
 }
 
 impl Received {
-    /// Whether the event is a `message`, named so or not.
+    /// Whether the type of the event is `message`, explicitly or by default.
     #[must_use]
     pub fn is_message(&self) -> bool {
         self.event.as_deref().is_none_or(|event| event == "message")
     }
 }
 
-/// Cuts a stream of bytes into events. It holds no more of one event than it was allowed to.
+/// Splits a stream of bytes into events. It buffers at most `limit` bytes of data per event.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -42,27 +43,27 @@ impl Received {
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
-    /// What was fed and not looked at yet.
+    /// The input that was not processed yet.
     input: Bytes,
-    /// The beginning of a line whose end has not come; of a comment only its colon.
+    /// The start of an incomplete line. Of a comment only the colon is kept.
     line: BytesMut,
-    /// The line is longer than anything it could be, and what it held is gone.
+    /// The line is longer than each known field, and its content was dropped.
     line_lost: bool,
-    /// The last line ended with a carriage return, so that a line feed would belong to it.
+    /// The last line ended with a carriage return, so a line feed would belong to the same line break.
     after_return: bool,
     is_first_line: bool,
     event: Option<Box<str>>,
     data: Data,
-    /// The event is over the limit: it is skipped to its end.
+    /// The event is over the limit: the decoder skips it.
     is_skipped: bool,
-    /// The fault that nobody was told yet.
+    /// The error that the caller has not received yet.
     untold: Option<TransportError>,
     id: Option<Box<str>>,
     last_event_id: Option<Box<str>>,
     retry: Option<Duration>,
 }
 
-/// The data of an event: a slice of the input as long as it is one line.
+/// The data of an event: a slice of the input while it has one line.
 #[derive(Debug)]
 enum Data {
     None,
@@ -70,15 +71,15 @@ enum Data {
     Lines(BytesMut),
 }
 
-/// The longest id that is kept: it comes back in a header.
+/// The maximum bytes of an id that is kept. The client sends it in a header.
 const MAX_ID: usize = 8 * 1024;
-/// The longest type of an event.
+/// The maximum bytes of an event type.
 const MAX_NAME: usize = 1024;
-/// More than the name of a field and what stands around it.
+/// More than the bytes of a field name with its colon, space and line break.
 const FIELD: usize = 16;
 
 impl Decoder {
-    /// A decoder at the beginning of a stream, for events with at most `limit` bytes of data.
+    /// Returns a decoder for a new stream. An event has at most `limit` bytes of data.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -98,14 +99,14 @@ impl Decoder {
         }
     }
 
-    /// The same decoder, for a stream that goes on behind the event with this id.
+    /// Sets the id of the event after which the stream continues.
     #[must_use]
     pub fn with_last_event_id(mut self, id: impl Into<Box<str>>) -> Self {
         self.last_event_id = Some(id.into());
         self
     }
 
-    /// Takes the next bytes of the stream. Everything before them must have been asked for with [`Decoder::next_event`].
+    /// Adds the next bytes of the stream. The caller must first read all earlier events with [`Decoder::next_event`].
     pub fn feed(&mut self, chunk: Bytes) {
         if self.input.is_empty() {
             self.input = chunk;
@@ -116,11 +117,12 @@ impl Decoder {
         }
     }
 
-    /// The next event; `None` when more bytes are needed. What is left at the end of the stream is no event.
+    /// Returns the next event; `None` when more bytes are needed. An incomplete event at the end of the stream is
+    /// discarded.
     ///
     /// # Errors
-    /// [`TransportError::is_too_large`] in the place of an event over the limit, as soon as it is. The decoder goes on
-    /// behind it.
+    /// [`TransportError::is_too_large`] in place of an event over the limit, as soon as the limit is passed. The
+    /// decoder continues after that event.
     pub fn next_event(&mut self) -> Option<Result<Received, TransportError>> {
         loop {
             if self.after_return && !self.input.is_empty() {
@@ -160,19 +162,20 @@ impl Decoder {
         }
     }
 
-    /// The id of the last complete event that had one; `None` also when the server took it back by an empty one.
+    /// Returns the id of the last complete event with an id; `None` also when the server has reset it with an empty
+    /// id.
     #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How long the server asked to wait before a reconnection, when it did.
+    /// Returns the time after which the server asked the client to reconnect.
     #[must_use]
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Keeps the beginning of a line.
+    /// Stores the start of a line.
     fn hold(&mut self) {
         let part = mem::take(&mut self.input);
         if self.line_lost || self.line.first() == Some(&b':') || part.is_empty() {
@@ -234,7 +237,7 @@ impl Decoder {
         };
     }
 
-    /// Skips the rest of the event, of whose data this would have come next.
+    /// Skips the rest of an event that is over the limit, from these bytes of its data on.
     fn skip(&mut self, next: &[u8]) {
         let data = mem::replace(&mut self.data, Data::None);
         if mem::replace(&mut self.is_skipped, true) {
@@ -249,7 +252,7 @@ impl Decoder {
         self.untold.take().map(Err)
     }
 
-    /// The end of an event, which may have been none.
+    /// Completes the event. An event without data and type is dropped.
     fn dispatch(&mut self) -> Option<Result<Received, TransportError>> {
         if let Some(id) = self.id.take() {
             self.last_event_id = (!id.is_empty()).then_some(id);
@@ -274,7 +277,7 @@ impl Data {
         }
     }
 
-    /// Its first bytes.
+    /// Returns the first bytes of the data.
     fn start(&self) -> &[u8] {
         let data: &[u8] = match self {
             Self::None => &[],
@@ -295,7 +298,7 @@ impl Data {
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// Digits and nothing else.
+/// Whether the text consists of digits only.
 fn milliseconds(value: &[u8]) -> Option<Duration> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let millis = is_number.then(|| str::from_utf8(value).ok()?.parse().ok())?;
@@ -307,7 +310,7 @@ mod tests {
     use super::*;
     use crate::sse::{Event, comment};
 
-    /// Events as text: `type|data`, `too large` for those over the limit.
+    /// Returns events as text: `type|data`, and `too large` for those over the limit.
     fn decode(decoder: &mut Decoder, chunks: impl IntoIterator<Item = Bytes>) -> Vec<String> {
         let mut events = Vec::new();
         for chunk in chunks {
@@ -325,7 +328,7 @@ mod tests {
         events
     }
 
-    /// Whole, byte by byte, and cut in two at every place.
+    /// Decodes the input whole, byte by byte, and cut in two at each position.
     #[track_caller]
     fn check(limit: usize, stream: &[u8], events: &[&str], id: Option<&str>, retry: Option<u64>) {
         let halves = (0..=stream.len()).map(|at| vec![stream[..at].to_vec(), stream[at..].to_vec()]);
@@ -339,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Numbers below a bound, the same in every run.
+    /// Returns numbers below a bound, the same in each run.
     fn random(mut state: u64) -> impl FnMut(usize) -> usize {
         move |below| {
             state ^= state << 13;
@@ -416,7 +419,7 @@ mod tests {
             errors += decode(&mut decoder, [Bytes::from_static(&[b'x'; 1000])]).len();
             assert!(decoder.line.len() <= MAX_ID + FIELD);
         }
-        // Told once, and long before the end of the event.
+        // The error comes once, and long before the end of the event.
         assert_eq!(errors, 1);
         assert_eq!(decode(&mut decoder, [Bytes::from_static(b"\ndata: b\n\ndata: c\n\n")]), ["|c"]);
     }

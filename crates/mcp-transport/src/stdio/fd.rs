@@ -1,7 +1,8 @@
-//! Taking the standard descriptors away, and choosing how to wait for what they are.
+//! Takes the standard descriptors and selects how to wait for each kind of file.
 //!
-//! `O_NONBLOCK` belongs to the open file, which the client or a shell may hold too, so it is never set on what we were
-//! given: a pipe is opened anew through `/proc`, a socket is asked per call, and anything else gets a blocking thread.
+//! `O_NONBLOCK` belongs to the open file, which the client or a shell may share, so it is never set on the given
+//! descriptors. A pipe is opened again through `/proc`, a socket uses non-blocking calls, and any other file gets a
+//! blocking thread.
 
 use std::{
     fs::File,
@@ -26,9 +27,9 @@ use super::{
 };
 use crate::BoxFuture;
 
-/// Moves the two descriptors out of the reach of `std::io` and of children.
+/// Moves the two descriptors so that `std::io` and child processes cannot use them.
 pub(super) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
-    // Not below 3, should one of the standard descriptors be closed.
+    // The minimum is 3, because a standard descriptor may be closed.
     let input = fcntl_dupfd_cloexec(stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(stdout(), 3)?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -39,7 +40,7 @@ pub(super) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((input, output))
 }
 
-/// How to read from the descriptor.
+/// Returns a reader for the kind of the descriptor.
 pub(super) fn reader(fd: OwnedFd) -> io::Result<Box<dyn Read>> {
     match kind(&fd) {
         Kind::Socket => Ok(Box::new(Socket::reader(fd)?)),
@@ -52,14 +53,14 @@ pub(super) fn reader(fd: OwnedFd) -> io::Result<Box<dyn Read>> {
     }
 }
 
-/// How to write to the descriptor.
+/// Returns a writer for the kind of the descriptor.
 pub(super) fn writer(fd: OwnedFd) -> io::Result<Box<dyn Write>> {
     match kind(&fd) {
         Kind::Socket => Ok(Box::new(Socket::writer(fd)?)),
         #[cfg(target_os = "linux")]
         Kind::Pipe(path) => match tokio::net::unix::pipe::OpenOptions::new().open_sender(path) {
             Ok(pipe) => Ok(Box::new(pipe)),
-            // Nobody reads any more, or the pipe is somebody else's.
+            // The reading end is closed, or the pipe belongs to another user.
             Err(_) => Ok(Box::new(thread::Writer::spawn(Blocking(fd.into()))?)),
         },
         Kind::Other => Ok(Box::new(thread::Writer::spawn(Blocking(fd.into()))?)),
@@ -68,7 +69,8 @@ pub(super) fn writer(fd: OwnedFd) -> io::Result<Box<dyn Write>> {
 
 /// Completes when the client has closed its end of the output. Never completes for a file, which has no other end.
 pub(super) fn closed(output: &OwnedFd) -> BoxFuture<'static, ()> {
-    // Errors and hang-ups are reported for each interest. On Linux this one is not woken when the client reads.
+    // Errors and hang-ups are reported for each interest. On Linux this interest does not wake the task when the
+    // client reads.
     let interest = if cfg!(target_os = "linux") { Interest::ERROR } else { Interest::WRITABLE };
     let Ok(fd) = output.try_clone().and_then(|fd| register(fd, interest)) else { return Box::pin(pending()) };
     Box::pin(async move {
@@ -85,8 +87,8 @@ pub(super) fn closed(output: &OwnedFd) -> BoxFuture<'static, ()> {
 
 enum Kind {
     Socket,
-    /// An anonymous pipe, and the path that opens it anew. A named one is left to a thread: opened after its last
-    /// writer has gone, it would never report its end.
+    /// An anonymous pipe, with the path that opens it again. A named pipe uses a thread: opened after its last writer
+    /// has closed it, it would never report the end.
     #[cfg(target_os = "linux")]
     Pipe(String),
     Other,
@@ -107,7 +109,7 @@ fn kind(fd: &OwnedFd) -> Kind {
     }
 }
 
-/// Blocking reads and writes, also when somebody who shares the open file has set `O_NONBLOCK` on it.
+/// Blocking reads and writes. They also work when a process that shares the open file has set `O_NONBLOCK` on it.
 struct Blocking(File);
 
 impl Blocking {

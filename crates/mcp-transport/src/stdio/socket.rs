@@ -1,4 +1,5 @@
-//! A stream socket as stdio (Node.js gives its children one), read and written without `O_NONBLOCK` on the open file.
+//! A stream socket as stdio, which Node.js gives to its child processes. It works without `O_NONBLOCK` on the open
+//! file.
 
 use std::{
     io::{self, IoSlice},
@@ -10,14 +11,14 @@ use std::{
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
 
-/// How much is received at a time.
+/// The maximum bytes of one receive call.
 const CHUNK: usize = 64 << 10;
 
 /// One direction of a socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: AsyncFd<OwnedFd>,
-    /// Where bytes are received, since the caller's buffer is not initialized. Empty for a writer.
+    /// The receive buffer, because the caller's buffer is not initialized. Empty for a writer.
     chunk: Box<[u8]>,
 }
 
@@ -56,7 +57,7 @@ impl AsyncRead for Socket {
             };
             let received = result?;
             if 0 < received && received < wanted {
-                // The socket is drained: the next read would only find that out.
+                // The socket is drained, so another receive call would block.
                 ready.clear_ready();
             }
             buf.put_slice(&this.chunk[..received]);
@@ -91,7 +92,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-// Not `expect`: only since 1.54 is it deprecated.
+// Not `expect`: tokio has deprecated it since 1.54 only.
 #[allow(deprecated, reason = "its unsafe replacement asks for what an `OwnedFd` is by its type")]
 pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, interest)

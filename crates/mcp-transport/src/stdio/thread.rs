@@ -1,5 +1,7 @@
-//! Blocking readers and writers on detached threads of their own. A thread that waits for the system forever keeps
-//! neither the runtime nor the process from ending, which a blocking task of the runtime does.
+//! Blocking readers and writers on detached threads.
+//!
+//! A detached thread in a blocking call delays neither the shutdown of the runtime nor the exit of the process. A
+//! blocking task of the runtime would.
 
 use std::{
     io, mem,
@@ -16,14 +18,14 @@ use tokio::{
     sync::mpsc,
 };
 
-/// How much is read at a time.
+/// The maximum bytes of one read.
 const CHUNK: usize = 64 << 10;
-/// How many pieces may wait for the runtime.
+/// The number of read chunks that are queued for the runtime.
 const CHUNKS: usize = 2;
-/// How many bytes may wait for the thread of the writer.
+/// The maximum bytes that are queued for the writer thread.
 const PENDING: usize = 256 << 10;
 
-/// What a thread reads.
+/// A reader whose source is read by a thread.
 #[derive(Debug)]
 pub(super) struct Reader {
     chunks: mpsc::Receiver<io::Result<Bytes>>,
@@ -69,25 +71,25 @@ fn read(mut source: impl io::Read, sender: &mpsc::Sender<io::Result<Bytes>>) {
     }
 }
 
-/// What a thread writes. Flushing waits until the system has it.
+/// A writer whose sink is written by a thread. A flush waits until the operating system has accepted all bytes.
 #[derive(Debug)]
 pub(super) struct Writer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Tells the thread of bytes, or of the end.
+    /// Notifies the thread of queued bytes or of the end.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pending: Vec<u8>,
-    /// The thread has taken bytes that the system does not have yet.
+    /// Whether the thread has taken bytes that are not written yet.
     writing: bool,
     closed: bool,
     fault: Option<io::ErrorKind>,
-    /// The task that waits for room, or for all to be written.
+    /// The task that waits for capacity or for a flush.
     task: Option<Waker>,
 }
 
@@ -169,7 +171,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under the lock.
+        // No code that can panic runs under the lock.
         self.state.lock()
     }
 }

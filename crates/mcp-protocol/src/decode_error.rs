@@ -1,4 +1,4 @@
-//! What does not fit a type, said to a peer: where it is, and in the words of JSON.
+//! Decode errors for peers and users: the place of the error, in terms of JSON.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::Excerpt;
 
-/// Reads a text as a type; what does not fit is told with its place.
+/// Decodes a text. The error names the place of the invalid value.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-    // To keep track of the place costs, so that it is done only when it is to be told.
+    // Tracking the place costs time, so the text is decoded again with tracking after an error.
     serde_json::from_str(text).map_err(|error: serde_json::Error| {
         let mut again = serde_json::Deserializer::from_str(text);
         match serde_path_to_error::deserialize::<_, T>(&mut again) {
@@ -44,14 +44,14 @@ fn told(path: &Path, error: &serde_json::Error) -> String {
     if place.is_empty() { text } else { format!("`{place}`: {text}") }
 }
 
-/// What an error says, without its position in the fragment, which would mean nothing to the peer, and without names of
-/// types.
+/// Returns the text of an error without its position in the fragment and without names of Rust types, which a peer
+/// does not know.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
-    // It is JSON, so a value was there: one that is none of the words that belong there.
+    // The text is valid JSON, so the reader has found a value that is not one of the expected words.
     if text == "expected value" {
         return "expected a string".to_owned();
     }
@@ -62,7 +62,7 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
             text = format!("{json}{rest}");
         }
     }
-    // What the peer sent stands before it.
+    // The value of the peer comes before this.
     let Some(at) = text.rfind(", expected ").map(|at| at + ", expected ".len()) else { return text };
     if let Some(word) = word(&text[at..]) {
         text.truncate(at);
@@ -71,7 +71,7 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
     text
 }
 
-/// What Rust calls a form of JSON, in the words of JSON.
+/// Returns the JSON term for a Rust term.
 fn word(expected: &str) -> Option<&'static str> {
     Some(match expected {
         "a map" | "map" => "an object",
@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(decode_value::<Outer>(&value).unwrap_err(), expected);
             assert_eq!(decode::<Outer>(&value.to_string()).unwrap_err(), expected);
         }
-        // What is no word at all, where one of several belongs, is told by the reader of texts alone.
+        // A value of another type in place of a word: only the reader of texts gives this error.
         assert_eq!(decode::<Outer>(r#"{"level":[]}"#).unwrap_err(), "`/level`: expected a string");
     }
 }
