@@ -36,6 +36,25 @@ pub struct Annotations {
     pub last_modified: Option<String>,
 }
 
+impl Annotations {
+    /// Returns annotations without hints.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+setters! {
+    Annotations {
+        /// Adds a role to the audience.
+        with_audience = push audience: Role;
+        /// Sets the importance, from 0 (optional) to 1 (required).
+        with_priority = some priority: f64;
+        /// Sets the time of the last change, as an ISO 8601 date and time.
+        with_last_modified = text last_modified;
+    }
+}
+
 /// One piece of content, told apart by its `type`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -271,6 +290,15 @@ impl TextContent {
     }
 }
 
+setters! {
+    TextContent {
+        /// Sets hints for the client that shows the content.
+        with_annotations = some annotations: Annotations;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The content of an image block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -305,6 +333,15 @@ impl ImageContent {
     /// When `data` is not base64.
     pub fn bytes(&self) -> Result<Vec<u8>, InvalidBase64> {
         decode_base64(&self.data)
+    }
+}
+
+setters! {
+    ImageContent {
+        /// Sets hints for the client that shows the content.
+        with_annotations = some annotations: Annotations;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -345,6 +382,15 @@ impl AudioContent {
     }
 }
 
+setters! {
+    AudioContent {
+        /// Sets hints for the client that shows the content.
+        with_annotations = some annotations: Annotations;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The content of a block that holds a resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -365,6 +411,15 @@ impl EmbeddedResource {
     #[must_use]
     pub fn new(resource: ResourceContents) -> Self {
         Self { resource, annotations: None, meta: None }
+    }
+}
+
+setters! {
+    EmbeddedResource {
+        /// Sets hints for the client that shows the content.
+        with_annotations = some annotations: Annotations;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

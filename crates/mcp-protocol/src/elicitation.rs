@@ -98,6 +98,15 @@ impl FormElicitParams {
     }
 }
 
+setters! {
+    FormElicitParams {
+        /// Requests a task (2025-11-25 only).
+        with_task = some task: TaskMetadata;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The page that the user shall visit (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,6 +138,15 @@ impl UrlElicitParams {
     pub fn with_elicitation_id(mut self, id: impl Into<String>) -> Self {
         self.elicitation_id = Some(id.into());
         self
+    }
+}
+
+setters! {
+    UrlElicitParams {
+        /// Requests a task (2025-11-25 only).
+        with_task = some task: TaskMetadata;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -185,6 +203,13 @@ impl ElicitResult {
     }
 }
 
+setters! {
+    ElicitResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The action of the user in an elicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -214,6 +239,13 @@ impl ElicitationCompleteParams {
     /// Tells that an elicitation ended.
     pub fn new(elicitation_id: impl Into<String>) -> Self {
         Self { elicitation_id: elicitation_id.into(), meta: None }
+    }
+}
+
+setters! {
+    ElicitationCompleteParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

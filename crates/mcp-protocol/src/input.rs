@@ -131,6 +131,13 @@ impl InputRequiredResult {
     }
 }
 
+setters! {
+    InputRequiredResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

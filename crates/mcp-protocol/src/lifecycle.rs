@@ -31,6 +31,13 @@ impl InitializeParams {
     }
 }
 
+setters! {
+    InitializeParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -60,6 +67,15 @@ impl InitializeResult {
         server_info: Implementation,
     ) -> Self {
         Self { protocol_version: protocol_version.into(), capabilities, server_info, instructions: None, meta: None }
+    }
+}
+
+setters! {
+    InitializeResult {
+        /// Sets instructions for the model on how to use the server.
+        with_instructions = text instructions;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -95,6 +111,19 @@ impl DiscoverResult {
     }
 }
 
+setters! {
+    DiscoverResult {
+        /// Sets instructions for the model on how to use the server.
+        with_instructions = text instructions;
+        /// Sets the time for which a client may cache the result, in milliseconds (2026-07-28).
+        with_ttl_ms = some ttl_ms: u64;
+        /// Sets the callers that may share the cached result (2026-07-28).
+        with_cache_scope = some cache_scope: CacheScope;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Parameters of a request or notification that has none of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,6 +142,13 @@ impl EmptyParams {
     }
 }
 
+setters! {
+    EmptyParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// A result that only says that it worked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -128,5 +164,12 @@ impl EmptyResult {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+setters! {
+    EmptyResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }

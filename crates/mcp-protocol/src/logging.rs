@@ -105,6 +105,13 @@ impl SetLevelParams {
     }
 }
 
+setters! {
+    SetLevelParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Parameters of `notifications/message`: one log message. It must not hold secrets or personal data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -133,6 +140,13 @@ impl LoggingMessageParams {
     pub fn with_logger(mut self, logger: impl Into<String>) -> Self {
         self.logger = Some(logger.into());
         self
+    }
+}
+
+setters! {
+    LoggingMessageParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

@@ -141,6 +141,13 @@ impl ProgressParams {
     }
 }
 
+setters! {
+    ProgressParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Parameters of `notifications/cancelled`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -168,6 +175,13 @@ impl CancelledParams {
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
+    }
+}
+
+setters! {
+    CancelledParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

@@ -33,6 +33,13 @@ impl Root {
     }
 }
 
+setters! {
+    Root {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `roots/list`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,5 +57,12 @@ impl ListRootsResult {
     #[must_use]
     pub fn new(roots: Vec<Root>) -> Self {
         Self { roots, meta: None }
+    }
+}
+
+setters! {
+    ListRootsResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }

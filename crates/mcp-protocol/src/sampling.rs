@@ -57,6 +57,29 @@ impl CreateMessageParams {
     }
 }
 
+setters! {
+    CreateMessageParams {
+        /// Sets the preferred models.
+        with_model_preferences = some model_preferences: ModelPreferences;
+        /// Sets the system prompt.
+        with_system_prompt = text system_prompt;
+        /// Sets the context of servers to include (deprecated since 2025-11-25).
+        with_include_context = some include_context: IncludeContext;
+        /// Sets the sampling temperature.
+        with_temperature = some temperature: f64;
+        /// Sets provider-specific parameters.
+        with_metadata = into metadata: JsonObject;
+        /// Sets the tools that the model may use (2025-11-25).
+        with_tools = some tools: Vec<Tool>;
+        /// Sets how the model chooses tools (2025-11-25).
+        with_tool_choice = some tool_choice: ToolChoice;
+        /// Requests a task (2025-11-25 only).
+        with_task = some task: TaskMetadata;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// One message of the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,6 +108,13 @@ impl SamplingMessage {
     /// Returns a message of the model.
     pub fn assistant(content: impl Into<SamplingContent>) -> Self {
         Self::new(Role::Assistant, content)
+    }
+}
+
+setters! {
+    SamplingMessage {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -246,6 +276,13 @@ impl ToolUseContent {
     }
 }
 
+setters! {
+    ToolUseContent {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of a tool (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -274,6 +311,15 @@ impl ToolResultContent {
     }
 }
 
+setters! {
+    ToolResultContent {
+        /// Sets the result as data.
+        with_structured_content = into structured_content: Value;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The server's preferences for a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -298,6 +344,19 @@ impl ModelPreferences {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+setters! {
+    ModelPreferences {
+        /// Adds a model hint. Earlier hints take precedence.
+        with_hint = push hints: ModelHint;
+        /// Sets the importance of low cost, from 0 to 1.
+        with_cost_priority = some cost_priority: f64;
+        /// Sets the importance of speed, from 0 to 1.
+        with_speed_priority = some speed_priority: f64;
+        /// Sets the importance of intelligence, from 0 to 1.
+        with_intelligence_priority = some intelligence_priority: f64;
     }
 }
 
@@ -393,6 +452,13 @@ impl CreateMessageResult {
     pub fn with_stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());
         self
+    }
+}
+
+setters! {
+    CreateMessageResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

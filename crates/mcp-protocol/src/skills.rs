@@ -113,6 +113,13 @@ impl GetSkillParams {
     }
 }
 
+setters! {
+    GetSkillParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `skills/get`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -150,6 +157,15 @@ impl ReadDirectoryParams {
     /// Returns a request for the first page of a directory.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), cursor: None, meta: None }
+    }
+}
+
+setters! {
+    ReadDirectoryParams {
+        /// Sets the cursor of the page.
+        with_cursor = text cursor;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

@@ -64,6 +64,17 @@ impl SubscriptionFilter {
     }
 }
 
+setters! {
+    SubscriptionFilter {
+        /// Sets whether changes of the tool list are sent.
+        with_tools_list_changed = flag tools_list_changed;
+        /// Sets whether changes of the prompt list are sent.
+        with_prompts_list_changed = flag prompts_list_changed;
+        /// Sets whether changes of the resource list are sent.
+        with_resources_list_changed = flag resources_list_changed;
+    }
+}
+
 /// Parameters of `subscriptions/listen`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,6 +95,13 @@ impl ListenParams {
     }
 }
 
+setters! {
+    ListenParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `subscriptions/listen`, when the server ends it; its `_meta` names the subscription.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,6 +117,13 @@ impl ListenResult {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+setters! {
+    ListenResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -122,6 +147,13 @@ impl SubscriptionsAcknowledgedParams {
     }
 }
 
+setters! {
+    SubscriptionsAcknowledgedParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Parameters of `notifications/resources/updated`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,6 +170,13 @@ impl ResourceUpdatedParams {
     /// Returns a resource changed.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), meta: None }
+    }
+}
+
+setters! {
+    ResourceUpdatedParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

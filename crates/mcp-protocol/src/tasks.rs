@@ -97,6 +97,17 @@ impl Task {
     }
 }
 
+setters! {
+    Task {
+        /// Sets the description of the status.
+        with_status_message = text status_message;
+        /// Sets the time for which the task is kept after its creation, in milliseconds.
+        with_ttl = some ttl: u64;
+        /// Sets the time between two polls, in milliseconds.
+        with_poll_interval = some poll_interval: u64;
+    }
+}
+
 /// The result of a request that became a task (2025-11-25).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -114,6 +125,13 @@ impl CreateTaskResult {
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
+    }
+}
+
+setters! {
+    CreateTaskResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -136,6 +154,13 @@ impl TaskParams {
     }
 }
 
+setters! {
+    TaskParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `tasks/get` and `tasks/cancel`, and the parameters of `notifications/tasks/status` (2025-11-25).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -154,6 +179,13 @@ impl TaskState {
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
+    }
+}
+
+setters! {
+    TaskState {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -180,6 +212,15 @@ impl ListTasksResult {
     }
 }
 
+setters! {
+    ListTasksResult {
+        /// Sets the cursor of the next page.
+        with_next_cursor = text next_cursor;
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// The result of `tasks/result`: what the request would have returned without a task (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -198,6 +239,13 @@ impl TaskPayload {
     #[must_use]
     pub fn new(result: JsonObject) -> Self {
         Self { meta: None, result }
+    }
+}
+
+setters! {
+    TaskPayload {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 

@@ -48,6 +48,17 @@ impl Task {
     }
 }
 
+setters! {
+    Task {
+        /// Sets the description of the status.
+        with_status_message = text status_message;
+        /// Sets the time for which the task is kept after its creation, in milliseconds.
+        with_ttl_ms = some ttl_ms: u64;
+        /// Sets the time between two polls, in milliseconds.
+        with_poll_interval_ms = some poll_interval_ms: u64;
+    }
+}
+
 impl From<super::Task> for Task {
     fn from(task: super::Task) -> Self {
         Self {
@@ -94,6 +105,13 @@ impl CreateTaskResult {
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
+    }
+}
+
+setters! {
+    CreateTaskResult {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
@@ -148,6 +166,13 @@ impl DetailedTask {
     }
 }
 
+setters! {
+    DetailedTask {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
+    }
+}
+
 /// Parameters of `tasks/update`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -166,6 +191,13 @@ impl UpdateTaskParams {
     /// Returns answers to input requests of a task.
     pub fn new(task_id: impl Into<String>, input_responses: JsonObject) -> Self {
         Self { task_id: task_id.into(), input_responses, meta: None }
+    }
+}
+
+setters! {
+    UpdateTaskParams {
+        /// Sets the metadata.
+        with_meta = some meta: Meta;
     }
 }
 
