@@ -7,6 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::{JsonObject, json};
 
 /// The authenticated identity of a caller. It holds no token, and its `Debug` shows no claims.
+///
+/// ```
+/// use mcp_protocol::Principal;
+///
+/// let principal = Principal::new("user-7").with_issuer("https://issuer.example").with_scopes(["files:read"]);
+/// assert_ne!(principal.key(), Principal::new("user-7").key());
+/// ```
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Principal {

@@ -7,6 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Meta, json};
 
 /// Parameters of `completion/complete`.
+///
+/// ```
+/// use mcp_protocol::{CompleteParams, CompletionArgument, CompletionReference};
+///
+/// let params = CompleteParams::new(CompletionReference::prompt("review"), CompletionArgument::new("language", "ru"));
+/// assert_eq!(params.argument.value, "ru");
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

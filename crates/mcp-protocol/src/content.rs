@@ -21,6 +21,14 @@ pub enum Role {
 }
 
 /// Hints for clients that show or select content.
+///
+/// ```
+/// use mcp_protocol::{Annotations, ContentBlock, Role};
+///
+/// let annotations = Annotations::new().with_audience(Role::User).with_priority(0.5);
+/// let block = ContentBlock::text("3 files were changed").with_annotations(annotations);
+/// assert_eq!(block.as_text(), Some("3 files were changed"));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

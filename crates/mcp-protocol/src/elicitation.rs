@@ -151,6 +151,16 @@ setters! {
 }
 
 /// The result of `elicitation/create`.
+///
+/// ```
+/// use mcp_protocol::{ElicitAction, ElicitResult};
+/// use serde_json::json;
+///
+/// let accepted = ElicitResult::accept_json(json!({ "name": "Ada" }))?;
+/// assert_eq!(accepted.action, ElicitAction::Accept);
+/// assert_eq!(ElicitResult::decline().content, None);
+/// # Ok::<(), mcp_protocol::RpcError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -8,6 +8,12 @@ use serde_json::{Value, json};
 use crate::{ClientCapabilities, ElicitParams, Excerpt, ProtocolVersion, UrlElicitParams, method};
 
 /// A JSON-RPC error code: an open set of integers with the names that MCP gives.
+///
+/// ```
+/// use mcp_protocol::ErrorCode;
+///
+/// assert_eq!(ErrorCode::INVALID_PARAMS, ErrorCode(-32602));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 #[expect(clippy::exhaustive_structs, reason = "a code is an integer and nothing else")]

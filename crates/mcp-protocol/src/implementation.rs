@@ -5,6 +5,15 @@ use serde::{Deserialize, Serialize};
 use crate::json;
 
 /// The identity of a client or a server. For display only: it never drives behaviour or security.
+///
+/// ```
+/// use mcp_protocol::{Icon, Implementation};
+///
+/// let server = Implementation::new("weather", "1.2.0")
+///     .with_title("Weather service")
+///     .with_icon(Icon::new("https://weather.example/icon.png").with_sizes(["48x48"]));
+/// assert_eq!(server.title.as_deref(), Some("Weather service"));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

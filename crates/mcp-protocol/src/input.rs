@@ -11,6 +11,16 @@ use crate::{
 };
 
 /// The input requests of a result or of a task, by keys that the server chose.
+///
+/// ```
+/// use mcp_protocol::{InputRequest, InputRequests, InputRequiredResult};
+///
+/// let requests = InputRequests::new().with("roots", InputRequest::list_roots());
+/// let result = InputRequiredResult::new(requests).with_request_state("sealed");
+/// let json = serde_json::to_string(&result)?;
+/// assert_eq!(json, r#"{"inputRequests":{"roots":{"method":"roots/list","params":{}}},"requestState":"sealed"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[expect(clippy::exhaustive_structs, reason = "the questions are its entries and nothing else")]

@@ -9,6 +9,13 @@ use serde_json::{Map, Value};
 
 /// A JSON object whose members are not fixed by the protocol.
 ///
+/// ```
+/// use mcp_protocol::JsonObject;
+///
+/// let object = JsonObject::new().with("city", "Bern").with("days", 3);
+/// assert_eq!(object.get("days").and_then(|days| days.as_u64()), Some(3));
+/// ```
+///
 /// It derefs to [`serde_json::Map`], so everything that a map does is at hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

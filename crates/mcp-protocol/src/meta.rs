@@ -21,6 +21,15 @@ pub use self::{
 
 /// The `_meta` object of a message, a definition or a content block. Unknown keys are kept.
 ///
+/// ```
+/// use mcp_protocol::Meta;
+///
+/// let mut meta = Meta::new().with("com.example/tenant", "t1");
+/// meta.set_progress_token(7);
+/// assert_eq!(meta.progress_token(), Some(7.into()));
+/// assert_eq!(meta.get("com.example/tenant").and_then(|tenant| tenant.as_str()), Some("t1"));
+/// ```
+///
 /// It derefs to [`serde_json::Map`], so everything that a map does is at hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

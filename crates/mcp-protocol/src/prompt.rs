@@ -7,6 +7,15 @@ use serde::{Deserialize, Serialize};
 use crate::{ContentBlock, Icon, JsonObject, Meta, Role, json};
 
 /// A prompt that a server offers.
+///
+/// ```
+/// use mcp_protocol::{Prompt, PromptArgument};
+///
+/// let prompt = Prompt::new("review")
+///     .with_description("Reviews a change.")
+///     .with_argument(PromptArgument::new("diff").with_description("The change as a diff.").required());
+/// assert_eq!(prompt.arguments[0].required, Some(true));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -171,6 +180,13 @@ setters! {
 }
 
 /// The result of `prompts/get`.
+///
+/// ```
+/// use mcp_protocol::{GetPromptResult, PromptMessage};
+///
+/// let result = GetPromptResult::new(vec![PromptMessage::user("Review this change.")]);
+/// assert_eq!(result.messages[0].content.as_text(), Some("Review this change."));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -9,6 +9,13 @@ use crate::{
 };
 
 /// A resource that a server offers.
+///
+/// ```
+/// use mcp_protocol::Resource;
+///
+/// let resource = Resource::new("file:///readme.md", "readme").with_mime_type("text/markdown").with_size(1024);
+/// assert_eq!(resource.mime_type.as_deref(), Some("text/markdown"));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -70,6 +77,13 @@ setters! {
 }
 
 /// A family of resources that a server offers.
+///
+/// ```
+/// use mcp_protocol::ResourceTemplate;
+///
+/// let template = ResourceTemplate::new("db://{table}/{id}", "row").with_title("A row of a table");
+/// assert_eq!(template.uri_template, "db://{table}/{id}");
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -126,6 +140,16 @@ setters! {
 }
 
 /// The content of a resource, or of a part of it.
+///
+/// ```
+/// use mcp_protocol::ResourceContents;
+///
+/// let text = ResourceContents::text("file:///a.txt", "hello").with_mime_type("text/plain");
+/// assert_eq!(text.as_text(), Some("hello"));
+/// let blob = ResourceContents::blob("file:///a.bin", [0, 1]);
+/// assert_eq!(blob.body.bytes()?, [0, 1]);
+/// # Ok::<(), mcp_protocol::InvalidBase64>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", try_from = "WireContents")]
 #[non_exhaustive]

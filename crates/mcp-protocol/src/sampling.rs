@@ -8,6 +8,15 @@ use crate::{
 };
 
 /// Parameters of `sampling/createMessage`.
+///
+/// ```
+/// use mcp_protocol::{CreateMessageParams, ModelPreferences, SamplingMessage};
+///
+/// let params = CreateMessageParams::new(vec![SamplingMessage::user("Summarize the file.")], 500)
+///     .with_system_prompt("Answer in one sentence.")
+///     .with_model_preferences(ModelPreferences::new().with_cost_priority(0.8));
+/// assert_eq!(params.max_tokens, 500);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -423,6 +432,13 @@ pub enum ToolChoiceMode {
 }
 
 /// The result of `sampling/createMessage`.
+///
+/// ```
+/// use mcp_protocol::CreateMessageResult;
+///
+/// let result = CreateMessageResult::new("a-model", "The file lists three bugs.").with_stop_reason("endTurn");
+/// assert_eq!(result.content.text(), "The file lists three bugs.");
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

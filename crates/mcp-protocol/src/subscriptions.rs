@@ -76,6 +76,13 @@ setters! {
 }
 
 /// Parameters of `subscriptions/listen`.
+///
+/// ```
+/// use mcp_protocol::{ListenParams, SubscriptionFilter};
+///
+/// let filter = SubscriptionFilter::new().with_tools_list_changed(true).with_resources(["file:///a.txt"]);
+/// assert!(!ListenParams::new(filter).notifications.is_empty());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -6,6 +6,19 @@ use serde_json::Value;
 use crate::{ContentBlock, Icon, JsonObject, Meta, json, tasks::TaskMetadata};
 
 /// A tool that a server offers.
+///
+/// ```
+/// use mcp_protocol::{JsonObject, Tool, ToolAnnotations};
+/// use serde_json::json;
+///
+/// let schema = JsonObject::from_value(json!({ "type": "object", "properties": { "city": { "type": "string" } } }));
+/// let tool = Tool::new("get_weather", schema.unwrap_or_default())
+///     .with_title("Weather")
+///     .with_description("Returns the current weather of a city.")
+///     .with_annotations(ToolAnnotations::new().with_read_only_hint(true));
+/// assert_eq!(tool.display_name(), "Weather");
+/// assert!(Tool::is_valid_name(&tool.name));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -161,6 +174,14 @@ pub enum TaskSupport {
 }
 
 /// Parameters of `tools/call`.
+///
+/// ```
+/// use mcp_protocol::{CallToolParams, JsonObject};
+///
+/// let params = CallToolParams::new("add").with_arguments(JsonObject::new().with("a", 1).with("b", 2));
+/// assert_eq!(serde_json::to_string(&params)?, r#"{"name":"add","arguments":{"a":1,"b":2}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -207,6 +228,16 @@ setters! {
 }
 
 /// The result of `tools/call`.
+///
+/// ```
+/// use mcp_protocol::CallToolResult;
+/// use serde_json::json;
+///
+/// let sum = CallToolResult::structured(json!({ "sum": 3 }));
+/// assert_eq!(sum.content[0].as_text(), Some(r#"{"sum":3}"#));
+/// let failure = CallToolResult::error("the city is unknown");
+/// assert!(failure.is_error);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -5,6 +5,16 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A revision of the protocol. Ordered by date.
+///
+/// ```
+/// use mcp_protocol::ProtocolVersion;
+///
+/// let version = ProtocolVersion::parse("2025-11-25").ok_or("unknown")?;
+/// assert!(version.has_handshake() && !version.is_stateless());
+/// assert!(version < ProtocolVersion::LATEST);
+/// assert!(ProtocolVersion::ALL.contains(&version));
+/// # Ok::<(), &str>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ProtocolVersion {

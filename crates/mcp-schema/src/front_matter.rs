@@ -6,10 +6,19 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// The most bytes of front matter.
+/// The maximum bytes of front matter.
 const MAX: usize = 64 * 1024;
 
-/// A Markdown file, taken apart (feature `front-matter`).
+/// A Markdown file, split into front matter and body (feature `front-matter`).
+///
+/// ```
+/// use mcp_schema::FrontMatter;
+///
+/// let file = FrontMatter::read("---\nname: review\ntags: [a, b]\n---\n# Review\n")?;
+/// assert_eq!(file.members["name"], "review");
+/// assert_eq!(file.body, "# Review\n");
+/// # Ok::<(), mcp_schema::FrontMatterError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FrontMatter<'a> {
@@ -19,24 +28,24 @@ pub struct FrontMatter<'a> {
     pub body: &'a str,
 }
 
-/// Why a file cannot be taken apart, in a sentence.
+/// The reason why the front matter of a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontMatterError {
     reason: String,
 }
 
 impl<'a> FrontMatter<'a> {
-    /// Takes a file apart. Without front matter there are no members, and all of it is the body.
+    /// Splits a file. Without front matter there are no members, and the whole text is the body.
     ///
     /// # Errors
-    /// When the front matter has no end, is longer than 64 KiB, is no mapping, or cannot be JSON: other keys than
-    /// texts, infinite numbers, tags. References to earlier parts (aliases) are refused, so that no text grows by
-    /// being read.
+    /// The front matter has no end, is longer than 64 KiB or is not a mapping. Values without a JSON form are errors
+    /// too: keys that are not texts, infinite numbers, tags. Aliases are rejected, so a text cannot grow when it is
+    /// read.
     pub fn read(text: &'a str) -> Result<Self, FrontMatterError> {
-        Self::take_apart(text).map_err(|reason| FrontMatterError { reason })
+        Self::split_file(text).map_err(|reason| FrontMatterError { reason })
     }
 
-    fn take_apart(text: &'a str) -> Result<Self, String> {
+    fn split_file(text: &'a str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let Some((yaml, body)) = split(text)? else { return Ok(Self { members: Map::new(), body: text }) };
         if yaml.len() > MAX {

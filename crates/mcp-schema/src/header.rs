@@ -66,6 +66,20 @@ pub enum HeaderParamErrorKind {
 
 /// Returns the mirrored parameters of an input schema, in the order of the document.
 ///
+/// ```
+/// use mcp_schema::header::header_params;
+/// use serde_json::json;
+///
+/// let schema = json!({
+///     "type": "object",
+///     "properties": { "region": { "type": "string", "x-mcp-header": "Region" } },
+/// });
+/// let params = header_params(&schema)?;
+/// assert_eq!(params[0].header_name(), "Mcp-Param-Region");
+/// assert_eq!(params[0].argument(&json!({ "region": "eu" })), Some(&json!("eu")));
+/// # Ok::<(), mcp_schema::header::HeaderParamError>(())
+/// ```
+///
 /// # Errors
 ///
 /// The first annotation that breaks a rule.

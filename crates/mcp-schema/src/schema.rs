@@ -21,6 +21,21 @@ const EXPLAIN_FIRST: usize = 2_000_000;
 
 /// A compiled JSON Schema.
 ///
+/// ```
+/// use mcp_schema::Schema;
+/// use serde_json::json;
+///
+/// let schema = Schema::compile(&json!({
+///     "type": "object",
+///     "properties": { "city": { "type": "string" }, "days": { "type": "integer", "maximum": 7 } },
+///     "required": ["city"],
+/// }))?;
+/// assert!(schema.validate(&json!({ "city": "Bern", "days": 3 })).is_ok());
+/// let errors = schema.validate(&json!({ "days": 9 })).unwrap_err();
+/// assert_eq!(errors.total(), 2);
+/// # Ok::<(), mcp_schema::SchemaError>(())
+/// ```
+///
 /// The dialect is the one that the schema declares by `$schema`, and 2020-12 when it declares none. `format` asserts
 /// what the dialect says: up to draft 07 it does, later it is a note only. Nothing outside the schema is ever
 /// read: a reference to a URL or a file is an error when the schema is compiled. Regular expressions run in linear

@@ -9,8 +9,17 @@ use crate::{
     text::quote,
 };
 
-/// Checks the form of a tool's `inputSchema`: an object whose root says `"type": "object"`, in a known dialect.
-/// That it is a valid schema is found out by [`Schema::compile`](crate::Schema::compile).
+/// Checks the root of a tool's `inputSchema`: an object with `"type": "object"`, in a known dialect.
+///
+/// It does not check the rest of the schema. [`Schema::compile`](crate::Schema::compile) does.
+///
+/// ```
+/// use mcp_schema::check_tool_input_schema;
+/// use serde_json::json;
+///
+/// assert!(check_tool_input_schema(&json!({ "type": "object" })).is_ok());
+/// assert!(check_tool_input_schema(&json!({ "type": "array" })).is_err());
+/// ```
 ///
 /// # Errors
 ///
