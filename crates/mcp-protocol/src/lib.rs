@@ -56,6 +56,7 @@ mod shape;
 pub mod skills;
 mod subscriptions;
 pub mod tasks;
+pub mod timestamp;
 mod tool;
 mod version;
 

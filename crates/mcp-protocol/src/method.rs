@@ -1,5 +1,7 @@
 //! The requests and notifications of all revisions: a marker type for each, and who has which.
 
+mod name;
+
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -11,6 +13,8 @@ use crate::{
     skills::{GetSkillParams, GetSkillResult, ListSkillsResult, ReadDirectoryParams},
     tasks::{self, TaskParams},
 };
+
+pub use self::name::RequestName;
 
 /// A request: its name, its parameters and its result.
 pub trait Method {
@@ -69,12 +73,7 @@ pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'stati
 /// method has none.
 #[must_use]
 pub fn mirrored_name_param(name: &str) -> Option<&'static str> {
-    match name {
-        CallTool::NAME | GetPrompt::NAME => Some("name"),
-        ReadResource::NAME => Some("uri"),
-        GetTask::NAME | UpdateTask::NAME | CancelTask::NAME => Some("taskId"),
-        _ => None,
-    }
+    RequestName::parse(name).and_then(RequestName::mirrored_name_param)
 }
 
 macro_rules! requests {
