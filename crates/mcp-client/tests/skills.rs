@@ -8,7 +8,10 @@ use mcp_client::{
         skills::{Skill, SkillFile},
     },
 };
-use mcp_server::{Skill as Served, prelude::*};
+use mcp_server::{
+    content::{Skill as Served, Skills},
+    prelude::*,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -21,7 +24,11 @@ const STYLE: &str = "skill://acme/commits/refs/style.md";
 fn server(version: ProtocolVersion) -> Server {
     let skill = Served::new("acme/commits", TEXT).file("refs/style.md", "# Style\n").file("logo.bin", [0, 255]);
     let other = Served::new("other", "---\nname: other\ndescription: Another one.\n---\n");
-    Server::builder("real", "1").versions([version]).page_size(1).skill(skill).skill(other).build()
+    Server::builder("real", "1")
+        .versions([version])
+        .page_size(1)
+        .extension(Skills::new().skill(skill).skill(other))
+        .build()
 }
 
 async fn loads(client: &Client) {

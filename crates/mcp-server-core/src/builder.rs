@@ -11,15 +11,17 @@ use tower_service::Service;
 use crate::{
     Server,
     cache_hint::CacheHint,
-    data::{Config, ServerData},
+    data::{Config, Installed, InstalledExtensions, ServerData},
+    extension::{Installation, Registrar, RegistrationTarget, ServerExtension, SharedValues},
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
     inputs::{InputServices, StateKeys},
     layers::{Handlers, Invocation, Outcome},
     limits::Limits,
     publisher::{Fleet, Publisher, Readers},
     registry::{
-        Entry, ListStyle, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry, ResourceRoute,
-        ResourceSpec, Sources, TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute, ToolSpec,
+        Entry, ListStyle, MethodRoute, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry,
+        ResourceRoute, ResourceSpec, Sources, TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute,
+        ToolSpec,
     },
     request::ServerIdentity,
     session::{ClientNotification, Gate, NotificationHook},
@@ -38,6 +40,9 @@ pub struct ServerBuilder<S = ()> {
     templates: Vec<(TemplateSpec, Erased<S, ResourceKind>, Sources<S>)>,
     prompts: Vec<(mcp_protocol::Prompt, Erased<S, PromptKind>, Sources<S>)>,
     names: HashSet<(&'static str, String)>,
+    extensions: Vec<Box<dyn Installed>>,
+    methods: Vec<MethodRoute>,
+    shared: SharedValues,
 }
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
@@ -62,16 +67,15 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 tools_later: false,
                 resources_later: false,
                 prompts_later: false,
-                #[cfg(feature = "fs")]
-                watched: Vec::new(),
-                #[cfg(feature = "skills")]
-                skills: crate::skills::SkillSet::default(),
             },
             tools: Vec::new(),
             resources: Vec::new(),
             templates: Vec::new(),
             prompts: Vec::new(),
             names: HashSet::new(),
+            extensions: Vec::new(),
+            methods: Vec::new(),
+            shared: SharedValues::new(),
         }
     }
 
@@ -330,11 +334,54 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         Ok(self)
     }
 
+    /// Adds an extension: methods, capabilities and registrations that one type brings along.
+    ///
+    /// ```
+    /// use mcp_server_core::{
+    ///     RegistrationError, Server,
+    ///     extension::{MethodResult, MethodRoute, Registrar, ServerExtension},
+    /// };
+    ///
+    /// struct Uptime(std::time::Instant);
+    ///
+    /// impl ServerExtension for Uptime {
+    ///     fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+    ///         let started = self.0;
+    ///         registrar.method(MethodRoute::immediate("com.example/uptime", move |_request| {
+    ///             MethodResult::json(&serde_json::json!({ "seconds": started.elapsed().as_secs() }))
+    ///         }))
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder("clock", "1.0.0").extension(Uptime(std::time::Instant::now())).build();
+    /// # let _: Server = server;
+    /// ```
+    ///
+    /// # Panics
+    /// Panics when the extension cannot be added: see [`ServerBuilder::try_extension`].
+    #[track_caller]
+    pub fn extension(self, extension: impl ServerExtension) -> Self {
+        accept(self.try_extension(extension))
+    }
+
+    /// Adds an extension.
+    ///
+    /// # Errors
+    /// Returns the error of [`ServerExtension::register`].
+    pub fn try_extension(mut self, mut extension: impl ServerExtension) -> Result<Self, RegistrationError> {
+        extension.register(&mut Registrar::new(&mut self))?;
+        self.extensions.push(Box::new(Installation(extension)));
+        Ok(self)
+    }
+
     /// Gives all handlers so far their state. Handlers that are added later may have another.
     pub fn with_state<S2: Clone + Send + Sync + 'static>(self, state: S) -> ServerBuilder<S2> {
         ServerBuilder {
             config: self.config,
             names: self.names,
+            extensions: self.extensions,
+            methods: self.methods,
+            shared: self.shared,
             tools: self
                 .tools
                 .into_iter()
@@ -402,6 +449,48 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 }
 
+/// Extensions bring handlers that miss no state, whatever state the builder's own handlers still miss.
+impl<S: Clone + Send + Sync + 'static> RegistrationTarget for ServerBuilder<S> {
+    fn tool(&mut self, route: ToolRoute) -> Result<(), RegistrationError> {
+        let (spec, handler) = route.check()?;
+        self.claim("tool", &spec.tool.name)?;
+        self.tools.push((spec, Erased::ready(handler.with_state(()))));
+        Ok(())
+    }
+
+    fn resource(&mut self, route: ResourceRoute) -> Result<(), RegistrationError> {
+        let (spec, handler) = route.check()?;
+        self.claim("resource", &spec.resource.uri)?;
+        self.resources.push((spec, Erased::ready(handler.with_state(()))));
+        Ok(())
+    }
+
+    fn resource_template(&mut self, route: TemplateRoute) -> Result<(), RegistrationError> {
+        let (spec, handler, completions) = route.check()?;
+        self.claim("resource template", &spec.template.uri_template)?;
+        self.templates.push((spec, Erased::ready(handler.with_state(())), completions.with_state(&())));
+        Ok(())
+    }
+
+    fn prompt(&mut self, route: PromptRoute) -> Result<(), RegistrationError> {
+        let (prompt, handler, completions) = route.check()?;
+        self.claim("prompt", &prompt.name)?;
+        self.prompts.push((prompt, Erased::ready(handler.with_state(())), completions.with_state(&())));
+        Ok(())
+    }
+
+    fn method(&mut self, route: MethodRoute) -> Result<(), RegistrationError> {
+        route.check()?;
+        self.claim("method", &route.name)?;
+        self.methods.push(route);
+        Ok(())
+    }
+
+    fn shared(&mut self) -> &mut SharedValues {
+        &mut self.shared
+    }
+}
+
 impl ServerBuilder<()> {
     /// The server. It is cheap to clone and serves any number of connections.
     ///
@@ -409,10 +498,8 @@ impl ServerBuilder<()> {
     /// When the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
     #[track_caller]
     #[must_use]
-    #[cfg_attr(not(feature = "skills"), expect(unused_mut, reason = "only skills have to be written"))]
-    pub fn build(mut self) -> Server {
-        #[cfg(feature = "skills")]
-        self.config.skills.finish();
+    pub fn build(self) -> Server {
+        let extensions = InstalledExtensions::new(self.extensions, self.methods);
         let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(()) });
         let resources = self.resources.into_iter().map(|(spec, run)| ResourceEntry { spec, run: run.with_state(()) });
         let templates = self.templates.into_iter().map(|(spec, run, completions)| TemplateEntry {
@@ -425,13 +512,14 @@ impl ServerBuilder<()> {
             run: run.with_state(()),
             completions: completions.ready(),
         });
-        assemble(self.config, tools.collect(), resources.collect(), templates.collect(), prompts.collect())
+        assemble(self.config, extensions, tools.collect(), resources.collect(), templates.collect(), prompts.collect())
     }
 }
 
 #[track_caller]
 fn assemble(
     config: Config,
+    extensions: InstalledExtensions,
     tools: Vec<ToolEntry>,
     resources: Vec<ResourceEntry>,
     templates: Vec<TemplateEntry>,
@@ -460,8 +548,7 @@ fn assemble(
         identity,
         tasks,
         gate: Gate::new(config.limits.handlers),
-        #[cfg(feature = "fs")]
-        watchers: crate::content::Watchers::new(config.watched.clone()),
+        extensions,
         config,
         tools: filled(tools),
         resources: filled(resources),
@@ -472,8 +559,7 @@ fn assemble(
         shutdown: CancellationToken::new(),
     };
     let server = Server { data: Arc::new(data) };
-    #[cfg(feature = "fs")]
-    server.data.watchers.start(&server.data);
+    server.data.extensions.start(&server);
     server
 }
 

@@ -40,9 +40,7 @@ impl Server {
         if self.has_tasks() && version.has_extensions() {
             capabilities = capabilities.with_extension(mcp_protocol::tasks::ext::IDENTIFIER, JsonObject::default());
         }
-        #[cfg(feature = "skills")]
-        let capabilities = self.with_skills(capabilities);
-        capabilities
+        self.data.extensions.declare(version, capabilities)
     }
 
     pub(crate) fn has_tools(&self) -> bool {

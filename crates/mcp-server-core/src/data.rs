@@ -1,11 +1,15 @@
 //! The data of a server: registries, configuration, limits and shared state. The handle [`Server`] is one pointer to it.
 
+mod installed;
+
 use std::sync::Arc;
 
 use mcp_protocol::{Implementation, ProtocolVersion};
 use mcp_store::Store;
 use tokio_util::sync::CancellationToken;
 
+pub use self::installed::WeakServer;
+pub(crate) use self::installed::{Background, Installed, InstalledExtensions};
 use crate::{
     cache_hint::CacheHint,
     context::Context,
@@ -42,8 +46,7 @@ pub(crate) struct ServerData {
     pub(crate) inputs: Arc<InputServices>,
     pub(crate) identity: ServerIdentity,
     pub(crate) tasks: Arc<TaskTable>,
-    #[cfg(feature = "fs")]
-    pub(crate) watchers: crate::content::Watchers,
+    pub(crate) extensions: InstalledExtensions,
 }
 
 /// The configuration of a server, without its registrations.
@@ -70,10 +73,6 @@ pub(crate) struct Config {
     pub(crate) tools_later: bool,
     pub(crate) resources_later: bool,
     pub(crate) prompts_later: bool,
-    #[cfg(feature = "fs")]
-    pub(crate) watched: Vec<crate::content::Watched>,
-    #[cfg(feature = "skills")]
-    pub(crate) skills: crate::skills::SkillSet,
 }
 
 impl std::fmt::Debug for Server {

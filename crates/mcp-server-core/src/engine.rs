@@ -7,6 +7,7 @@
 mod batch;
 mod era;
 mod listen;
+mod methods;
 mod prepare;
 mod run;
 mod task_call;

@@ -11,12 +11,11 @@ mod builder;
 mod cache_hint;
 mod capabilities;
 mod change;
-#[cfg(any(feature = "fs", feature = "skills"))]
-mod content;
 mod context;
 mod data;
 pub mod engine;
 mod error;
+pub mod extension;
 mod handler;
 mod inputs;
 mod layers;
@@ -29,8 +28,6 @@ mod registry;
 mod request;
 mod server;
 mod session;
-#[cfg(feature = "skills")]
-mod skills;
 mod store;
 mod tasks;
 mod trace;
@@ -62,13 +59,7 @@ pub use self::{
     trace::Propagate,
 };
 
-#[cfg(any(feature = "fs", feature = "skills"))]
-pub use self::content::ContentProblem;
-#[cfg(feature = "fs")]
-pub use self::content::ResourceDir;
 #[cfg(feature = "log-layer")]
 pub use self::log_layer::LogRecords;
-#[cfg(feature = "skills")]
-pub use self::skills::Skill;
 
 pub use mcp_protocol::TaskSupport;

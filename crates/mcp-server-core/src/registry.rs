@@ -3,11 +3,13 @@
 mod completion;
 mod cursor;
 mod declarative;
+mod method;
 mod pages;
 mod parameter;
 mod prompt;
 mod resource;
 mod tool;
+mod update;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -18,6 +20,7 @@ use serde::Serialize;
 
 pub(crate) use self::{
     completion::{CompletionSource, Sources},
+    method::{MethodFuture, MethodRun, ResultForm},
     pages::{ListStyle, PageError, Pages},
     prompt::PromptEntry,
     resource::{ResourceEntry, ResourceSpec, TemplateEntry, TemplateSpec},
@@ -25,22 +28,27 @@ pub(crate) use self::{
 };
 pub use self::{
     declarative::{MessageTemplate, prompt_template},
+    method::{MethodCall, MethodRequest, MethodResult, MethodRoute},
     parameter::{Parameter, ParameterType},
     prompt::{PromptRoute, prompt},
     resource::{ResourceRoute, TemplateRoute, resource, template},
     tool::{ToolRoute, tool},
+    update::ResourceUpdate,
 };
 
-/// What stands in a registry.
-pub(crate) trait Entry: Send + Sync + 'static {
-    /// The list that it belongs to.
+/// An entry of a list, as its pages show it.
+pub(crate) trait Definition {
+    /// Returns the definition as JSON, in the form of a revision.
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8>;
+}
+
+/// An entry of a registry.
+pub(crate) trait Entry: Definition + Send + Sync + 'static {
+    /// The list of the entry.
     const LIST: List;
 
-    /// What it is found by.
+    /// The name or the URI of the entry.
     fn key(&self) -> &str;
-
-    /// Its definition as JSON, in the form of a revision.
-    fn definition(&self, version: ProtocolVersion) -> Vec<u8>;
 
     /// Whether it brings along more than its list: a tool tasks, a prompt or a template completions.
     fn brings_more(&self) -> bool {
@@ -55,11 +63,8 @@ pub(crate) enum List {
     Resources,
     ResourceTemplates,
     Prompts,
-    #[cfg(feature = "skills")]
-    Skills,
-    /// What is in one directory.
-    #[cfg(feature = "skills")]
-    Directory,
+    /// A list of an extension, by the member of its results.
+    Extension(&'static str),
 }
 
 impl List {
@@ -70,10 +75,7 @@ impl List {
             Self::Resources => "resources",
             Self::ResourceTemplates => "resourceTemplates",
             Self::Prompts => "prompts",
-            #[cfg(feature = "skills")]
-            Self::Skills => "skills",
-            #[cfg(feature = "skills")]
-            Self::Directory => "resources",
+            Self::Extension(member) => member,
         }
     }
 
@@ -83,10 +85,18 @@ impl List {
             Self::Resources => "resource",
             Self::ResourceTemplates => "resource template",
             Self::Prompts => "prompt",
-            #[cfg(feature = "skills")]
-            Self::Skills => "skill",
-            #[cfg(feature = "skills")]
-            Self::Directory => "file",
+            Self::Extension(_) => "entry",
+        }
+    }
+
+    /// The byte that binds a cursor to its list. Lists of extensions may share one.
+    fn tag(self) -> u8 {
+        match self {
+            Self::Tools => 0,
+            Self::Resources => 1,
+            Self::ResourceTemplates => 2,
+            Self::Prompts => 3,
+            Self::Extension(member) => member.bytes().fold(0x80, |tag: u8, byte| tag.rotate_left(3) ^ byte) | 0x80,
         }
     }
 }
@@ -99,7 +109,7 @@ pub(crate) fn definition<T: Shape + Serialize + Clone>(value: &T, version: Proto
     serde_json::to_vec(&value).unwrap_or_default()
 }
 
-/// Why something could not be registered.
+/// The reason why a builder or a server refused a registration.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationError {
@@ -107,7 +117,8 @@ pub struct RegistrationError {
 }
 
 impl RegistrationError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// Creates an error with a message, for extensions that check their own registrations.
+    pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
 }
@@ -133,12 +144,11 @@ pub(crate) struct Registry<E> {
     write: Mutex<()>,
 }
 
-/// What became of a change.
-#[cfg(feature = "fs")]
-pub(crate) struct Change {
-    /// The keys of those that were to be added, and were not: others have them.
+/// The outcome of [`Registry::update`].
+pub(crate) struct UpdateOutcome {
+    /// The keys of the entries that were not added, because other entries have these keys.
     pub(crate) taken: Vec<String>,
-    /// Whether an entry came or went.
+    /// Whether an entry was added or removed.
     pub(crate) differs: bool,
 }
 
@@ -199,15 +209,15 @@ impl<E: Entry> Registry<E> {
         Ok(added)
     }
 
-    /// Takes entries out, puts others in the place of those that have their keys, and adds more at the end, all at once.
-    /// What has no part in the list leaves it as it is, pages and all.
-    #[cfg(feature = "fs")]
-    pub(crate) fn change(
+    /// Removes entries, replaces entries by others with the same keys, and adds more at the end, in one step.
+    ///
+    /// A change without effect keeps the snapshot and its pages.
+    pub(crate) fn update(
         &self,
         removed: &std::collections::HashSet<String>,
         replaced: Vec<E>,
         added: Vec<E>,
-    ) -> Change {
+    ) -> UpdateOutcome {
         let _writing = self.write.lock();
         let current = self.snapshot.load_full();
         let has = |key: &str| current.by_key.contains_key(key);
@@ -216,7 +226,7 @@ impl<E: Entry> Registry<E> {
         let taken = taken.into_iter().map(|entry| entry.key().to_owned()).collect();
         let differs = !added.is_empty() || removed.iter().any(|key| has(key));
         if !differs && !replaced.iter().any(|entry| has(entry.key())) {
-            return Change { taken, differs };
+            return UpdateOutcome { taken, differs };
         }
         let mut by_key = current.by_key.clone();
         let mut ordered = current.ordered.clone();
@@ -238,7 +248,7 @@ impl<E: Entry> Registry<E> {
             next += 1;
         }
         self.store(&current, by_key, ordered, next);
-        Change { taken, differs }
+        UpdateOutcome { taken, differs }
     }
 
     /// Takes an entry out; false when there is none.

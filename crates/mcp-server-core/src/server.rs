@@ -97,6 +97,7 @@ impl Server {
     /// Asks everything that serves this server to end: what runs may finish within the drain limit. Returns at once.
     pub fn shutdown(&self) {
         self.data.shutdown.cancel();
+        self.data.extensions.stop();
     }
 
     /// Resolves once [`Server::shutdown`] was called, at once if it was already. For transports, and for work of the

@@ -17,8 +17,6 @@ mod upgrade;
 use std::time::Duration;
 
 pub use self::policy::TaskPolicy;
-#[cfg(feature = "fs")]
-pub(crate) use self::timestamp::timestamp;
 pub(crate) use self::{
     drive::Driver,
     id::is_id,

@@ -11,11 +11,8 @@ mod concurrency;
 mod connection;
 mod context;
 mod definitions;
-#[cfg(any(feature = "fs", feature = "skills"))]
-mod disk;
 mod error_locations;
-#[cfg(feature = "fs")]
-mod from_dir;
+mod extensions;
 mod held;
 mod hostile;
 mod input_requests;
@@ -35,13 +32,9 @@ mod pipes;
 mod progress;
 mod prompts;
 mod registration;
-#[cfg(feature = "fs")]
-mod resource_dir;
 mod resources;
 mod results;
 mod runtime;
-#[cfg(feature = "skills")]
-mod skills;
 mod stateless;
 mod stores;
 mod subscriptions;

@@ -27,6 +27,8 @@
 
 pub use mcp_protocol as protocol;
 pub use mcp_schema as schema;
+#[cfg(any(feature = "fs", feature = "skills"))]
+pub use mcp_server_content as content;
 pub use mcp_server_core::*;
 #[cfg(feature = "http")]
 pub use mcp_server_http as http;
@@ -41,7 +43,9 @@ pub mod prelude {
         ReadResourceResult, Resource, ResourceContents, Role, RpcError,
     };
     #[cfg(feature = "fs")]
-    pub use mcp_server_core::ResourceDir;
+    pub use mcp_server_content::{ContentDir, ResourceDir};
+    #[cfg(feature = "skills")]
+    pub use mcp_server_content::{Skill, Skills};
     pub use mcp_server_core::{
         Args, Audio, Blob, Cancelled, Completing, Context, Extension, FromRef, Image, Inputs, Json, MessageTemplate,
         Parameter, ParameterType, Progress, PromptRoute, RawArgs, ResourceRoute, ResourceUri, Server, ServerBuilder,

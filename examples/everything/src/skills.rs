@@ -1,6 +1,9 @@
 //! Skills: the directories under `skills/`, which are a part of the program.
 
-use mcp_server::{ServerBuilder, Skill};
+use mcp_server::{
+    ServerBuilder,
+    content::{Skill, Skills},
+};
 
 use crate::app::App;
 
@@ -12,12 +15,13 @@ macro_rules! file {
 
 /// Adds the skills.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
-    builder
+    let skills = Skills::new()
         .skill(
             Skill::new("demo/keep-notes", file!("keep-notes/SKILL.md"))
                 .file("references/titles.md", file!("keep-notes/references/titles.md"))
                 .file("templates/decision.md", file!("keep-notes/templates/decision.md"))
                 .file("templates/meeting.md", file!("keep-notes/templates/meeting.md")),
         )
-        .skill(Skill::new("demo/tell-cities", file!("tell-cities/SKILL.md")))
+        .skill(Skill::new("demo/tell-cities", file!("tell-cities/SKILL.md")));
+    builder.extension(skills)
 }

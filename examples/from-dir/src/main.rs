@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "over stdio, stdout carries protocol messages only")]
 
-use mcp_server::prelude::*;
+use mcp_server::{content::server_from_dir, prelude::*};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/content");
 
@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The server logs files that it cannot serve, and the stderr of the commands.
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let (options, paths): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
-    let server = Server::from_dir(paths.first().map_or(EXAMPLE, String::as_str))?;
+    let server = server_from_dir(paths.first().map_or(EXAMPLE, String::as_str))?;
     if options.iter().any(|option| option == "--stdio") {
         server.serve_stdio().await?;
     } else {
@@ -23,13 +23,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use mcp_server::content::server_from_dir_report;
     use serde_json::json;
 
     use super::*;
 
     #[tokio::test]
     async fn the_example_is_served_whole() {
-        let (server, problems) = Server::from_dir_report(EXAMPLE).unwrap();
+        let (server, problems) = server_from_dir_report(EXAMPLE).unwrap();
         assert_eq!(problems, []);
         assert_eq!(server.tools().names(), ["disk_usage", "word_count"]);
 

@@ -23,7 +23,19 @@ const ARROWS: &[(&str, &[&str])] = &[
         "mcp-server-http",
         &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-http-listener", "mcp-server-core"],
     ),
-    ("mcp-server", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-server-core", "mcp-server-http"]),
+    ("mcp-server-content", &["mcp-protocol", "mcp-schema", "mcp-server-core"]),
+    (
+        "mcp-server",
+        &[
+            "mcp-protocol",
+            "mcp-schema",
+            "mcp-store",
+            "mcp-transport",
+            "mcp-server-core",
+            "mcp-server-content",
+            "mcp-server-http",
+        ],
+    ),
     ("mcp-client-http", &["mcp-protocol", "mcp-transport"]),
     ("mcp-client", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http"]),
     ("mcp-cli", ANY),
@@ -37,12 +49,13 @@ const ANY: &[&str] = &["*"];
 const UNREACHABLE: &[(&[&str], &[&str])] =
     &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
 const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-uri-template"];
-const SERVER: &[&str] = &["mcp-server", "mcp-server-core", "mcp-server-http"];
+const SERVER: &[&str] = &["mcp-server", "mcp-server-content", "mcp-server-core", "mcp-server-http"];
 const CLIENT: &[&str] = &["mcp-client", "mcp-client-http"];
 
 /// Foreign crates, each with the crates of this workspace that may depend on it directly.
 const RESERVED: &[(&str, &[&str])] = &[
     ("reqwest", &["mcp-client-http"]),
+    ("cap-std", &["mcp-server-content"]),
     ("axum", &["mcp-server-http", "mcp-test"]),
     ("async-trait", &[]),
     ("once_cell", &[]),

@@ -59,8 +59,7 @@ impl ListenWork {
     /// Takes a place among the readers; none among the handlers that run.
     pub(super) fn enter(&mut self, server: &Server, scope: &Scope) -> bool {
         let filter = std::mem::take(&mut self.filter);
-        #[cfg(feature = "fs")]
-        server.data.watchers.start(&server.data);
+        server.data.extensions.start(server);
         self.listening = server.data.publisher.listen(filter, scope.principal.as_deref(), server.limits());
         self.listening.is_some()
     }

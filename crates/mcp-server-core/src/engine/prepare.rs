@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use mcp_protocol::{
-    ClientCapabilities, CompleteParams, CompletionReference, DiscoverResult, EmptyResult, ErrorCode, GetPromptParams,
-    Method, PaginatedParams, ProtocolVersion, ReadResourceParams, RequestId, RequestMeta, RpcError, SetLevelParams,
-    SubscribeParams, TaskSupport,
+    ClientCapabilities, CompleteParams, CompletionReference, ErrorCode, GetPromptParams, Method, ProtocolVersion,
+    ReadResourceParams, RequestId, RequestMeta, RpcError, TaskSupport,
     jsonrpc::{Request, decode_params},
     method,
 };
@@ -16,15 +14,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tracing::Span;
 
-use super::{listen::ListenWork, task_requests::TaskWork};
+use super::{
+    listen::ListenWork,
+    methods::{self, Preparation},
+    task_requests::TaskWork,
+};
 use crate::{
     Server,
     context::{Completing, Context, ResourceUri},
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
-    registry::{PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
+    registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
     request::{Refusal, Reply, Said, Scope},
-    session::{Client, InFlightGuard, Pass},
+    session::{InFlightGuard, Pass},
     tasks::{self, Plan, TaskUpgrade, ToolTasks},
     trace::{self, Target},
 };
@@ -53,7 +55,9 @@ pub(super) enum Work {
     Handler(HandlerWork),
     /// A stream of notices.
     Listen(Box<ListenWork>),
-    /// Nothing: it was taken out to be run.
+    /// An async method of an extension.
+    Extension { route: Arc<MethodRoute>, params: Option<Box<RawValue>> },
+    /// Nothing: the work was moved out to run.
     Over,
     /// Something about tasks.
     Task(TaskWork),
@@ -80,6 +84,7 @@ impl Work {
             Self::Handler(HandlerWork::Complete { .. })
             | Self::Done(_)
             | Self::Listen(_)
+            | Self::Extension { .. }
             | Self::Over
             | Self::Task(_) => Target::None,
         }
@@ -180,17 +185,11 @@ impl Server {
     }
 
     fn prepare_in(&self, request: &Request<'_>, scope: Scope, span: &Span) -> Result<Prepared, Refusal> {
-        let version = scope.version;
-        let name = &*request.method;
-        if !method::exists_in(name, version) {
-            return Err(RpcError::method_not_in(name, version).into());
-        }
-        if !self.serves(name) || (scope.lacks_session() && needs_session(name)) {
-            return Err(RpcError::method_not_found(name).into());
-        }
+        let method = methods::find(self, &request.method, &scope)?;
         self.check_scopes(&scope, &self.data.config.required_scopes)?;
         let mut completing = None;
-        let work = self.work(request, &scope, &mut completing)?;
+        let work =
+            method.prepare(&mut Preparation { server: self, request, scope: &scope, completing: &mut completing })?;
         let collector = match &work {
             Work::Handler(work) if work.asks() => {
                 Some(Arc::new(InputCollector::new(&self.data.inputs, request, scope.origin())?))
@@ -220,92 +219,7 @@ impl Server {
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
-    /// Whether something stands behind a method: an undeclared capability has no methods.
-    fn serves(&self, name: &str) -> bool {
-        match name {
-            method::ListTools::NAME | method::CallTool::NAME => self.has_tools(),
-            method::ListResources::NAME
-            | method::ListResourceTemplates::NAME
-            | method::ReadResource::NAME
-            | method::Subscribe::NAME
-            | method::Unsubscribe::NAME => self.has_resources(),
-            method::ListPrompts::NAME | method::GetPrompt::NAME => self.has_prompts(),
-            method::Complete::NAME => self.has_completions(),
-            method::Listen::NAME => self.has_tools() || self.has_resources() || self.has_prompts() || self.has_tasks(),
-            method::GetTask::NAME
-            | method::GetTaskPayload::NAME
-            | method::ListTasks::NAME
-            | method::CancelTask::NAME
-            | method::UpdateTask::NAME => self.has_tasks(),
-            #[cfg(feature = "skills")]
-            method::ListSkills::NAME | method::GetSkill::NAME | method::ReadDirectory::NAME => self.has_skills(),
-            method::Ping::NAME | method::Discover::NAME | method::SetLevel::NAME => true,
-            _ => false,
-        }
-    }
-
-    fn work(&self, request: &Request<'_>, scope: &Scope, completing: &mut Option<Completing>) -> Result<Work, Refusal> {
-        let (name, params, version) = (&*request.method, request.params, scope.version);
-        let done = |reply: Reply| Ok(Work::Done(reply));
-        match name {
-            method::CallTool::NAME => self.tool_call(name, params, scope).map(Work::Handler),
-            method::ReadResource::NAME => self.resource_read(name, params, version).map(Work::Handler),
-            method::GetPrompt::NAME => self.prompt_get(name, params).map(Work::Handler),
-            method::Complete::NAME => self.completion(name, params, completing).map(Work::Handler),
-            method::GetTask::NAME
-            | method::GetTaskPayload::NAME
-            | method::ListTasks::NAME
-            | method::CancelTask::NAME
-            | method::UpdateTask::NAME => Ok(Work::Task(TaskWork::read(name, params, scope)?)),
-            method::ListTools::NAME
-            | method::ListResources::NAME
-            | method::ListResourceTemplates::NAME
-            | method::ListPrompts::NAME => {
-                let params: PaginatedParams = decode_params(name, params)?;
-                let page = self.list(name, version, params.cursor.as_deref())?;
-                done(Reply::written(&request.id, page))
-            }
-            #[cfg(feature = "skills")]
-            method::ListSkills::NAME | method::GetSkill::NAME | method::ReadDirectory::NAME => {
-                done(Reply::written(&request.id, self.skills_result(name, params, version)?))
-            }
-            method::Ping::NAME => {
-                done(Reply::result(&self.data.identity, &request.id, version, EmptyResult::default(), 16))
-            }
-            method::Discover::NAME => {
-                let names = self.versions().iter().map(|version| version.as_str().to_owned());
-                let mut result = DiscoverResult::new(names.collect(), self.capabilities(version, false));
-                result.instructions.clone_from(&self.data.config.instructions);
-                let hint = self.data.config.discover_cache;
-                result.ttl_ms = Some(hint.ttl_ms());
-                result.cache_scope = Some(hint.scope);
-                done(Reply::result(&self.data.identity, &request.id, version, result, 512))
-            }
-            method::SetLevel::NAME => {
-                let params: SetLevelParams = decode_params(name, params)?;
-                if let Client::Session(session) = &scope.client {
-                    session.set_log_level(params.level);
-                }
-                done(Reply::result(&self.data.identity, &request.id, version, EmptyResult::default(), 16))
-            }
-            method::Subscribe::NAME | method::Unsubscribe::NAME => {
-                let params: SubscribeParams = decode_params(name, params)?;
-                let Client::Session(session) = &scope.client else {
-                    return Err(RpcError::invalid_params(format!("{name}: there is no session to be told in")).into());
-                };
-                if name == method::Subscribe::NAME {
-                    session.subscribe(&params.uri, self.limits().subscribed_uris)?;
-                } else {
-                    session.unsubscribe(&params.uri);
-                }
-                done(Reply::result(&self.data.identity, &request.id, version, EmptyResult::default(), 16))
-            }
-            method::Listen::NAME => Ok(Work::Listen(Box::new(ListenWork::prepare(self, params, scope)?))),
-            _ => Err(RpcError::method_not_found(name).into()),
-        }
-    }
-
-    fn tool_call(&self, name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<HandlerWork, Refusal> {
+    pub(super) fn tool_call(&self, params: Option<&RawValue>, scope: &Scope) -> Result<HandlerWork, Refusal> {
         #[derive(Deserialize)]
         struct Params<'a> {
             name: std::borrow::Cow<'a, str>,
@@ -314,7 +228,7 @@ impl Server {
             #[serde(default, borrow)]
             task: Option<&'a RawValue>,
         }
-        let params: Params<'_> = decode_params(name, params)?;
+        let params: Params<'_> = decode_params(method::CallTool::NAME, params)?;
         let tools = self.data.tools.load();
         let Some(entry) = tools.find(&params.name) else {
             let shown: String = params.name.chars().take(128).collect();
@@ -337,13 +251,12 @@ impl Server {
         Plan::of(tool, task, scope.version, scope.client.capabilities(), server)
     }
 
-    fn resource_read(
+    pub(super) fn resource_read(
         &self,
-        name: &str,
         params: Option<&RawValue>,
         version: ProtocolVersion,
     ) -> Result<HandlerWork, Refusal> {
-        let params: ReadResourceParams = decode_params(name, params)?;
+        let params: ReadResourceParams = decode_params(method::ReadResource::NAME, params)?;
         if let Some(entry) = self.data.resources.load().find(&params.uri) {
             return Ok(HandlerWork::Resource { entry: entry.clone(), uri: params.uri });
         }
@@ -356,8 +269,8 @@ impl Server {
         Err(RpcError::resource_not_found(version, &params.uri).into())
     }
 
-    fn prompt_get(&self, name: &str, params: Option<&RawValue>) -> Result<HandlerWork, Refusal> {
-        let params: GetPromptParams = decode_params(name, params)?;
+    pub(super) fn prompt_get(&self, params: Option<&RawValue>) -> Result<HandlerWork, Refusal> {
+        let params: GetPromptParams = decode_params(method::GetPrompt::NAME, params)?;
         let prompts = self.data.prompts.load();
         let entry = prompts.find(&params.name).ok_or_else(|| unknown_prompt(&params.name))?;
         let arguments = params.arguments.unwrap_or_default();
@@ -376,13 +289,12 @@ impl Server {
         Ok(HandlerWork::Prompt { entry: entry.clone(), arguments })
     }
 
-    fn completion(
+    pub(super) fn completion(
         &self,
-        name: &str,
         params: Option<&RawValue>,
         completing: &mut Option<Completing>,
     ) -> Result<HandlerWork, Refusal> {
-        let params: CompleteParams = decode_params(name, params)?;
+        let params: CompleteParams = decode_params(method::Complete::NAME, params)?;
         let argument = &*params.argument.name;
         let source = match &params.reference {
             CompletionReference::Prompt { name, .. } => {
@@ -417,17 +329,6 @@ impl Server {
             context: params.context.and_then(|context| context.arguments).unwrap_or_default(),
         });
         Ok(HandlerWork::Complete { source: source.unwrap_or_else(no_completions) })
-    }
-
-    fn list(&self, name: &str, version: ProtocolVersion, cursor: Option<&str>) -> Result<Bytes, RpcError> {
-        let (data, style) = (&self.data, &self.data.list_style);
-        match name {
-            method::ListTools::NAME => data.tools.load().page(version, cursor, style),
-            method::ListResources::NAME => data.resources.load().page(version, cursor, style),
-            method::ListResourceTemplates::NAME => data.templates.load().page(version, cursor, style),
-            _ => data.prompts.load().page(version, cursor, style),
-        }
-        .map_err(|_| RpcError::invalid_params("invalid cursor"))
     }
 
     pub(crate) fn check_scopes(&self, scope: &Scope, required: &[String]) -> Result<(), Refusal> {
@@ -467,21 +368,6 @@ fn source_of(sources: &[(String, Ready<CompletionKind>)], argument: &str) -> Opt
 
 fn no_completions() -> Ready<CompletionKind> {
     Ready::new(|_call| Box::pin(async { Ok(mcp_protocol::Completion::new(Vec::<String>::new())) }))
-}
-
-/// Whether a method of a revision with sessions means nothing outside of one.
-fn needs_session(name: &str) -> bool {
-    matches!(
-        name,
-        method::SetLevel::NAME
-            | method::Subscribe::NAME
-            | method::Unsubscribe::NAME
-            | method::GetTask::NAME
-            | method::GetTaskPayload::NAME
-            | method::ListTasks::NAME
-            | method::CancelTask::NAME
-            | method::UpdateTask::NAME
-    )
 }
 
 fn context(

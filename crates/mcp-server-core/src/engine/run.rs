@@ -4,6 +4,7 @@ use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -12,11 +13,11 @@ use mcp_protocol::{
     CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Method as _, ProtocolVersion, ReadResourceResult,
     RequestId, RpcError, Shape, method,
 };
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use tracing::Instrument as _;
 
 use super::{
-    Prepared,
+    Prepared, methods,
     prepare::{HandlerWork, Place, Work},
     task_call::Candidate,
     task_requests::TaskWork,
@@ -30,7 +31,7 @@ use crate::{
         Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
     },
     layers::{self, Invocation},
-    registry::{PromptEntry, ToolEntry, ToolSpec},
+    registry::{MethodCall, MethodFuture, MethodResult, MethodRoute, MethodRun, PromptEntry, ToolEntry, ToolSpec},
     request::{Output, Performed, Reply, Scope, Stop, busy, ending},
     session::NotEntered,
     tasks::Plan,
@@ -54,6 +55,10 @@ impl Prepared {
             Work::Listen(work) => {
                 let span = self.context.span().clone();
                 return Box::pin(super::listen::run(self, *work).instrument(span)).await;
+            }
+            Work::Extension { route, params } => {
+                let span = self.context.span().clone();
+                return Box::pin(self.run_extension(route, params).instrument(span)).await;
             }
             Work::Task(work) => {
                 let span = self.context.span().clone();
@@ -94,6 +99,36 @@ impl Prepared {
         }))
     }
 
+    /// Runs a method of an extension.
+    async fn run_extension(self, route: Arc<MethodRoute>, params: Option<Box<RawValue>>) -> Option<Reply> {
+        let Self { server, id, scope, place, context, .. } = self;
+        let version = scope.version;
+        let limit = server.limits().read_timeout;
+        let call = MethodCall::new(route.name.as_str().into(), params, context.clone());
+        let served = async {
+            match tokio::time::timeout(limit, guarded_method(&route, call)).await {
+                Ok(result) => result,
+                Err(_) => {
+                    context.expire();
+                    tracing::warn!(method = route.name, ?limit, "a method of an extension exceeded the read timeout");
+                    Err(RpcError::internal("the server did not finish in time"))
+                }
+            }
+        };
+        let outcome = unless_cancelled(&scope, pin!(served)).await;
+        context.finish();
+        drop(place);
+        let Ok(result) = outcome else { return None };
+        Some(match result {
+            Ok(result) => methods::reply(&server, &id, version, result),
+            Err(mut error) => {
+                error.shape(version);
+                trace::failed(context.span(), &error);
+                refuse(&scope, &id, &error)
+            }
+        })
+    }
+
     /// Takes a place among what runs, so that a cancellation finds the request from now on. [`Prepared::run`] does it
     /// where nobody did before.
     ///
@@ -103,7 +138,7 @@ impl Prepared {
         let is_short = match &self.work {
             Work::Done(_) => true,
             Work::Task(work) => !work.waits(),
-            Work::Handler(_) | Work::Listen(_) | Work::Over => false,
+            Work::Handler(_) | Work::Extension { .. } | Work::Listen(_) | Work::Over => false,
         };
         if is_short || self.place.is_some() {
             return Ok(());
@@ -333,6 +368,20 @@ async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolEr
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
         Ok(poll) => poll,
         Err(payload) => Poll::Ready(Err(ToolError::panic(&*payload))),
+    })
+    .await
+}
+
+/// Runs the function of an extension's method. A panic becomes an error with a reference number.
+async fn guarded_method(route: &MethodRoute, call: MethodCall) -> Result<MethodResult, RpcError> {
+    let MethodRun::Async(run) = &route.run else { return Err(RpcError::internal("the method has no async function")) };
+    let panicked = |payload: Box<dyn std::any::Any + Send>| {
+        ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found"))
+    };
+    let mut future: MethodFuture = catch_unwind(AssertUnwindSafe(|| run(call))).map_err(panicked)?;
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(payload) => Poll::Ready(Err(panicked(payload))),
     })
     .await
 }

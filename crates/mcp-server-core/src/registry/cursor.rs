@@ -11,7 +11,7 @@ const FORM: u8 = 1;
 pub(super) fn encode(list: List, last_seen: u64) -> String {
     let mut bytes = [0; 11];
     bytes[0] = FORM;
-    bytes[1] = list as u8;
+    bytes[1] = list.tag();
     bytes[2..10].copy_from_slice(&last_seen.to_be_bytes());
     bytes[10] = check(&bytes[..10]);
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
@@ -24,7 +24,7 @@ pub(super) fn decode(list: List, cursor: &str) -> Option<u64> {
     }
     let bytes: [u8; 11] = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?.try_into().ok()?;
     let number = u64::from_be_bytes(bytes[2..10].try_into().ok()?);
-    (bytes[0] == FORM && bytes[1] == list as u8 && bytes[10] == check(&bytes[..10])).then_some(number)
+    (bytes[0] == FORM && bytes[1] == list.tag() && bytes[10] == check(&bytes[..10])).then_some(number)
 }
 
 /// Tells a typing mistake from a cursor; a client may make up cursors, which gives it nothing that it could not list.

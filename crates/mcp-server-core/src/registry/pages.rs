@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use mcp_protocol::ProtocolVersion;
 
-use super::{Entry, List, cursor};
+use super::{Definition, List, cursor};
 use crate::cache_hint::CacheHint;
 
 /// How the lists of a server are cut and marked.
@@ -20,7 +20,6 @@ pub(crate) struct ListStyle {
     pub(crate) stateless_opening: Arc<str>,
 }
 
-#[cfg(feature = "skills")]
 impl ListStyle {
     /// A result with one entry instead of a list.
     pub(crate) fn single(&self, member: &str, definition: &[u8], version: ProtocolVersion) -> Bytes {
@@ -58,7 +57,7 @@ struct Page {
 }
 
 impl Pages {
-    pub(super) fn page<E: Entry>(
+    pub(crate) fn page<E: Definition>(
         &self,
         list: List,
         entries: &[(u64, Arc<E>)],
@@ -82,7 +81,7 @@ impl Pages {
 }
 
 /// Cuts what comes after an entry into at most `limit` pages; there is always one, if only an empty one.
-fn cut<E: Entry>(
+fn cut<E: Definition>(
     list: List,
     entries: &[(u64, Arc<E>)],
     mut after: u64,

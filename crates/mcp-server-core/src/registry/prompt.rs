@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use mcp_protocol::{Icon, Meta, Prompt, PromptArgument, ProtocolVersion};
 use serde_json::Value;
 
-use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
+use super::{CompletionSource, Definition, Entry, List, RegistrationError, completion::Sources};
 use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready};
 
 /// A prompt on its way into a server. `S` is the state that its handler still misses.
@@ -51,8 +51,8 @@ impl<S> PromptRoute<S> {
         Self { prompt, handler, completions: Sources::default() }
     }
 
-    #[cfg(feature = "fs")]
-    pub(crate) fn arguments_mut(&mut self) -> &mut Vec<PromptArgument> {
+    /// Returns the definitions of the arguments, to change them.
+    pub fn arguments_mut(&mut self) -> &mut Vec<PromptArgument> {
         &mut self.prompt.arguments
     }
 
@@ -151,15 +151,17 @@ pub(crate) struct PromptEntry {
     pub(crate) run: Ready<PromptKind>,
 }
 
+impl Definition for PromptEntry {
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.prompt, version)
+    }
+}
+
 impl Entry for PromptEntry {
     const LIST: List = List::Prompts;
 
     fn key(&self) -> &str {
         &self.prompt.name
-    }
-
-    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
-        super::definition(&self.prompt, version)
     }
 
     fn brings_more(&self) -> bool {

@@ -4,7 +4,7 @@ use mcp_protocol::{Annotations, Icon, Meta, ProtocolVersion, Resource, ResourceT
 use mcp_uri_template::UriTemplate;
 use serde_json::Value;
 
-use super::{CompletionSource, Entry, List, RegistrationError, completion::Sources};
+use super::{CompletionSource, Definition, Entry, List, RegistrationError, completion::Sources};
 use crate::{
     cache_hint::CacheHint,
     handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
@@ -241,15 +241,17 @@ pub(crate) struct ResourceEntry {
     pub(crate) run: Ready<ResourceKind>,
 }
 
+impl Definition for ResourceEntry {
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.spec.resource, version)
+    }
+}
+
 impl Entry for ResourceEntry {
     const LIST: List = List::Resources;
 
     fn key(&self) -> &str {
         &self.spec.resource.uri
-    }
-
-    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
-        super::definition(&self.spec.resource, version)
     }
 }
 
@@ -267,15 +269,17 @@ pub(crate) struct TemplateEntry {
     pub(crate) run: Ready<ResourceKind>,
 }
 
+impl Definition for TemplateEntry {
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.spec.template, version)
+    }
+}
+
 impl Entry for TemplateEntry {
     const LIST: List = List::ResourceTemplates;
 
     fn key(&self) -> &str {
         &self.spec.template.uri_template
-    }
-
-    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
-        super::definition(&self.spec.template, version)
     }
 
     fn brings_more(&self) -> bool {

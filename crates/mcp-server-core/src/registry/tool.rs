@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Entry, List, Parameter, RegistrationError, parameter};
+use super::{Definition, Entry, List, Parameter, RegistrationError, parameter};
 use crate::{
     handler::{Description, Erased, Handler, Ready, Returns, ToolKind},
     layers::{Handlers, Invocation, Outcome},
@@ -348,15 +348,17 @@ pub(crate) struct ToolEntry {
     pub(crate) run: Ready<ToolKind>,
 }
 
+impl Definition for ToolEntry {
+    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
+        super::definition(&self.spec.tool, version)
+    }
+}
+
 impl Entry for ToolEntry {
     const LIST: List = List::Tools;
 
     fn key(&self) -> &str {
         &self.spec.tool.name
-    }
-
-    fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
-        super::definition(&self.spec.tool, version)
     }
 
     fn brings_more(&self) -> bool {

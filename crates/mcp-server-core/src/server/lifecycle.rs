@@ -63,8 +63,7 @@ impl Server {
         // What a client declares for other revisions means nothing in this one.
         let of_client = shaped(of_client, version);
         let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
-        #[cfg(feature = "fs")]
-        self.data.watchers.start(&self.data);
+        self.data.extensions.start(self);
         self.data.publisher.join(&session);
         Ok((session, self.welcome(request, version, capabilities)))
     }

@@ -4,8 +4,8 @@ use crate::{
     Server,
     change::Change,
     registry::{
-        Entry as _, PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, TemplateEntry,
-        TemplateRoute, ToolEntry, ToolRoute,
+        Entry as _, PromptEntry, PromptRoute, RegistrationError, ResourceEntry, ResourceRoute, ResourceUpdate,
+        TemplateEntry, TemplateRoute, ToolEntry, ToolRoute, UpdateOutcome,
     },
 };
 
@@ -70,6 +70,21 @@ live_list!(
         Ok(ResourceEntry { spec, run: run.with_state(()) })
     }, Change::Resources
 );
+impl Resources<'_> {
+    /// Removes, replaces and adds several resources in one step.
+    ///
+    /// The server sends one list change if the list of URIs changed. It returns the URIs that the update could not add,
+    /// because other resources have them.
+    pub fn apply(&self, update: ResourceUpdate) -> Vec<String> {
+        let ResourceUpdate { removed, replaced, added } = update;
+        let UpdateOutcome { taken, differs } = self.server.data.resources.update(&removed, replaced, added);
+        if differs {
+            self.server.data.publisher.publish(Change::Resources);
+        }
+        taken
+    }
+}
+
 live_list!(
     /// The resource templates of a running server, by template.
     ResourceTemplates, templates, TemplateRoute => |route| {

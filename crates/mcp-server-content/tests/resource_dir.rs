@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use crate::{
+    client::{Client, names},
     disk::Disk,
-    kit::{Client, names},
 };
 use mcp_protocol::{ErrorCode, ProtocolVersion};
-use mcp_server_core::{ResourceDir, Server, resource};
+use mcp_server_content::ResourceDir;
+use mcp_server_core::{Server, resource};
 use serde_json::json;
 
 fn serve(dir: ResourceDir) -> Server {
-    Server::builder("t", "1").resource_dir(dir).build()
+    Server::builder("t", "1").extension(dir).build()
 }
 
 fn library(test: &str) -> Disk {
@@ -181,7 +182,7 @@ fn rejects_a_directory_that_cannot_be_served() {
         (ResourceDir::new(disk.path("root")), "the resource `file:///b.md` is already registered"),
         (ResourceDir::new(disk.path("root")).uri_prefix("no scheme"), "scheme"),
     ] {
-        let error = server().try_resource_dir(dir).unwrap_err().to_string();
+        let error = server().try_extension(dir).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -217,7 +218,7 @@ async fn a_new_file_does_not_replace_another_resource() {
     let disk = library("a_new_file_does_not");
     let server = Server::builder("t", "1")
         .resource(resource("file:///z.txt", async || "mine"))
-        .resource_dir(ResourceDir::new(disk.path("root")))
+        .extension(ResourceDir::new(disk.path("root")))
         .build();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST_LEGACY).await;
     disk.write("root/y.txt", "y");

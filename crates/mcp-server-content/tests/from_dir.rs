@@ -3,18 +3,22 @@
 
 use std::{
     fmt::Write as _,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use crate::{
-    common::subscribe,
+    client::{Client, names},
     disk::Disk,
-    kit::{Client, names},
 };
 use mcp_protocol::ProtocolVersion;
+use mcp_server_content::{ContentDir, server_from_dir, server_from_dir_report};
 use mcp_server_core::{Server, resource, tool};
 use serde_json::json;
-use tracing::{Event, Subscriber, field::Field};
+use tracing::{
+    Dispatch, Event, Subscriber,
+    field::Field,
+    subscriber::{DefaultGuard, NoSubscriber},
+};
 use tracing_subscriber::{
     Layer,
     layer::{Context, SubscriberExt as _},
@@ -53,7 +57,7 @@ async fn serves_a_directory() {
          Review {code}.{?focus? Look at {focus}.}\n",
     );
     disk.write("files/resources/a.txt", "A");
-    let (server, problems) = Server::from_dir_report(disk.path("files")).unwrap();
+    let (server, problems) = server_from_dir_report(disk.path("files")).unwrap();
     assert_eq!(problems, []);
     assert_eq!((server.info().name.as_str(), server.info().version.as_str()), ("docs", "2.1.0"));
 
@@ -76,6 +80,14 @@ async fn serves_a_directory() {
     assert_eq!(server.read_resource("file:///a.txt").await.unwrap().contents[0].as_text(), Some("A"));
 }
 
+/// Sets a subscriber for this thread. A second subscriber of the process keeps `tracing` from caching for all threads that
+/// no subscriber wants a callsite.
+fn subscribe(subscriber: impl Into<Dispatch>) -> DefaultGuard {
+    static OTHER: OnceLock<Dispatch> = OnceLock::new();
+    OTHER.get_or_init(|| Dispatch::new(NoSubscriber::new()));
+    tracing::dispatcher::set_default(&subscriber.into())
+}
+
 /// The fields of events, as text.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<String>>);
@@ -94,7 +106,7 @@ async fn a_command_that_cannot_start_is_named_in_the_log_only() {
     disk.write("files/bin/gone", "");
     #[cfg(unix)]
     std::fs::set_permissions(disk.path("files/bin/gone"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let (server, problems) = Server::from_dir_report(disk.path("files")).unwrap();
+    let (server, problems) = server_from_dir_report(disk.path("files")).unwrap();
     assert_eq!(problems, []);
     disk.remove("files/bin/gone");
     let told = Told::default();
@@ -110,24 +122,24 @@ async fn a_command_that_cannot_start_is_named_in_the_log_only() {
 async fn serves_nothing_for_missing_directories() {
     let disk = Disk::new("what_is_missing");
     disk.write("bare/.keep", "");
-    let (server, problems) = Server::from_dir_report(disk.path("bare")).unwrap();
+    let (server, problems) = server_from_dir_report(disk.path("bare")).unwrap();
     assert_eq!(problems, []);
     assert_eq!(server.info().name, "bare");
     assert!(server.tools().names().is_empty() && server.prompts().names().is_empty());
 
-    let error = Server::from_dir(disk.path("nothing")).unwrap_err();
+    let error = server_from_dir(disk.path("nothing")).unwrap_err();
     assert_eq!(error.path(), disk.path("nothing"));
     disk.write("file", "");
-    let error = Server::from_dir(disk.path("file")).unwrap_err();
+    let error = server_from_dir(disk.path("file")).unwrap_err();
     assert_eq!((error.path(), error.reason()), (&*disk.path("file"), "it is not a directory"));
     assert_eq!(format!("{error:?}"), error.to_string());
-    let (_, problems) = Server::builder::<()>("t", "1").dir_report(disk.path("nothing"));
+    let (_, problems) = ContentDir::new(disk.path("nothing")).add_to(Server::builder::<()>("t", "1"));
     assert_eq!(problems.len(), 1);
     disk.write("bare/server.toml", "name = \"\"\n");
-    let error = Server::from_dir(disk.path("bare")).unwrap_err();
+    let error = server_from_dir(disk.path("bare")).unwrap_err();
     assert_eq!(error.reason(), "`name` of the server is empty");
     disk.write("bare/server.toml", "nome = \"x\"\n");
-    let error = Server::from_dir(disk.path("bare")).unwrap_err();
+    let error = server_from_dir(disk.path("bare")).unwrap_err();
     assert!(error.reason().contains("unknown field `nome`") && error.path().ends_with("server.toml"), "{error}");
 }
 
@@ -163,7 +175,7 @@ async fn reports_an_invalid_file_and_serves_the_others() {
     }
     disk.write("prompts/bytes.md", [0xff]);
     let builder = Server::builder::<()>("t", "1").tool(tool("mine", async || "x"));
-    let (builder, problems) = builder.dir_report(disk.path(""));
+    let (builder, problems) = ContentDir::new(disk.path("")).add_to(builder);
     let server = builder.build();
     assert_eq!(server.tools().names(), ["mine", "good", "z-good"]);
     assert_eq!(server.prompts().names(), ["good"]);
@@ -183,7 +195,7 @@ async fn reports_a_file_with_a_registered_uri_and_serves_the_others() {
         disk.write(&format!("resources/{name}"), name);
     }
     let builder = Server::builder("t", "1").resource(resource("file:///a", async || "mine"));
-    let (builder, problems) = builder.dir_report(disk.path(""));
+    let (builder, problems) = ContentDir::new(disk.path("")).add_to(builder);
     assert_eq!(problems.iter().map(|problem| problem.path()).collect::<Vec<_>>(), [disk.path("resources/a")]);
     assert!(problems[0].reason().contains("already registered"), "{problems:?}");
     let server = builder.build();
@@ -202,7 +214,7 @@ async fn serves_the_skills_of_a_directory() {
     let disk = Disk::new("skills_of_a_directory");
     disk.write("skills/a/SKILL.md", "---\nname: a\ndescription: d\n---\n");
     disk.write("skills/b/SKILL.md", "---\nname: a\ndescription: d\n---\n");
-    let (server, problems) = Server::from_dir_report(disk.path("")).unwrap();
+    let (server, problems) = server_from_dir_report(disk.path("")).unwrap();
     assert_eq!(problems.iter().map(|problem| problem.path()).collect::<Vec<_>>(), [disk.path("skills/b")]);
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     let skills = client.list("skills/list", "skills").await;
@@ -260,7 +272,7 @@ mod commands {
             "i=0; while [ $i -lt 20000 ]; do echo 0123456789 >&2; i=$((i+1)); done; echo ok",
         );
         script(&disk, "background", json!({}), "sleep 1000 & echo done");
-        let (server, problems) = Server::from_dir_report(disk.path("")).unwrap();
+        let (server, problems) = server_from_dir_report(disk.path("")).unwrap();
         assert_eq!(problems, []);
         let home = disk.path("bin").to_string_lossy().into_owned();
         for (tool, is_error, expected) in [
@@ -298,7 +310,7 @@ mod commands {
         let text = "exec 3<&0; setsid sh -c 'echo >started; exec sleep 30' <&3 &\n\
                     while ! [ -e started ]; do sleep 0.01; done; echo done";
         script(&disk, "outside", json!({}), text);
-        let server = Server::from_dir(disk.path("")).unwrap();
+        let server = server_from_dir(disk.path("")).unwrap();
         let call = server.call_tool("outside", json!({ "text": "x".repeat(1 << 20) }));
         let result = tokio::time::timeout(PATIENCE, call).await.expect("it is held up").unwrap();
         assert_eq!((result.content[0].as_text(), result.is_error), (Some("done"), false));
@@ -314,7 +326,7 @@ mod commands {
             json!({ "max_running": 1 }),
             "mkdir running && sleep 0.2 && rmdir running && echo alone",
         );
-        let server = Server::from_dir(disk.path("")).unwrap();
+        let server = server_from_dir(disk.path("")).unwrap();
         let call = || server.call_tool("alone", json!({}));
         for result in <[_; 3]>::from(tokio::join!(call(), call(), call())) {
             assert_eq!(result.unwrap().content[0].as_text(), Some("alone"));
@@ -327,7 +339,7 @@ mod commands {
         let schema = json!({ "output_schema": { "type": "object", "required": ["a"] } });
         script(&disk, "fits", schema.clone(), "echo '{\"a\": 1}'");
         script(&disk, "fits_not", schema, "echo '{}'");
-        let server = Server::from_dir(disk.path("")).unwrap();
+        let server = server_from_dir(disk.path("")).unwrap();
         let fits = server.call_tool("fits", json!({})).await.unwrap();
         assert_eq!(fits.structured_content, Some(json!({ "a": 1 })));
         assert!(server.call_tool("fits_not", json!({})).await.unwrap().is_error);
@@ -342,7 +354,7 @@ mod commands {
             ("bin/plain", "bin/plain` cannot be executed"),
         ] {
             disk.write("tools/x.json", json!({ "description": "d", "command": [program] }).to_string());
-            let (server, problems) = Server::from_dir_report(disk.path("")).unwrap();
+            let (server, problems) = server_from_dir_report(disk.path("")).unwrap();
             assert!(problems.len() == 1 && problems[0].reason().ends_with(expected), "{problems:?}");
             assert!(server.tools().names().is_empty());
         }
@@ -355,7 +367,7 @@ mod commands {
         disk.write("bin/x", "#!/no-such-program-anywhere\n");
         std::fs::set_permissions(disk.path("bin/x"), std::fs::Permissions::from_mode(0o755)).unwrap();
         disk.write("tools/x.json", r#"{ "description": "d", "command": ["bin/x"] }"#);
-        let server = Server::from_dir(disk.path("")).unwrap();
+        let server = server_from_dir(disk.path("")).unwrap();
         let result = server.call_tool("x", json!({})).await.unwrap();
         let text = result.content[0].as_text().unwrap();
         assert!(result.is_error && text.contains("reference") && !text.contains("no-such"), "{text}");
@@ -387,7 +399,7 @@ mod commands {
         script(&disk, "slow", wait, "exec 3> pipe; sleep 1000 & echo started >&3; sleep 1000");
         let pipe = disk.path("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
-        let server = Server::from_dir(disk.path("")).unwrap();
+        let server = server_from_dir(disk.path("")).unwrap();
         let mut call = Box::pin(server.call_tool("slow", json!({})));
         let mut started = open(&pipe, true);
         tokio::select! {

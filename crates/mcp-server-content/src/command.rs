@@ -10,6 +10,7 @@ use std::{
 };
 
 use mcp_protocol::{CallToolResult, ContentBlock};
+use mcp_server_core::ToolError;
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -18,8 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::manifest::OutputForm;
-use crate::ToolError;
+use crate::manifest::OutputForm;
 
 /// Bytes of what a program says on stderr that are kept for the log.
 const KEPT_STDERR: usize = 16 * 1024;
@@ -31,21 +31,21 @@ const ALWAYS: &[&str] =
 
 /// A program that serves a tool.
 #[derive(Debug)]
-pub(super) struct CommandTool {
-    pub(super) name: String,
-    pub(super) program: OsString,
-    pub(super) arguments: Vec<String>,
-    pub(super) cwd: PathBuf,
-    pub(super) env: Vec<String>,
-    pub(super) output: OutputForm,
-    pub(super) max_output: usize,
+pub(crate) struct CommandTool {
+    pub(crate) name: String,
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) env: Vec<String>,
+    pub(crate) output: OutputForm,
+    pub(crate) max_output: usize,
     /// A place for each that may run at once.
-    pub(super) running: Semaphore,
+    pub(crate) running: Semaphore,
 }
 
 impl CommandTool {
     /// Runs the program once. Dropping the future ends it, and everything that it started.
-    pub(super) async fn run(self: Arc<Self>, arguments: Value) -> Result<CallToolResult, ToolError> {
+    pub(crate) async fn run(self: Arc<Self>, arguments: Value) -> Result<CallToolResult, ToolError> {
         let _place = self.running.acquire().await?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.cwd).env_clear().kill_on_drop(true);

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use crate::{
+    client::{Client, code_and_text, names},
     disk::Disk,
-    kit::{Client, code_and_text, names},
 };
 use mcp_protocol::ProtocolVersion;
-use mcp_server_core::{Server, Skill, tool};
+use mcp_server_content::{Skill, Skills};
+use mcp_server_core::{Server, tool};
 use serde_json::{Value, json};
 
 const REFUNDS: &str = "---\nname: refunds\ndescription: Refund customers.\nlicense: MIT\nmetadata:\n  version: 1.5\n---\n\
@@ -23,7 +24,7 @@ fn hello(name: &str) -> Skill {
 }
 
 fn server() -> Server {
-    Server::builder("t", "1").skill(refunds()).skill(hello("hello")).build()
+    Server::builder("t", "1").extension(Skills::new().skill(refunds()).skill(hello("hello"))).build()
 }
 
 #[tokio::test]
@@ -76,7 +77,9 @@ async fn declares_lists_and_reads_skills_in_every_revision() {
 
 #[test]
 fn digests_match_the_bytes() {
-    let server = Server::builder::<()>("t", "1").skill(hello("hello").file("abc", "abc").file("empty", "")).build();
+    let server = Server::builder::<()>("t", "1")
+        .extension(Skills::new().skill(hello("hello").file("abc", "abc").file("empty", "")))
+        .build();
     let digests = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
         let skills = client.list("skills/list", "skills").await;
@@ -153,7 +156,8 @@ async fn an_unknown_skill_is_an_invalid_parameter() {
 async fn page_boundaries_are_between_skills() {
     let mut builder = Server::builder("t", "1").page_size(2);
     for name in ["a", "b", "c", "d", "e"] {
-        builder = builder.skill(hello(name).file("x/1", "1").file("x/2", "2").file("x/3", "3"));
+        builder =
+            builder.extension(Skills::new().skill(hello(name).file("x/1", "1").file("x/2", "2").file("x/3", "3")));
     }
     let server = builder.build();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
@@ -188,7 +192,7 @@ async fn serves_a_directory_of_skills() {
     disk.write("skills/bad/SKILL.md", "---\nname: [\n---\n");
     disk.write("skills/README.md", "No skill.");
     disk.write("skills/zoo/SKILL.md", "\u{feff}---\r\nname: zoo\r\ndescription: 'd'\r\n---\r\n");
-    let (builder, problems) = Server::builder("t", "1").skills_dir_report(disk.path("skills"));
+    let (builder, problems) = Skills::new().dir(disk.path("skills")).add_to(Server::builder("t", "1")).unwrap();
     let mut told: Vec<_> = problems.iter().map(|problem| (problem.path().to_owned(), problem.reason())).collect();
     told.sort();
     assert_eq!(told[0].0, disk.path("skills/bad"));
@@ -208,7 +212,7 @@ async fn serves_a_directory_of_skills() {
     let outer = client.result("skills/get", json!({ "uri": format!("{refunds}/SKILL.md") })).await;
     assert_eq!(outer["skill"]["resources"].as_array().unwrap().len(), 2);
 
-    let (builder, problems) = Server::builder("t", "1").skills_dir_report(disk.path("nothing"));
+    let (builder, problems) = Skills::new().dir(disk.path("nothing")).add_to(Server::builder("t", "1")).unwrap();
     assert_eq!(problems.len(), 1);
     let mut client = Client::connect(&builder.build(), ProtocolVersion::LATEST).await;
     assert_eq!(client.list("skills/list", "skills").await, [] as [Value; 0]);
@@ -223,7 +227,7 @@ async fn serves_a_skill_within_a_rejected_one() {
     disk.write("skills/outer/middle/inner/SKILL.md", good("inner"));
     disk.write("skills/outer/middle/inner/deep/SKILL.md", good("deep"));
     disk.write("skills/outer-most/SKILL.md", good("outer-most"));
-    let (builder, problems) = Server::builder("t", "1").skills_dir_report(disk.path("skills"));
+    let (builder, problems) = Skills::new().dir(disk.path("skills")).add_to(Server::builder("t", "1")).unwrap();
     let told: Vec<_> = problems.iter().map(|problem| problem.path().to_owned()).collect();
     assert_eq!(told, [disk.path("skills/outer"), disk.path("skills/outer/middle")]);
     let mut client = Client::connect(&builder.build(), ProtocolVersion::LATEST).await;
@@ -235,6 +239,7 @@ async fn serves_a_skill_within_a_rejected_one() {
 
 #[test]
 fn serves_a_file_once() {
-    let taken = Server::builder::<()>("t", "1").skill(refunds()).try_skill(refunds()).unwrap_err();
+    let skills = || Skills::new().skill(refunds());
+    let taken = Server::builder::<()>("t", "1").extension(skills()).try_extension(skills()).unwrap_err();
     assert_eq!(taken.to_string(), "the file `acme/billing/refunds/SKILL.md` of a skill is already served");
 }

@@ -4,55 +4,54 @@ use std::{path::PathBuf, time::Duration};
 
 use mcp_protocol::{PromptArgument, ToolAnnotations};
 use mcp_schema::FrontMatter;
+use mcp_server_core::{MessageTemplate, PromptRoute, prompt_template};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-
-use crate::{MessageTemplate, PromptRoute, prompt_template};
 
 /// A tool that is a command. `examples/from-dir` shows all of it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ToolManifest {
+pub(crate) struct ToolManifest {
     /// The name of the file without its ending, when absent.
-    pub(super) name: Option<String>,
-    pub(super) title: Option<String>,
-    pub(super) description: String,
+    pub(crate) name: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) description: String,
     /// The program and its arguments; no shell reads them.
-    pub(super) command: Vec<String>,
+    pub(crate) command: Vec<String>,
     #[serde(alias = "inputSchema")]
-    pub(super) input_schema: Option<Map<String, Value>>,
+    pub(crate) input_schema: Option<Map<String, Value>>,
     #[serde(alias = "outputSchema")]
-    pub(super) output_schema: Option<Map<String, Value>>,
-    pub(super) annotations: Option<Hints>,
+    pub(crate) output_schema: Option<Map<String, Value>>,
+    pub(crate) annotations: Option<Hints>,
     /// Where it runs, from the served directory on; there, when absent.
-    pub(super) cwd: Option<PathBuf>,
+    pub(crate) cwd: Option<PathBuf>,
     /// The names of the environment variables that it gets besides `PATH`.
     #[serde(default)]
-    pub(super) env: Vec<String>,
+    pub(crate) env: Vec<String>,
     /// Seconds that a call may take.
-    pub(super) timeout: Option<f64>,
+    pub(crate) timeout: Option<f64>,
     /// JSON where there is an output schema, and text otherwise, when absent.
-    pub(super) output: Option<OutputForm>,
+    pub(crate) output: Option<OutputForm>,
     /// The most bytes that it may write.
-    pub(super) max_output: Option<usize>,
+    pub(crate) max_output: Option<usize>,
     /// How many may run at once; more calls wait for one to end.
-    pub(super) max_running: Option<usize>,
+    pub(crate) max_running: Option<usize>,
     /// What a caller over a network must have been granted.
     #[serde(default)]
-    pub(super) scopes: Vec<String>,
+    pub(crate) scopes: Vec<String>,
 }
 
 /// What a command writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum OutputForm {
+pub(crate) enum OutputForm {
     Text,
     Json,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Hints {
+pub(crate) struct Hints {
     title: Option<String>,
     #[serde(alias = "readOnlyHint")]
     read_only: Option<bool>,
@@ -78,7 +77,7 @@ impl From<Hints> for ToolAnnotations {
 
 impl ToolManifest {
     /// How long a call may take, if the manifest says so.
-    pub(super) fn limit(&self) -> Result<Option<Duration>, String> {
+    pub(crate) fn limit(&self) -> Result<Option<Duration>, String> {
         let Some(seconds) = self.timeout else { return Ok(None) };
         match Duration::try_from_secs_f64(seconds) {
             Ok(limit) if !limit.is_zero() => Ok(Some(limit)),
@@ -90,16 +89,16 @@ impl ToolManifest {
 /// What a directory says of the server that it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ServerManifest {
-    pub(super) name: Option<String>,
-    pub(super) version: Option<String>,
-    pub(super) title: Option<String>,
-    pub(super) description: Option<String>,
-    pub(super) instructions: Option<String>,
+pub(crate) struct ServerManifest {
+    pub(crate) name: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) instructions: Option<String>,
 }
 
 /// Reads a manifest, whose form the ending of its name tells.
-pub(super) fn read<T: DeserializeOwned>(file_name: &str, text: &str) -> Result<T, String> {
+pub(crate) fn read<T: DeserializeOwned>(file_name: &str, text: &str) -> Result<T, String> {
     if file_name.ends_with(".json") {
         return serde_json::from_str(text).map_err(|error| error.to_string());
     }
@@ -130,10 +129,7 @@ struct Argument {
 }
 
 /// A prompt out of Markdown: the front matter says what it is, the rest is a message of the user with places for arguments.
-pub(super) fn prompt<S>(stem: &str, text: &str) -> Result<PromptRoute<S>, String>
-where
-    S: Clone + Send + Sync + 'static,
-{
+pub(crate) fn prompt(stem: &str, text: &str) -> Result<PromptRoute, String> {
     let FrontMatter { members, body, .. } = FrontMatter::read(text).map_err(|error| error.to_string())?;
     let manifest: PromptManifest =
         serde_json::from_value(Value::Object(members)).map_err(|error| format!("the front matter: {error}"))?;
@@ -233,11 +229,11 @@ mod tests {
             ("Hi {unclosed\nthere", "the brace of `{unclosed` is never closed"),
             ("a {?x? b", "the brace of `{?x? b` is never closed"),
         ] {
-            let error = prompt::<()>("p", text).map(|_| ()).unwrap_err();
+            let error = prompt("p", text).map(|_| ()).unwrap_err();
             assert!(error.contains(reason), "{text:?}: {error}");
         }
         for text in ["{\"a\": {", "{", "} {x}", "{?x?{y}}", "{ return"] {
-            assert!(prompt::<()>("p", text).is_ok(), "{text}");
+            assert!(prompt("p", text).is_ok(), "{text}");
         }
     }
 }

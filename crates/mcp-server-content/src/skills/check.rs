@@ -1,35 +1,35 @@
-//! What a skill has to be: the rules of the Agent Skills format, and the bounds of the extension.
+//! Checks a skill against the rules of the Agent Skills format and the limits of the extension.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use mcp_schema::{FrontMatter, safe_relative_path};
+use mcp_server_core::RegistrationError;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::{Skill, catalog::File};
-use crate::RegistrationError;
 
 /// The file that makes a directory a skill.
 pub(super) const SKILL_MD: &str = "SKILL.md";
-/// Files of a skill.
+/// The number of files that a skill may have.
 pub(super) const MAX_FILES: usize = 512;
-/// Bytes of all files of a skill.
+/// The size of all files of a skill together, in bytes.
 pub(super) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 1024;
 
-/// A skill that may be served.
+/// A skill that passed all checks.
 pub(super) struct Checked {
-    /// Its files, by their path in the namespace of all skills.
+    /// The files by their path among all skills.
     pub(super) files: BTreeMap<String, Arc<File>>,
-    /// It, and the skills inside of it.
+    /// The skill itself, and the skills inside of it.
     pub(super) skills: Vec<Head>,
 }
 
-/// What the front matter of a skill says.
+/// The front matter of a skill.
 #[derive(Clone)]
 pub(super) struct Head {
-    /// The path of its `SKILL.md`.
+    /// The path of the `SKILL.md`.
     pub(super) path: String,
     pub(super) name: String,
     pub(super) description: String,
@@ -40,7 +40,9 @@ pub(super) fn check(skill: Skill) -> Result<Checked, RegistrationError> {
     let Skill { path, files } = skill;
     let refuse = |what: String| RegistrationError::new(format!("the skill `{path}`: {what}"));
     if !path.split('/').all(is_segment) {
-        return Err(refuse("its path has segments of letters, digits and `-._~`, with single slashes between".into()));
+        return Err(refuse(
+            "its path must have segments of letters, digits and `-._~`, separated by single slashes".into(),
+        ));
     }
     let Some(skill_md) = files.get(SKILL_MD) else { return Err(refuse(format!("there is no `{SKILL_MD}`"))) };
     let own =
@@ -52,7 +54,7 @@ pub(super) fn check(skill: Skill) -> Result<Checked, RegistrationError> {
         return Err(refuse(format!("it has more than {MAX_BYTES} bytes")));
     }
     if let Some(bad) = files.keys().find(|file| !is_plain(file)) {
-        return Err(refuse(format!("`{bad}` is no path of a file inside of it")));
+        return Err(refuse(format!("`{bad}` is not a valid path of a file in the skill")));
     }
     let is_below = |file: &&String| {
         files.keys().any(|other| other.strip_prefix(file.as_str()).is_some_and(|rest| rest.starts_with('/')))
@@ -67,7 +69,7 @@ pub(super) fn check(skill: Skill) -> Result<Checked, RegistrationError> {
         }
         match head(&format!("{path}/{file}"), bytes) {
             Ok(inner) => skills.push(inner),
-            // For the skill around it, it is a file as any other.
+            // The outer skill keeps it as an ordinary file.
             Err(reason) => tracing::warn!(skill = path, file, reason, "a skill inside of another one is not listed"),
         }
     }
@@ -86,7 +88,7 @@ fn head(path: &str, bytes: &[u8]) -> Result<Head, String> {
     let (name, description) = (word("name")?, word("description")?);
     if !is_name(&name) {
         return Err(format!(
-            "`{name}` is no name of a skill: 1 to {MAX_NAME} small letters, digits and single hyphens between them"
+            "`{name}` is not a valid name: a name has 1 to {MAX_NAME} small letters and digits, and single hyphens between them"
         ));
     }
     if description.chars().count() > MAX_DESCRIPTION {
@@ -110,7 +112,7 @@ fn is_name(name: &str) -> bool {
             .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()))
 }
 
-/// Whether a path is written in the one way that leads to the file.
+/// Whether a path is the canonical spelling of a relative path.
 fn is_plain(path: &str) -> bool {
     !path.contains(char::is_control)
         && safe_relative_path(path).is_ok()
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_that_cannot_be_are_refused_with_a_sentence() {
+    fn check_refuses_skills_that_break_a_rule() {
         let long = format!("---\nname: a\ndescription: {}\n---\n", "x".repeat(MAX_DESCRIPTION + 1));
         for (skill, reason) in [
             (Skill::new("a", "no front matter"), "no text for `name`"),
@@ -146,16 +148,16 @@ mod tests {
             (Skill::new("a", "---\nname: a\n"), "no end"),
             (Skill::new("a", long), "longer than 1024"),
             (Skill::new("a", skill_md("b")), "not the name of its directory"),
-            (Skill::new("A", skill_md("A")), "`A` is no name"),
-            (Skill::new("a--b", skill_md("a--b")), "is no name"),
-            (Skill::new("a-", skill_md("a-")), "is no name"),
-            (Skill::new("a".repeat(65), skill_md(&"a".repeat(65))), "is no name"),
+            (Skill::new("A", skill_md("A")), "`A` is not a valid name"),
+            (Skill::new("a--b", skill_md("a--b")), "is not a valid name"),
+            (Skill::new("a-", skill_md("a-")), "is not a valid name"),
+            (Skill::new("a".repeat(65), skill_md(&"a".repeat(65))), "is not a valid name"),
             (Skill::new("", skill_md("a")), "segments"),
             (Skill::new("/a", skill_md("a")), "segments"),
             (Skill::new("x/../a", skill_md("a")), "segments"),
             (Skill::new("x y/a", skill_md("a")), "segments"),
-            (Skill::new("a", skill_md("a")).file("../b", ""), "no path of a file"),
-            (Skill::new("a", skill_md("a")).file("b//c", ""), "no path of a file"),
+            (Skill::new("a", skill_md("a")).file("../b", ""), "not a valid path of a file"),
+            (Skill::new("a", skill_md("a")).file("b//c", ""), "not a valid path of a file"),
             (Skill::new("a", skill_md("a")).file("b", "").file("b/c", ""), "`b` is a file and a directory"),
             (Skill::new("a", skill_md("a")).file("b", vec![0; 16 * 1024 * 1024]), "more than 16777216 bytes"),
             (
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_at_the_bounds_are_taken() {
+    fn check_accepts_skills_at_the_limits() {
         let name = format!("a-{}", "1".repeat(62));
         let most = (1..MAX_FILES).fold(Skill::new("a", skill_md("a")), |skill, n| skill.file(n.to_string(), ""));
         let size = usize::try_from(MAX_BYTES).unwrap() - skill_md("a").len();
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_inside_of_another_one_is_one_of_its_own() {
+    fn check_returns_the_skills_inside_of_a_skill() {
         let skill = Skill::new("x/outer", skill_md("outer"))
             .file("inner/SKILL.md", skill_md("inner"))
             .file("wrong/SKILL.md", skill_md("other"))

@@ -1,4 +1,4 @@
-//! Loads what a directory describes into a builder: `tools/`, `prompts/`, `resources/` and `skills/`.
+//! Loads the parts of a content directory: `tools/`, `prompts/`, `resources/` and `skills/`.
 
 use std::{
     fs, io,
@@ -6,95 +6,102 @@ use std::{
     sync::Arc,
 };
 
+use mcp_server_core::{RawArgs, ToolRoute, extension::Registrar, tool};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::{
-    ContentProblem, ResourceDir,
+use crate::{
+    ContentError, ResourceDir,
     command::CommandTool,
+    content_dir::Parts,
+    error::ErrorReport,
     manifest::{self, OutputForm, ServerManifest, ToolManifest},
     sandbox::Sandbox,
 };
-use crate::{RawArgs, ServerBuilder, ToolRoute, tool};
 
-/// The most bytes of a manifest, or of a prompt.
-const MAX_FILE: u64 = 1024 * 1024;
-/// Files of one kind that are loaded; more are a problem.
+/// The largest size of a manifest or a prompt, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The number of manifests or prompts that a directory may hold.
 const MAX_FILES: usize = 10_000;
-/// Bytes that a command may write, where its manifest says nothing.
-const MAX_OUTPUT: usize = 1024 * 1024;
-/// Bytes that a manifest may allow a command to write.
-const MOST_OUTPUT: usize = 1024 * 1024 * 1024;
-/// Calls of a tool whose commands run at once, where its manifest says nothing; more wait.
-const MAX_RUNNING: usize = 16;
+/// The default limit of the output of a command, in bytes.
+const DEFAULT_OUTPUT_BYTES: usize = 1024 * 1024;
+/// The largest limit of the output of a command that a manifest may set, in bytes.
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024 * 1024;
+/// The default number of commands of one tool that run at the same time.
+const DEFAULT_RUNNING: usize = 16;
 
-/// Adds what a directory holds, file by file, and collects what is wrong.
-pub(super) struct Loader<S> {
-    pub(super) builder: ServerBuilder<S>,
-    pub(super) problems: Vec<ContentProblem>,
+/// Registers the content of a directory file by file, and collects the errors.
+pub(crate) struct Loader<'a, 'b> {
+    registrar: &'a mut Registrar<'b>,
+    errors: &'a ErrorReport,
     root: PathBuf,
 }
 
-impl<S: Clone + Send + Sync + 'static> Loader<S> {
-    pub(super) fn new(builder: ServerBuilder<S>, root: &Path) -> Self {
-        // A program in the directory has to be found wherever it runs.
+impl<'a, 'b> Loader<'a, 'b> {
+    pub(crate) fn new(registrar: &'a mut Registrar<'b>, root: &Path, errors: &'a ErrorReport) -> Self {
+        // A program in the directory is found from every working directory, if its path is absolute.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        Self { builder, problems: Vec::new(), root }
+        Self { registrar, errors, root }
     }
 
-    /// Loads everything. What is not there is not served; what is wrong is a problem.
-    pub(super) fn load(mut self) -> Self {
+    /// Registers everything that can be served.
+    pub(crate) fn load(mut self) -> Parts {
+        let mut parts = Parts::default();
         match fs::metadata(&self.root) {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => {
-                self.problem(self.root.clone(), "it is not a directory");
-                return self;
+                self.error(self.root.clone(), "it is not a directory");
+                return parts;
             }
             Err(error) => {
-                self.problem(self.root.clone(), error);
-                return self;
+                self.error(self.root.clone(), error);
+                return parts;
             }
         }
-        self.each("tools", &["json", "toml"], Self::tool);
-        self.each("prompts", &["md"], |loader, file| {
+        self.load_files("tools", &["json", "toml"], Self::tool);
+        self.load_files("prompts", &["md"], |loader, file| {
             let route = manifest::prompt(file.stem, file.text)?;
-            loader.builder.add_prompt(route).map_err(|error| error.to_string())
+            loader.registrar.prompt(route).map_err(|error| error.to_string())
         });
-        self.resources();
+        parts.resources = self.resources();
         #[cfg(feature = "skills")]
         if self.root.join("skills").exists() {
-            let problems = self.builder.add_skills_dir(&self.root.join("skills"));
-            self.problems.extend(problems);
+            parts.skills = self.skills();
         }
-        self
+        parts
     }
 
-    /// Loads the files of a subdirectory that have one of the endings. The others are nobody's business here.
-    fn each(&mut self, directory: &str, endings: &[&str], add: impl Fn(&mut Self, &File<'_>) -> Result<(), String>) {
+    /// Loads the files of a subdirectory that have one of the endings.
+    fn load_files(
+        &mut self,
+        directory: &str,
+        endings: &[&str],
+        add: impl Fn(&mut Self, &File<'_>) -> Result<(), String>,
+    ) {
         let directory = self.root.join(directory);
         let names = match names(&directory, endings) {
             Ok(names) => names,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return self.problem(directory, error),
+            Err(error) => return self.error(directory, error),
         };
-        // Whoever made the directory chose its files: a link may lead to a hidden one.
+        // The owner of the directory chose its files, also those behind a link to a hidden file.
         let sandbox = Sandbox::new(&directory).hidden(true);
         for name in names {
             let path = directory.join(&name);
-            let text = match sandbox.read(&name, MAX_FILE).map(String::from_utf8) {
+            let text = match sandbox.read(&name, MAX_FILE_BYTES).map(String::from_utf8) {
                 Ok(Ok(text)) => text,
                 Ok(Err(_)) => {
-                    self.problem(path, "it is not UTF-8");
+                    self.error(path, "it is not UTF-8");
                     continue;
                 }
                 Err(error) => {
-                    self.problem(path, error);
+                    self.error(path, error);
                     continue;
                 }
             };
             let stem = name.rsplit_once('.').map_or(name.as_str(), |(stem, _)| stem);
             if let Err(reason) = add(self, &File { name: &name, stem, text: &text }) {
-                self.problem(path, reason);
+                self.error(path, reason);
             }
         }
     }
@@ -102,17 +109,17 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
     fn tool(&mut self, file: &File<'_>) -> Result<(), String> {
         let manifest: ToolManifest = manifest::read(file.name, file.text)?;
         let route = self.route(file.stem, manifest)?;
-        self.builder.add_tool(route).map_err(|error| error.to_string())
+        self.registrar.tool(route).map_err(|error| error.to_string())
     }
 
-    fn route(&self, stem: &str, manifest: ToolManifest) -> Result<ToolRoute<S>, String> {
+    fn route(&self, stem: &str, manifest: ToolManifest) -> Result<ToolRoute, String> {
         let limit = manifest.limit()?;
         let name = manifest.name.unwrap_or_else(|| stem.to_owned());
         let Some((program, arguments)) = manifest.command.split_first().filter(|(program, _)| !program.is_empty())
         else {
             return Err("`command` is empty: it is a list of the program and its arguments".to_owned());
         };
-        // A path is meant from the directory on; a mere name is looked for as a shell would.
+        // A path is relative to the directory. A name without a slash is searched in PATH, as a shell does it.
         let is_path = program.contains(['/', std::path::MAIN_SEPARATOR]);
         let program = if is_path { self.root.join(program) } else { PathBuf::from(program) };
         if is_path && !program.is_file() {
@@ -128,13 +135,13 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
         if !is_path && !is_in_path(&program, &cwd) {
             return Err(format!("`command`: there is no program `{}` in PATH", program.display()));
         }
-        let running = manifest.max_running.unwrap_or(MAX_RUNNING);
+        let running = manifest.max_running.unwrap_or(DEFAULT_RUNNING);
         if running == 0 || running > Semaphore::MAX_PERMITS {
-            return Err(format!("`max_running` is {running}: it is a number of processes above zero"));
+            return Err(format!("`max_running` is {running}: it must be a number of processes above zero"));
         }
-        let max_output = manifest.max_output.unwrap_or(MAX_OUTPUT);
-        if max_output > MOST_OUTPUT {
-            return Err(format!("`max_output` is {max_output}: it is a number of bytes up to {MOST_OUTPUT}"));
+        let max_output = manifest.max_output.unwrap_or(DEFAULT_OUTPUT_BYTES);
+        if max_output > MAX_OUTPUT_BYTES {
+            return Err(format!("`max_output` is {max_output}: it must be a number of bytes up to {MAX_OUTPUT_BYTES}"));
         }
         let form = if manifest.output_schema.is_some() { OutputForm::Json } else { OutputForm::Text };
         if manifest.output == Some(OutputForm::Text) && manifest.output_schema.is_some() {
@@ -171,62 +178,82 @@ impl<S: Clone + Send + Sync + 'static> Loader<S> {
         })
     }
 
-    fn resources(&mut self) {
+    fn resources(&mut self) -> Option<ResourceDir> {
         let path = self.root.join("resources");
         if !path.exists() {
-            return;
+            return None;
         }
-        match self.builder.add_resource_dir(ResourceDir::new(&path)) {
-            Ok(refused) => refused.into_iter().for_each(|(file, error)| self.problem(file, error)),
-            Err(error) => self.problem(path, error),
-        }
-    }
-
-    /// What the directory says of the server: `server.toml` or `server.json`.
-    pub(super) fn server(root: &Path) -> Result<ServerManifest, ContentProblem> {
-        let sandbox = Sandbox::new(root).hidden(true);
-        for name in ["server.toml", "server.json"] {
-            let path = root.join(name);
-            if !path.exists() {
-                continue;
+        let mut dir = ResourceDir::new(&path);
+        match dir.register_files(self.registrar) {
+            Ok(refused) => {
+                refused.into_iter().for_each(|(file, error)| self.error(file, error));
+                Some(dir)
             }
-            let bytes = sandbox.read(name, MAX_FILE).map_err(|error| ContentProblem::new(&path, error))?;
-            let text = String::from_utf8(bytes).map_err(|_| ContentProblem::new(&path, "it is not UTF-8"))?;
-            return manifest::read(name, &text).map_err(|reason| ContentProblem::new(&path, reason));
+            Err(error) => {
+                self.error(path, error);
+                None
+            }
         }
-        Ok(ServerManifest::default())
     }
 
-    fn problem(&mut self, path: PathBuf, reason: impl std::fmt::Display) {
-        let problem = ContentProblem::new(path, reason);
-        problem.log();
-        self.problems.push(problem);
+    #[cfg(feature = "skills")]
+    fn skills(&mut self) -> Option<crate::Skills> {
+        use mcp_server_core::extension::ServerExtension as _;
+
+        let path = self.root.join("skills");
+        let mut skills = crate::Skills::new().dir(&path).report_to(self.errors);
+        match skills.register(self.registrar) {
+            Ok(()) => Some(skills),
+            Err(error) => {
+                self.error(path, error);
+                None
+            }
+        }
+    }
+
+    fn error(&self, path: PathBuf, reason: impl std::fmt::Display) {
+        self.errors.push(ContentError::new(path, reason));
     }
 }
 
-/// A file that is loaded.
+/// Reads the server manifest of a directory: `server.toml` or `server.json`.
+pub(crate) fn server_manifest(root: &Path) -> Result<ServerManifest, ContentError> {
+    let sandbox = Sandbox::new(root).hidden(true);
+    for name in ["server.toml", "server.json"] {
+        let path = root.join(name);
+        if !path.exists() {
+            continue;
+        }
+        let bytes = sandbox.read(name, MAX_FILE_BYTES).map_err(|error| ContentError::new(&path, error))?;
+        let text = String::from_utf8(bytes).map_err(|_| ContentError::new(&path, "it is not UTF-8"))?;
+        return manifest::read(name, &text).map_err(|reason| ContentError::new(&path, reason));
+    }
+    Ok(ServerManifest::default())
+}
+
+/// A manifest or a prompt.
 struct File<'a> {
     name: &'a str,
     stem: &'a str,
     text: &'a str,
 }
 
-/// Whether the system says that a file is a program.
+/// Whether the permissions of a file allow the system to run it.
 #[cfg(unix)]
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Elsewhere only running it tells.
+/// On other systems only an attempt to run the file shows it.
 #[cfg(not(unix))]
 fn is_executable(_path: &Path) -> bool {
     true
 }
 
-/// Whether a name would be found from the directory that the program runs in. Without a PATH the system has its own.
+/// Whether the system finds a program in PATH. Relative entries of PATH count from the working directory of the program.
 fn is_in_path(program: &Path, cwd: &Path) -> bool {
-    // Other systems look in more places, and add endings.
+    // Other systems search more places, and add endings. Without PATH the system uses its own default.
     if !cfg!(unix) {
         return true;
     }
@@ -235,7 +262,7 @@ fn is_in_path(program: &Path, cwd: &Path) -> bool {
     })
 }
 
-/// The names of the files with one of the endings, in order.
+/// Returns the names of the files with one of the endings, in order.
 fn names(directory: &Path, endings: &[&str]) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -63,7 +63,7 @@ pub(crate) struct FileStamp {
 }
 
 impl FileStamp {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         #[cfg(unix)]
         let inode = cap_std::fs::MetadataExt::ino(metadata);
         #[cfg(not(unix))]
@@ -94,7 +94,7 @@ impl Sandbox {
     }
 
     /// Whether the sandbox shows a directory entry of this name.
-    pub(super) fn shows(&self, name: &str) -> bool {
+    pub(crate) fn shows(&self, name: &str) -> bool {
         self.hidden || !name.starts_with('.')
     }
 
@@ -116,14 +116,14 @@ impl Sandbox {
     }
 
     /// Returns the metadata of a file, and follows links inside of the root.
-    pub(super) fn metadata(&self, relative: &str) -> io::Result<Metadata> {
+    pub(crate) fn metadata(&self, relative: &str) -> io::Result<Metadata> {
         let (root, inner) = self.resolve(relative)?;
         let (directory, name) = open_parent(&root, &inner)?;
         directory.symlink_metadata(name)
     }
 
     /// Opens the root, to list its entries.
-    pub(super) fn open_root(&self) -> io::Result<Dir> {
+    pub(crate) fn open_root(&self) -> io::Result<Dir> {
         Dir::open_ambient_dir(self.root.canonicalize()?, ambient_authority())
     }
 

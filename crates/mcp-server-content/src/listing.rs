@@ -6,7 +6,7 @@ use cap_fs_ext::DirExt as _;
 use cap_std::fs::Dir;
 use mcp_schema::safe_relative_path;
 
-use super::sandbox::{FileStamp, Sandbox};
+use crate::sandbox::{FileStamp, Sandbox};
 
 /// The deepest level of directories that a listing enters.
 const MAX_DEPTH: usize = 32;

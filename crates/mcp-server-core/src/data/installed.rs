@@ -1,0 +1,154 @@
+//! The extensions of a server: their methods, their capabilities and their background work.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use mcp_protocol::{ProtocolVersion, ServerCapabilities};
+use parking_lot::Mutex;
+use tokio::{runtime::Handle, task::AbortHandle};
+
+use super::{Server, ServerData};
+use crate::registry::MethodRoute;
+
+/// A [`Server`] that does not keep it alive: for background work of an extension.
+#[derive(Debug, Clone)]
+pub struct WeakServer {
+    data: Weak<ServerData>,
+}
+
+impl WeakServer {
+    /// Returns the server while at least one clone of it exists.
+    ///
+    /// Background work must not keep the result: the server lives as long as it.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Server> {
+        Some(Server { data: self.data.upgrade()? })
+    }
+}
+
+impl From<&Server> for WeakServer {
+    fn from(server: &Server) -> Self {
+        Self { data: Arc::downgrade(&server.data) }
+    }
+}
+
+/// The background work of an extension. The server aborts it by dropping it.
+pub(crate) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The part of an extension that the running server calls.
+pub(crate) trait Installed: Send + Sync {
+    fn declare(&self, version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities;
+    fn start(&self, server: WeakServer) -> Option<Background>;
+    fn stop(&self);
+}
+
+/// All extensions of a server.
+#[derive(Default)]
+pub(crate) struct InstalledExtensions {
+    extensions: Vec<Box<dyn Installed>>,
+    methods: HashMap<Box<str>, Arc<MethodRoute>>,
+    /// The background work of each extension, in the order of `extensions`.
+    works: Mutex<Vec<Work>>,
+    is_stopped: AtomicBool,
+}
+
+/// The state of an extension's background work.
+enum Work {
+    NotStarted,
+    /// The extension has no work, or another thread starts it.
+    Idle,
+    Running {
+        task: AbortHandle,
+        has_ended: Arc<AtomicBool>,
+    },
+}
+
+impl Work {
+    /// Whether the work waits for a start: it never started, or its runtime ended before it did.
+    fn needs_start(&self) -> bool {
+        match self {
+            Self::NotStarted => true,
+            Self::Idle => false,
+            Self::Running { task, has_ended } => task.is_finished() && !has_ended.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl InstalledExtensions {
+    pub(crate) fn new(extensions: Vec<Box<dyn Installed>>, methods: Vec<MethodRoute>) -> Self {
+        let methods = methods.into_iter().map(|route| (route.name.as_str().into(), Arc::new(route))).collect();
+        let works = extensions.iter().map(|_| Work::NotStarted).collect();
+        Self { extensions, methods, works: Mutex::new(works), is_stopped: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn method(&self, name: &str) -> Option<&Arc<MethodRoute>> {
+        self.methods.get(name)
+    }
+
+    /// Adds the capabilities of all extensions.
+    pub(crate) fn declare(&self, version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
+        self.extensions.iter().fold(capabilities, |declared, extension| extension.declare(version, declared))
+    }
+
+    /// Starts the background work that does not run yet. Without a runtime a later call starts it.
+    pub(crate) fn start(&self, server: &Server) {
+        if self.extensions.is_empty() || server.data.shutdown.is_cancelled() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        for (at, extension) in self.extensions.iter().enumerate() {
+            {
+                let mut works = self.works.lock();
+                if !works[at].needs_start() {
+                    continue;
+                }
+                works[at] = Work::Idle;
+            }
+            // The lock is free meanwhile: an extension may call the server.
+            let Some(work) = extension.start(WeakServer::from(server)) else { continue };
+            let shutdown = server.data.shutdown.clone();
+            let has_ended = Arc::new(AtomicBool::new(false));
+            let ended = has_ended.clone();
+            let task = runtime.spawn(async move {
+                shutdown.run_until_cancelled_owned(work).await;
+                ended.store(true, Ordering::Release);
+            });
+            self.works.lock()[at] = Work::Running { task: task.abort_handle(), has_ended };
+        }
+    }
+
+    /// Calls the stop hooks, once. The shutdown token ends the background work.
+    pub(crate) fn stop(&self) {
+        if !self.is_stopped.swap(true, Ordering::AcqRel) {
+            self.extensions.iter().for_each(|extension| extension.stop());
+        }
+    }
+}
+
+impl Drop for InstalledExtensions {
+    fn drop(&mut self) {
+        for work in self.works.get_mut() {
+            if let Work::Running { task, .. } = work {
+                task.abort();
+            }
+        }
+        self.stop();
+    }
+}
+
+impl fmt::Debug for InstalledExtensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InstalledExtensions")
+            .field("extensions", &self.extensions.len())
+            .field("methods", &self.methods.keys())
+            .finish_non_exhaustive()
+    }
+}

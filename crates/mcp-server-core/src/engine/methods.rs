@@ -1,0 +1,261 @@
+//! The table of methods: one row per request of the protocol. The dispatch and its checks follow from the rows.
+//!
+//! [`RequestName`] is exhaustive, so that a method without a row does not compile. Methods of extensions are found by the
+//! same lookup; see [`find`].
+
+use std::sync::Arc;
+
+use mcp_protocol::{
+    DiscoverResult, EmptyResult, Method as _, PaginatedParams, ProtocolVersion, RequestId, RpcError, SetLevelParams,
+    SubscribeParams,
+    jsonrpc::{Request, decode_params},
+    method::{self, RequestName},
+};
+
+use super::{listen::ListenWork, prepare::Work, task_requests::TaskWork};
+use crate::{
+    Server,
+    context::Completing,
+    registry::{Entry, MethodRequest, MethodResult, MethodRoute, MethodRun, Registry, ResultForm},
+    request::{Refusal, Reply, Scope},
+    session::Client,
+};
+
+/// A request whose work is being prepared.
+pub(super) struct Preparation<'a> {
+    pub(super) server: &'a Server,
+    pub(super) request: &'a Request<'a>,
+    pub(super) scope: &'a Scope,
+    /// The argument that a completion request completes.
+    pub(super) completing: &'a mut Option<Completing>,
+}
+
+/// How the server treats a method.
+pub(super) enum Row {
+    /// The engine serves the method.
+    Served(Served),
+    /// An extension may serve the method.
+    LeftToExtensions,
+    /// The method is not dispatched: `initialize` opens a session, and the others are requests of servers to clients.
+    NotDispatched,
+}
+
+/// A method that the engine serves.
+pub(super) struct Served {
+    requires: Requirement,
+    /// Whether the method has a meaning only within a session, in the revisions of the session era.
+    needs_session: bool,
+    prepare: fn(&mut Preparation<'_>) -> Result<Work, Refusal>,
+}
+
+/// The capability without which a method does not exist.
+#[derive(Clone, Copy)]
+enum Requirement {
+    Nothing,
+    Tools,
+    Resources,
+    Prompts,
+    Completions,
+    Tasks,
+    /// Anything that can change or be told of in a change stream.
+    Changes,
+}
+
+impl Requirement {
+    fn is_met(self, server: &Server) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Tools => server.has_tools(),
+            Self::Resources => server.has_resources(),
+            Self::Prompts => server.has_prompts(),
+            Self::Completions => server.has_completions(),
+            Self::Tasks => server.has_tasks(),
+            Self::Changes => server.has_tools() || server.has_resources() || server.has_prompts() || server.has_tasks(),
+        }
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident => $row:expr;)*) => {
+        /// Returns the row of a method.
+        fn row(name: RequestName) -> &'static Row {
+            match name {
+                $(RequestName::$name => {
+                    static ROW: Row = $row;
+                    &ROW
+                })*
+            }
+        }
+    };
+}
+
+methods! {
+    Initialize => Row::NotDispatched;
+    Ping => anywhere(Requirement::Nothing, |p| Ok(Work::Done(empty(p))));
+    Discover => anywhere(Requirement::Nothing, discover);
+    Listen => anywhere(Requirement::Changes, |p| {
+        Ok(Work::Listen(Box::new(ListenWork::prepare(p.server, p.request.params, p.scope)?)))
+    });
+    ListTools => anywhere(Requirement::Tools, |p| list(p, &p.server.data.tools));
+    CallTool => anywhere(Requirement::Tools, |p| p.server.tool_call(p.request.params, p.scope).map(Work::Handler));
+    ListResources => anywhere(Requirement::Resources, |p| list(p, &p.server.data.resources));
+    ListResourceTemplates => anywhere(Requirement::Resources, |p| list(p, &p.server.data.templates));
+    ReadResource => anywhere(Requirement::Resources, |p| {
+        p.server.resource_read(p.request.params, p.scope.version).map(Work::Handler)
+    });
+    Subscribe => in_session(Requirement::Resources, subscribe);
+    Unsubscribe => in_session(Requirement::Resources, subscribe);
+    ListPrompts => anywhere(Requirement::Prompts, |p| list(p, &p.server.data.prompts));
+    GetPrompt => anywhere(Requirement::Prompts, |p| p.server.prompt_get(p.request.params).map(Work::Handler));
+    Complete => anywhere(Requirement::Completions, |p| {
+        p.server.completion(p.request.params, p.completing).map(Work::Handler)
+    });
+    SetLevel => in_session(Requirement::Nothing, set_level);
+    CreateMessage => Row::NotDispatched;
+    ListRoots => Row::NotDispatched;
+    Elicit => Row::NotDispatched;
+    GetTask => in_session(Requirement::Tasks, task);
+    GetTaskPayload => in_session(Requirement::Tasks, task);
+    ListTasks => in_session(Requirement::Tasks, task);
+    CancelTask => in_session(Requirement::Tasks, task);
+    UpdateTask => in_session(Requirement::Tasks, task);
+    ListSkills => Row::LeftToExtensions;
+    GetSkill => Row::LeftToExtensions;
+    ReadDirectory => Row::LeftToExtensions;
+}
+
+type Prepare = fn(&mut Preparation<'_>) -> Result<Work, Refusal>;
+
+const fn anywhere(requires: Requirement, prepare: Prepare) -> Row {
+    Row::Served(Served { requires, needs_session: false, prepare })
+}
+
+const fn in_session(requires: Requirement, prepare: Prepare) -> Row {
+    Row::Served(Served { requires, needs_session: true, prepare })
+}
+
+/// A method that the server serves.
+pub(super) enum Found<'a> {
+    Engine(&'static Served),
+    Extension(&'a Arc<MethodRoute>),
+}
+
+/// Finds a method by its name.
+///
+/// # Errors
+/// Returns `-32601` when the revision does not have the method, or the server does not serve it.
+pub(super) fn find<'a>(server: &'a Server, name: &str, scope: &Scope) -> Result<Found<'a>, RpcError> {
+    let known = RequestName::parse(name);
+    if let Some(known) = known
+        && !method::exists_in(name, scope.version)
+    {
+        return Err(RpcError::method_not_in(known.as_str(), scope.version));
+    }
+    match known.map(row) {
+        Some(Row::Served(served))
+            if served.requires.is_met(server) && !(served.needs_session && scope.lacks_session()) =>
+        {
+            Ok(Found::Engine(served))
+        }
+        Some(Row::Served(_) | Row::NotDispatched) => Err(RpcError::method_not_found(name)),
+        Some(Row::LeftToExtensions) | None => match server.data.extensions.method(name) {
+            Some(route) if !(route.exists_in)(scope.version) => Err(RpcError::method_not_in(name, scope.version)),
+            Some(route) if !(route.needs_session && scope.lacks_session()) => Ok(Found::Extension(route)),
+            _ if known.is_none() => Err(RpcError::method_not_in(name, scope.version)),
+            _ => Err(RpcError::method_not_found(name)),
+        },
+    }
+}
+
+impl Found<'_> {
+    /// Prepares the work of a request for this method.
+    pub(super) fn prepare(&self, preparation: &mut Preparation<'_>) -> Result<Work, Refusal> {
+        match self {
+            Self::Engine(served) => (served.prepare)(preparation),
+            Self::Extension(route) => extension(route, preparation),
+        }
+    }
+}
+
+fn extension(route: &Arc<MethodRoute>, p: &Preparation<'_>) -> Result<Work, Refusal> {
+    p.server.check_scopes(p.scope, &route.required_scopes)?;
+    let (name, params, version) = (&*p.request.method, p.request.params, p.scope.version);
+    match &route.run {
+        MethodRun::Immediate(run) => {
+            let result = run(&MethodRequest::new(name, params, version, &p.server.data.list_style))?;
+            Ok(Work::Done(reply(p.server, &p.request.id, version, result)))
+        }
+        MethodRun::Async(_) => Ok(Work::Extension { route: route.clone(), params: params.map(ToOwned::to_owned) }),
+    }
+}
+
+/// Writes the reply of an extension's method.
+pub(super) fn reply(server: &Server, id: &RequestId, version: ProtocolVersion, result: MethodResult) -> Reply {
+    match result.0 {
+        ResultForm::Members(members) => Reply::result(&server.data.identity, id, version, members, 512),
+        ResultForm::Written(bytes) => Reply::written(id, bytes),
+    }
+}
+
+fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>) -> Result<Work, Refusal> {
+    let params: PaginatedParams = decode_params(&p.request.method, p.request.params)?;
+    let page = registry
+        .load()
+        .page(p.scope.version, params.cursor.as_deref(), &p.server.data.list_style)
+        .map_err(|_| RpcError::invalid_params("invalid cursor"))?;
+    Ok(Work::Done(Reply::written(&p.request.id, page)))
+}
+
+fn empty(p: &Preparation<'_>) -> Reply {
+    Reply::result(&p.server.data.identity, &p.request.id, p.scope.version, EmptyResult::default(), 16)
+}
+
+fn discover(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
+    let (server, version) = (p.server, p.scope.version);
+    let names = server.versions().iter().map(|version| version.as_str().to_owned());
+    let mut result = DiscoverResult::new(names.collect(), server.capabilities(version, false));
+    result.instructions.clone_from(&server.data.config.instructions);
+    let hint = server.data.config.discover_cache;
+    result.ttl_ms = Some(hint.ttl_ms());
+    result.cache_scope = Some(hint.scope);
+    Ok(Work::Done(Reply::result(&server.data.identity, &p.request.id, version, result, 512)))
+}
+
+fn set_level(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
+    let params: SetLevelParams = decode_params(&p.request.method, p.request.params)?;
+    if let Client::Session(session) = &p.scope.client {
+        session.set_log_level(params.level);
+    }
+    Ok(Work::Done(empty(p)))
+}
+
+fn subscribe(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
+    let name = &*p.request.method;
+    let params: SubscribeParams = decode_params(name, p.request.params)?;
+    let Client::Session(session) = &p.scope.client else {
+        return Err(RpcError::invalid_params(format!("{name}: the request has no session")).into());
+    };
+    if name == method::Subscribe::NAME {
+        session.subscribe(&params.uri, p.server.limits().subscribed_uris)?;
+    } else {
+        session.unsubscribe(&params.uri);
+    }
+    Ok(Work::Done(empty(p)))
+}
+
+fn task(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
+    Ok(Work::Task(TaskWork::read(&p.request.method, p.request.params, p.scope)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_can_add_exactly_the_methods_that_the_table_leaves_to_them() {
+        for name in RequestName::ALL {
+            let route = MethodRoute::immediate(name.as_str(), |_| MethodResult::json(&serde_json::json!({})));
+            assert_eq!(matches!(row(*name), Row::LeftToExtensions), route.check().is_ok(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Extensions of the server: methods, capabilities, registrations and background work that one type brings along.
+
+mod paged_list;
+mod registrar;
+
+use std::{fmt, future::Future, pin::Pin};
+
+use mcp_protocol::{ProtocolVersion, ServerCapabilities};
+
+pub(crate) use self::registrar::{RegistrationTarget, SharedValues};
+pub use self::{paged_list::PagedList, registrar::Registrar};
+use crate::{data::Installed, registry::RegistrationError};
+pub use crate::{
+    data::WeakServer,
+    registry::{MethodCall, MethodRequest, MethodResult, MethodRoute, ResourceUpdate},
+};
+
+/// A feature beyond the core of the protocol, added to a server with
+/// [`ServerBuilder::extension`](crate::ServerBuilder::extension).
+///
+/// An extension can bring methods of its own, a capability that declares them, tools, resources and prompts, and work in
+/// the background. Every function except [`register`](Self::register) has a default that does nothing.
+///
+/// ```
+/// use mcp_protocol::{JsonObject, ProtocolVersion, RpcError, ServerCapabilities};
+/// use mcp_server_core::{
+///     RegistrationError, Server,
+///     extension::{MethodCall, MethodResult, MethodRoute, Registrar, ServerExtension},
+/// };
+///
+/// /// Serves `com.example/echo`, which returns its text.
+/// struct Echo;
+///
+/// #[derive(serde::Deserialize)]
+/// struct EchoParams {
+///     text: String,
+/// }
+///
+/// async fn echo(call: MethodCall) -> Result<MethodResult, RpcError> {
+///     let EchoParams { text } = call.params()?;
+///     MethodResult::json(&serde_json::json!({ "text": text }))
+/// }
+///
+/// impl ServerExtension for Echo {
+///     fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+///         registrar.method(MethodRoute::new("com.example/echo", echo))
+///     }
+///
+///     fn declare(&self, _version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
+///         capabilities.with_extension("com.example/echo", JsonObject::new())
+///     }
+/// }
+///
+/// let server = Server::builder("echo", "1.0.0").extension(Echo).build();
+/// # let _: Server = server;
+/// ```
+pub trait ServerExtension: Send + Sync + 'static {
+    /// Registers the methods, tools, resources and prompts of the extension. The builder calls it once.
+    ///
+    /// # Errors
+    /// Returns the reason why the extension cannot be added, for example a name that is already registered.
+    fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError>;
+
+    /// Adds the capability of the extension to those of the server.
+    ///
+    /// The server calls it for each client that asks for capabilities, with the revision of the client.
+    fn declare(&self, _version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
+        capabilities
+    }
+
+    /// Starts the background work of the extension, if it has any.
+    ///
+    /// The server calls it when it is built inside a Tokio runtime, otherwise with the first session or change stream. It
+    /// runs the future as a task, and drops the future when the server shuts down or its last clone is dropped. When the
+    /// runtime ends before the server, the server calls `start` again in the next runtime.
+    fn start(&self, _server: WeakServer) -> Option<BackgroundWork> {
+        None
+    }
+
+    /// Runs once when the server shuts down, or when its last clone is dropped. It must not block.
+    fn stop(&self) {}
+}
+
+/// The work that an extension does in the background while the server runs.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::extension::{BackgroundWork, WeakServer};
+///
+/// fn announce_prompts(server: WeakServer) -> BackgroundWork {
+///     BackgroundWork::new(async move {
+///         loop {
+///             tokio::time::sleep(Duration::from_secs(60)).await;
+///             let Some(server) = server.upgrade() else { return };
+///             server.notify().prompts_changed();
+///         }
+///     })
+/// }
+/// ```
+#[must_use = "the work does nothing until the server runs it"]
+pub struct BackgroundWork(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl BackgroundWork {
+    /// Wraps a future.
+    pub fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Box::pin(work))
+    }
+}
+
+impl fmt::Debug for BackgroundWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BackgroundWork")
+    }
+}
+
+/// An extension in the form that the data of the server holds.
+pub(crate) struct Installation<E>(pub(crate) E);
+
+impl<E: ServerExtension> Installed for Installation<E> {
+    fn declare(&self, version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
+        self.0.declare(version, capabilities)
+    }
+
+    fn start(&self, server: WeakServer) -> Option<crate::data::Background> {
+        self.0.start(server).map(|work| work.0)
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+}
