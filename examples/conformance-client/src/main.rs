@@ -1,10 +1,10 @@
-//! The client that the official conformance suites are run against: `conformance-client <url>`.
+//! The client of the official conformance suites: `conformance-client <url>`.
 //!
-//! The suite says in the environment what it plays: `MCP_CONFORMANCE_SCENARIO` names the scenario,
-//! `MCP_CONFORMANCE_PROTOCOL_VERSION` the revision, and `MCP_CONFORMANCE_CONTEXT` has what the scenario wants to be told, as
-//! JSON. What the suite looks at is what its server gets to see; the program only fails when a call does.
+//! The suite sets environment variables: `MCP_CONFORMANCE_SCENARIO` names the scenario,
+//! `MCP_CONFORMANCE_PROTOCOL_VERSION` names the revision, and `MCP_CONFORMANCE_CONTEXT` holds further parameters as JSON.
+//! The server of the suite checks the messages of the client. The program fails only if a call fails.
 
-#![expect(clippy::print_stderr, reason = "a program speaks through its streams")]
+#![expect(clippy::print_stderr, reason = "a program prints to its streams")]
 
 use std::{env, error::Error, io, process::ExitCode};
 
@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run.play().await {
+    match run.execute().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut cause: Option<&dyn Error> = Some(&*error);
@@ -37,12 +37,12 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What is to be played, as the suite says it.
+/// Reads the scenario from the command line and the environment.
 fn read() -> Result<Run, Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let (Some(url), None) = (args.next(), args.next()) else { return Err("one URL is wanted".into()) };
+    let (Some(url), None) = (args.next(), args.next()) else { return Err("one URL is required".into()) };
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
-    // The older release of the suite does not say it: then the client finds out by itself.
+    // The older release of the suite does not set the variable. The client then detects the revision.
     let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
     let version = version.map(|version| version.parse::<ProtocolVersion>()).transpose()?;
     let context = env::var("MCP_CONFORMANCE_CONTEXT").ok();

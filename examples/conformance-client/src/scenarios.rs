@@ -1,4 +1,4 @@
-//! What the client does in each scenario.
+//! The calls of the client in each scenario.
 
 use std::error::Error;
 
@@ -9,20 +9,20 @@ use mcp_client::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-type Done = Result<(), Box<dyn Error>>;
+type Outcome = Result<(), Box<dyn Error>>;
 
 /// One run of one scenario.
 pub(crate) struct Run {
     pub(crate) url: String,
     pub(crate) scenario: String,
     pub(crate) version: Option<ProtocolVersion>,
-    pub(crate) context: Told,
+    pub(crate) context: Context,
 }
 
-/// What the suite tells beside the scenario.
+/// The further parameters of a scenario.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Told {
+pub(crate) struct Context {
     #[serde(default)]
     tool_calls: Vec<ToolCall>,
 }
@@ -35,7 +35,8 @@ struct ToolCall {
 }
 
 impl Run {
-    pub(crate) async fn play(&self) -> Done {
+    /// Runs the scenario.
+    pub(crate) async fn execute(&self) -> Outcome {
         match self.scenario.as_str() {
             "initialize" => self.initialize().await,
             "tools_call" => self.tools_call().await,
@@ -52,7 +53,7 @@ impl Run {
             "sep-2640-client-verify-digest" | "sep-2640-client-verify-size" | "sep-2640-client-verify-frontmatter" => {
                 self.load_forged_skill().await
             }
-            other => Err(format!("nobody here plays the scenario `{other}`").into()),
+            other => Err(format!("unknown scenario `{other}`").into()),
         }
     }
 
@@ -64,14 +65,14 @@ impl Run {
         self.builder().connect(&self.url).await
     }
 
-    /// Connects, and no more: the server has nothing.
-    async fn initialize(&self) -> Done {
+    /// Connects only: the server of this scenario has no features.
+    async fn initialize(&self) -> Outcome {
         self.connect().await?.close().await;
         Ok(())
     }
 
     /// Lists the tools and calls one.
-    async fn tools_call(&self) -> Done {
+    async fn tools_call(&self) -> Outcome {
         let client = self.connect().await?;
         find(&client.list_tools().await?, "add_numbers")?;
         let sum = client.call_tool("add_numbers", json!({ "a": 5, "b": 3 })).await?.ok()?;
@@ -83,7 +84,7 @@ impl Run {
     }
 
     /// Accepts a form without filling anything in.
-    async fn elicitation_defaults(&self) -> Done {
+    async fn elicitation_defaults(&self) -> Outcome {
         let accept = |_| async { ElicitResult::accept_json(()) };
         let client = self.builder().on_elicit(accept).connect(&self.url).await?;
         client.list_tools().await?;
@@ -92,8 +93,8 @@ impl Run {
         Ok(())
     }
 
-    /// Calls a tool whose stream ends before the answer.
-    async fn sse_retry(&self) -> Done {
+    /// Calls a tool whose stream ends before the response.
+    async fn sse_retry(&self) -> Outcome {
         let client = self.connect().await?;
         client.list_tools().await?;
         client.call_tool("test_reconnection", ()).await?.ok()?;
@@ -101,8 +102,8 @@ impl Run {
         Ok(())
     }
 
-    /// Sends the schema of a tool back as it was listed.
-    async fn echo_schema(&self) -> Done {
+    /// Sends the listed schema of a tool back.
+    async fn echo_schema(&self) -> Outcome {
         let client = self.connect().await?;
         let tools = client.list_tools().await?;
         let schema = &find(&tools, "json_schema_2020_12_tool")?.input_schema;
@@ -111,8 +112,8 @@ impl Run {
         Ok(())
     }
 
-    /// Uses a schema that refers to another server. This one has no `tools/call`.
-    async fn foreign_reference(&self) -> Done {
+    /// Uses a schema that refers to another server. The server of this scenario does not support `tools/call`.
+    async fn foreign_reference(&self) -> Outcome {
         let client = self.builder().check_arguments(true).connect(&self.url).await?;
         find(&client.list_tools().await?, "lookup_user")?;
         match client.call_tool("lookup_user", json!({ "id": "a-1", "profile": {} })).await {
@@ -123,8 +124,8 @@ impl Run {
         Ok(())
     }
 
-    /// Makes requests with every capability declared. The server refuses the first one, and declares nothing.
-    async fn request_metadata(&self) -> Done {
+    /// Sends requests with every capability declared. The server rejects the first request, and declares no capabilities.
+    async fn request_metadata(&self) -> Outcome {
         let client = self
             .builder()
             .roots([Root::new("file:///tmp")])
@@ -140,8 +141,8 @@ impl Run {
         Ok(())
     }
 
-    /// Calls tools that ask first, and others beside them.
-    async fn input_required(&self) -> Done {
+    /// Calls tools that send input requests, and concurrently tools that do not.
+    async fn input_required(&self) -> Outcome {
         let confirm = |_| async { ElicitResult::accept_json(json!({ "confirmed": true })) };
         let client = self.builder().on_elicit(confirm).connect(&self.url).await?;
         client.list_tools().await?;
@@ -149,9 +150,9 @@ impl Run {
             let client = client.clone();
             async move { client.call_tool(name, ()).await?.ok() }
         };
-        let (asks, beside) = tokio::join!(call("test_mrtr_echo_state"), call("test_mrtr_unrelated"));
-        asks?;
-        beside?;
+        let (with_input, unrelated) = tokio::join!(call("test_mrtr_echo_state"), call("test_mrtr_unrelated"));
+        with_input?;
+        unrelated?;
         call("test_mrtr_no_state").await?;
         call("test_mrtr_unrelated").await?;
         call("test_mrtr_no_result_type").await?;
@@ -159,8 +160,8 @@ impl Run {
         Ok(())
     }
 
-    /// Makes a request of each kind that has a name in its headers.
-    async fn standard_headers(&self) -> Done {
+    /// Sends a request of each kind with a name in its headers.
+    async fn standard_headers(&self) -> Outcome {
         let client = self.connect().await?;
         for tool in client.list_tools().await? {
             client.call_tool(&tool.name, ()).await?.ok()?;
@@ -175,8 +176,8 @@ impl Run {
         Ok(())
     }
 
-    /// Calls tools whose arguments are mirrored in headers, with the arguments that the suite gives.
-    async fn custom_headers(&self) -> Done {
+    /// Calls tools with mirrored arguments, which the suite defines.
+    async fn custom_headers(&self) -> Outcome {
         let client = self.connect().await?;
         client.list_tools().await?;
         for call in &self.context.tool_calls {
@@ -186,8 +187,8 @@ impl Run {
         Ok(())
     }
 
-    /// Calls every tool that the client keeps.
-    async fn invalid_tools(&self) -> Done {
+    /// Calls every tool that the client accepts.
+    async fn invalid_tools(&self) -> Outcome {
         let client = self.connect().await?;
         for tool in client.list_tools().await? {
             client.call_tool(&tool.name, json!({ "region": "eu" })).await?.ok()?;
@@ -196,8 +197,8 @@ impl Run {
         Ok(())
     }
 
-    /// Lists the skills, and loads none.
-    async fn list_skills(&self) -> Done {
+    /// Lists the skills without loading them.
+    async fn list_skills(&self) -> Outcome {
         let client = self.connect().await?;
         if client.list_skills().await?.is_empty() {
             return Err("the server lists no skill".into());
@@ -206,8 +207,8 @@ impl Run {
         Ok(())
     }
 
-    /// Loads a skill that is not what the server says of it, and goes on if it could be loaded.
-    async fn load_forged_skill(&self) -> Done {
+    /// Loads a skill that differs from its entry. If the client accepts the skill, the scenario reads a file of it.
+    async fn load_forged_skill(&self) -> Outcome {
         let client = self.connect().await?;
         for skill in client.list_skills().await? {
             match client.load_skill(skill).await {

@@ -1,4 +1,4 @@
-//! The state of the server. Handlers take the part that they need: `State<Notes>`, `State<App>`.
+//! The state of the server. Handlers extract a part of it, for example `State<Notes>` or `State<App>`.
 
 use std::{
     sync::{
@@ -10,60 +10,60 @@ use std::{
 
 use mcp_server::{FromRef, Server};
 
-use crate::{notes::Notes, observed::Observed};
+use crate::{notes::Notes, observations::Observations};
 
-/// Everything that handlers share.
+/// The state that all handlers share.
 #[derive(Clone, Default)]
 pub(crate) struct App {
     notes: Notes,
-    observed: Observed,
+    observed: Observations,
     watched: Watched,
     server: Arc<OnceLock<Server>>,
 }
 
 impl App {
-    /// Tells handlers which server they belong to, for those that change its lists. It lives as long as the process.
-    pub(crate) fn serve_as(&self, server: &Server) {
+    /// Stores the server for handlers that change its lists. The server then lives as long as the process.
+    pub(crate) fn set_server(&self, server: &Server) {
         self.server.get_or_init(|| server.clone());
     }
 
-    /// The server, once it is built.
+    /// Returns the server after it is built.
     pub(crate) fn server(&self) -> Option<&Server> {
         self.server.get()
     }
 }
 
-/// The URI of the resource that changes by itself.
+/// The URI of the resource that changes periodically.
 pub(crate) const WATCHED: &str = "test://watched-resource";
 
-/// How often it changes.
-const BEAT: Duration = Duration::from_secs(3);
+/// The time between two changes.
+const CHANGE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// What changes by itself: a number that grows.
+/// The content of the watched resource: a counter.
 #[derive(Clone, Default)]
 pub(crate) struct Watched(Arc<AtomicU64>);
 
 impl Watched {
-    /// The number at the moment.
+    /// Returns the counter.
     pub(crate) fn number(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl App {
-    /// Changes the watched resource every few seconds, and tells who subscribed to it. Never ends.
-    pub(crate) async fn beat(&self, server: &Server) {
-        let mut beat = tokio::time::interval(BEAT);
-        beat.tick().await;
+    /// Changes the watched resource every few seconds, and notifies its subscribers. Never completes.
+    pub(crate) async fn change_periodically(&self, server: &Server) {
+        let mut interval = tokio::time::interval(CHANGE_INTERVAL);
+        interval.tick().await;
         loop {
-            beat.tick().await;
+            interval.tick().await;
             self.watched.0.fetch_add(1, Ordering::Relaxed);
             server.notify().resource_updated(WATCHED);
         }
     }
 }
 
-impl FromRef<App> for Observed {
+impl FromRef<App> for Observations {
     fn from_ref(app: &App) -> Self {
         app.observed.clone()
     }

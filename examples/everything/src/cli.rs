@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, str::FromStr};
 
-/// What `--help` prints.
+/// The output of `--help`.
 pub(crate) const USAGE: &str = "\
 usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size N]
 
@@ -13,26 +13,26 @@ usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size
   --page-size N   entries on a page of each list (default 10000)
   --help          print this";
 
-/// More would make `tools/list` larger than clients care to read.
+/// The largest number of generated tools. It bounds the size of `tools/list`.
 const MAX_TOOLS: u32 = 100_000;
 
-/// Enough for all tools of a usual start: some of the suites' scenarios read the first page only.
-const ALL: usize = 10_000;
+/// The default page size. It fits all tools, because some scenarios of the suites read only the first page.
+const DEFAULT_PAGE_SIZE: usize = 10_000;
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
     Run(Options),
 }
 
-/// How to serve.
+/// The options of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) transport: Transport,
-    /// The files of a certificate and its key.
+    /// The files of the certificate and its key.
     pub(crate) tls: Option<(String, String)>,
-    /// How many tools to generate.
+    /// The number of generated tools.
     pub(crate) tools: u32,
     /// Entries on a page of a list.
     pub(crate) page_size: usize,
@@ -40,18 +40,18 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { transport: Transport::Http { port: 8080 }, tls: None, tools: 0, page_size: ALL }
+        Self { transport: Transport::Http { port: 8080 }, tls: None, tools: 0, page_size: DEFAULT_PAGE_SIZE }
     }
 }
 
-/// Where to serve.
+/// The transport of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Stdio,
     Http { port: u16 },
 }
 
-/// Reads the arguments, without the name of the program.
+/// Parses the arguments without the name of the program.
 pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, String> {
     let mut options = Options::default();
     let mut transport = None;
@@ -72,7 +72,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
     }
     options.transport = transport.unwrap_or(options.transport);
     if options.tls.is_some() && options.transport == Transport::Stdio {
-        return Err("`--tls` is for a port".to_owned());
+        return Err("`--tls` requires `--port`".to_owned());
     }
     Ok(Command::Run(options))
 }
@@ -80,7 +80,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
 fn choose(transport: &mut Option<Transport>, chosen: Transport) -> Result<(), String> {
     match transport.replace(chosen) {
         None => Ok(()),
-        Some(_) => Err("one transport at a time: `--stdio` or `--port N`, once".to_owned()),
+        Some(_) => Err("give one transport: `--stdio` or `--port N`".to_owned()),
     }
 }
 
@@ -90,9 +90,9 @@ fn number<N: FromStr + PartialOrd + Display + Copy>(
     least: N,
     most: N,
 ) -> Result<N, String> {
-    let refuse = |found: &str| format!("{flag} takes a number from {least} to {most}, not {found}");
-    let Some(text) = value else { return Err(refuse("nothing")) };
-    text.parse().ok().filter(|n| (&least..=&most).contains(&n)).ok_or_else(|| refuse(&format!("`{text}`")))
+    let invalid = |found: &str| format!("{flag} takes a number from {least} to {most}, not {found}");
+    let Some(text) = value else { return Err(invalid("nothing")) };
+    text.parse().ok().filter(|n| (&least..=&most).contains(&n)).ok_or_else(|| invalid(&format!("`{text}`")))
 }
 
 #[cfg(test)]
@@ -108,17 +108,17 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_or_refused_with_a_reason() {
+    fn parses_arguments_and_rejects_invalid_ones_with_a_reason() {
         let run = |transport, tools, page_size| Ok(Command::Run(Options { transport, tls: None, tools, page_size }));
         let http = |port| Transport::Http { port };
-        check("", run(http(8080), 0, ALL));
-        check("--stdio", run(Transport::Stdio, 0, ALL));
+        check("", run(http(8080), 0, DEFAULT_PAGE_SIZE));
+        check("--stdio", run(Transport::Stdio, 0, DEFAULT_PAGE_SIZE));
         check("--port 0 --tools 1000 --page-size 50", run(http(0), 1000, 50));
         check("--stdio --help --nonsense", Ok(Command::Help));
         let tls = Some(("c.pem".to_owned(), "k.pem".to_owned()));
         check("--tls c.pem k.pem", Ok(Command::Run(Options { tls, ..Options::default() })));
         check("--tls c.pem", Err("two files"));
-        check("--stdio --tls c.pem k.pem", Err("for a port"));
+        check("--stdio --tls c.pem k.pem", Err("requires `--port`"));
         check("--nonsense", Err("unknown argument `--nonsense`"));
         check("--port", Err("--port takes a number from 0 to 65535, not nothing"));
         check("--port 65536", Err("not `65536`"));

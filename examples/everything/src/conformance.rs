@@ -1,4 +1,4 @@
-//! The tools that the official conformance suites call. Names and texts are theirs.
+//! The tools that the official conformance suites call. The suites define the names and texts.
 
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use serde_json::json;
 
 use crate::{app::App, media};
 
-/// What the suites wait between two steps of a call.
+/// The delay between two steps of a call.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Adds the tools. One scenario calls the first tool of the list without arguments, and one takes the first whose
-/// parameters are mirrored into headers, so these two keep their places.
+/// Registers the tools.
+///
+/// The order of the first two tools is fixed: a scenario calls the first tool without arguments, and another scenario calls
+/// the first tool with mirrored parameters.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     let mut sampling = ClientCapabilities::new();
     sampling.sampling = Some(SamplingCapability::new());
@@ -40,7 +42,9 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
         .tool(tool("test_trigger_tool_change", change_tools).description("Adds a tool, or removes it again."))
         .tool(tool("test_trigger_prompt_change", change_prompts).description("Adds a prompt, or removes it again."))
         .tool(
-            tool("test_reconnection", reconnection).description("Sends its client away before it answers.").read_only(),
+            tool("test_reconnection", reconnection)
+                .description("Closes the stream of its client before it answers.")
+                .read_only(),
         )
         .tool(json_schema_tool())
 }
@@ -124,7 +128,7 @@ fn mirrored_parameter() -> ToolRoute<App> {
         .read_only()
 }
 
-/// A tool that brings its own schema, which has to reach clients whole.
+/// A tool with its own schema, which must reach clients unchanged.
 fn json_schema_tool() -> ToolRoute<App> {
     async fn accept(RawArgs(arguments): RawArgs) -> String {
         let names: Vec<&str> = arguments.keys().map(String::as_str).collect();
@@ -158,7 +162,7 @@ fn json_schema_tool() -> ToolRoute<App> {
         .read_only()
 }
 
-/// The lists of a server may change while it runs; its clients are told.
+/// Adds or removes a tool. The server notifies its clients.
 async fn change_tools(State(app): State<App>) -> Result<&'static str, ToolError> {
     const NAME: &str = "test_dynamic_tool";
     let server = app.server().ok_or_else(|| ToolError::new("the server is not up yet"))?;

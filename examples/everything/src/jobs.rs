@@ -1,15 +1,15 @@
-//! Tools that run as tasks. Names and texts are those of the conformance suites.
+//! Tools that run as tasks. The conformance suites define the names and texts.
 
 use std::time::Duration;
 
 use mcp_server::{Inputs, ServerBuilder, prelude::*};
 
-use crate::{app::App, observed::Observed};
+use crate::{app::App, observations::Observations};
 
-/// Calls that take longer become tasks, where the client knows tasks.
+/// A longer call becomes a task if the client supports tasks.
 const QUICK: Duration = Duration::from_millis(200);
 
-/// Adds them.
+/// Registers the tools.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     builder
         .task_policy(TaskPolicy::After(QUICK))
@@ -37,7 +37,7 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
 /// Say hello.
 #[derive(Deserialize, JsonSchema)]
 struct Greet {
-    /// Who is greeted.
+    /// The name of the person to greet.
     name: String,
 }
 
@@ -45,22 +45,22 @@ async fn greet(Args(Greet { name }): Args<Greet>) -> String {
     format!("Hello, {name}!")
 }
 
-/// Take some time, as a task where the client knows tasks.
+/// Take some time, as a task if the client supports tasks.
 #[derive(Deserialize, JsonSchema)]
 struct SlowCompute {
-    /// How long, in seconds.
+    /// The duration in seconds.
     #[schemars(range(max = 3600))]
     seconds: u32,
-    /// What the result is called.
+    /// The name of the result.
     label: Option<String>,
 }
 
 async fn slow_compute(
-    State(observed): State<Observed>,
+    State(observations): State<Observations>,
     progress: Progress,
     Args(compute): Args<SlowCompute>,
 ) -> String {
-    let running = observed.call();
+    let running = observations.start_call();
     let label = compute.label.unwrap_or_else(|| "the computation".into());
     for second in 1..=compute.seconds {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -81,7 +81,7 @@ async fn protocol_error_job() -> Result<(), ToolError> {
     Err(ToolError::protocol(RpcError::internal("This job ends with a protocol error.")))
 }
 
-/// Delete a file, after the user has confirmed it. Nothing is deleted for real.
+/// Delete a file after the user has confirmed it. This demo deletes nothing.
 #[derive(Deserialize, JsonSchema)]
 struct Delete {
     /// The file.
@@ -90,7 +90,7 @@ struct Delete {
 
 #[derive(Deserialize, JsonSchema)]
 struct Confirm {
-    /// Whether it is really meant.
+    /// Whether the user confirms the deletion.
     confirm: bool,
 }
 
@@ -113,7 +113,7 @@ async fn multi_input(inputs: Inputs) -> Result<String, ToolError> {
     Ok(format!("{name} said {}.", if confirm { "yes" } else { "no" }))
 }
 
-/// Questions that can be settled before there is a task are settled then.
+/// The call asks its first question before it becomes a task.
 async fn asks_first(inputs: Inputs, context: Context) -> Result<String, ToolError> {
     let Name { name } = inputs.elicit("user_name", "What is your name?").await?;
     context.detach().await;

@@ -1,7 +1,8 @@
-//! An MCP server with everything: a demo of the library, and the server that the official conformance suites are run
-//! against. `everything --help` says how it is started.
+//! An MCP server with every feature: a demo of the library, and the server of the official conformance suites.
+//!
+//! `everything --help` lists the options.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks through its streams")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints to its streams")]
 
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode};
 
@@ -13,13 +14,13 @@ use self::{
 };
 
 mod app;
-mod asking;
 mod cli;
 mod conformance;
+mod input_requests;
 mod jobs;
 mod media;
 mod notes;
-mod observed;
+mod observations;
 mod prompts;
 mod resources;
 mod skills;
@@ -38,7 +39,7 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Over stdio the client owns stdout, so logs go to stderr always.
+    // Over stdio, stdout carries messages. Logs therefore go to stderr.
     tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
     match serve(&options).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,8 +54,8 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let app = App::default();
     let server = server(options, &app);
     tokio::select! {
-        served = serve_over(options, &server) => served,
-        () = app.beat(&server) => Ok(()),
+        result = serve_over(options, &server) => result,
+        () = app.change_periodically(&server) => Ok(()),
     }
 }
 
@@ -80,25 +81,25 @@ async fn serve_over(options: &Options, server: &Server) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// The whole server.
+/// Builds the server.
 fn server(options: &Options, app: &App) -> Server {
     let mut builder = Server::builder("everything", env!("CARGO_PKG_VERSION"))
         .title("Everything")
         .description("A demo of every feature, and the fixtures of the conformance suites.")
         .instructions("Tools named `test_…` are fixtures. Keep notes with `write_note`, and read them as `note:///…`.")
         .page_size(options.page_size);
-    // The fixtures come first: some of the suites' scenarios take the first tool of the list.
+    // The fixtures come first, because some scenarios of the suites call the first tool of the list.
     builder = conformance::register(builder);
-    builder = asking::register(builder);
+    builder = input_requests::register(builder);
     builder = jobs::register(builder);
     builder = tools::register(builder);
     builder = tools::register_generated(builder, options.tools);
     builder = resources::register(builder);
     builder = skills::register(builder);
     builder = prompts::register(builder);
-    builder = observed::register(builder, app);
+    builder = observations::register(builder, app);
     let server = builder.with_state(app.clone()).build();
-    app.serve_as(&server);
+    app.set_server(&server);
     server
 }
 

@@ -1,6 +1,6 @@
-//! A picture and a sound, small enough to travel in every answer.
+//! A small image and a small audio clip.
 
-/// A red dot: one pixel as a PNG file.
+/// A red pixel as a PNG file.
 #[rustfmt::skip]
 pub(crate) const PNG: &[u8] = &[
     0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52,
@@ -12,11 +12,11 @@ pub(crate) const PNG: &[u8] = &[
 
 const SAMPLES_PER_SECOND: u32 = 8_000;
 
-/// A tenth of a second of the concert pitch, as a WAV file: 8 bits, one channel.
+/// Returns a tenth of a second of 440 Hz as a WAV file with 8 bits and one channel.
 pub(crate) fn wav() -> Vec<u8> {
     let samples: Vec<u8> = (0..SAMPLES_PER_SECOND / 10)
         .map(|n| {
-            // A square wave of 440 Hz around the silence of unsigned samples, 128.
+            // A square wave around 128, the zero level of unsigned samples.
             let half_periods = n * 2 * 440 / SAMPLES_PER_SECOND;
             if half_periods.is_multiple_of(2) { 148 } else { 108 }
         })

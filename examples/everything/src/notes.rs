@@ -1,15 +1,15 @@
-//! Notes that are kept while the server runs: the state behind a tool, a resource template and a prompt.
+//! Notes in memory: the state behind a tool, a resource template and a prompt.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
-/// Anybody who reaches the server may write, so there is a bound to it.
+/// The number of notes. Every client may write, so the number is bounded.
 const MAX_NOTES: usize = 1_000;
-/// In bytes.
+/// The longest note, in bytes.
 const MAX_TEXT: usize = 64 << 10;
 
-/// A shelf of notes; all clones are one shelf.
+/// The notes by title. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Notes {
     by_title: Arc<RwLock<BTreeMap<String, String>>>,
@@ -23,7 +23,7 @@ impl Default for Notes {
 }
 
 impl Notes {
-    /// Keeps a note in place of one with the same title. Says whether it is new, or in words why it cannot be kept.
+    /// Stores a note, and replaces a note with the same title. Returns whether the title is new, or why the note is invalid.
     pub(crate) fn write(&self, title: &str, text: String) -> Result<bool, String> {
         if title.is_empty() || title.len() > 100 {
             return Err("a title has 1 to 100 bytes".to_owned());
@@ -33,17 +33,17 @@ impl Notes {
         }
         let mut notes = self.by_title.write();
         if notes.len() >= MAX_NOTES && !notes.contains_key(title) {
-            return Err(format!("there are {MAX_NOTES} notes already: write over an old one"));
+            return Err(format!("there are already {MAX_NOTES} notes; replace an old one"));
         }
         Ok(notes.insert(title.to_owned(), text).is_none())
     }
 
-    /// The text of a note.
+    /// Returns the text of a note.
     pub(crate) fn read(&self, title: &str) -> Option<String> {
         self.by_title.read().get(title).cloned()
     }
 
-    /// The titles that begin with a text, in order.
+    /// Returns the titles that begin with a text, in order.
     pub(crate) fn titles(&self, beginning: &str) -> Vec<String> {
         let notes = self.by_title.read();
         notes.keys().filter(|title| title.starts_with(beginning)).cloned().collect()

@@ -1,10 +1,10 @@
-//! Prompts: the fixtures of the conformance suites, and a demo of declarative ones and of handlers.
+//! Prompts: the fixtures of the conformance suites, a declarative prompt and a handler.
 
 use mcp_server::{PromptRoute, ServerBuilder, prelude::*, protocol::PromptArgument};
 
 use crate::{app::App, media, notes::Notes, resources};
 
-/// Adds the prompts.
+/// Registers the prompts.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     fixtures(builder).prompt(review_code()).prompt(
         prompt("summarize_note", summarize_note)
@@ -66,7 +66,7 @@ async fn with_image() -> Vec<PromptMessage> {
     ]
 }
 
-/// Without code: the places in the texts are the arguments, and `{?focus? … }` stays only when a focus was given.
+/// A prompt without a handler. `{name}` inserts an argument, and `{?focus? … }` appears only with a focus.
 fn review_code() -> PromptRoute<App> {
     prompt_template(
         "review_code",
@@ -89,12 +89,12 @@ fn review_code() -> PromptRoute<App> {
     .complete_from("focus", ["error handling", "naming", "performance", "security"])
 }
 
-/// Summarize a note for somebody.
+/// Summarize a note for an audience.
 #[derive(Deserialize, JsonSchema)]
 struct SummarizeNote {
     /// The title of the note.
     title: String,
-    /// For whom; everybody when it is left out.
+    /// The audience; everybody by default.
     audience: Option<String>,
 }
 

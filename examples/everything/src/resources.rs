@@ -1,4 +1,4 @@
-//! Resources and resource templates: the fixtures of the conformance suites, and a demo of texts, bytes and JSON.
+//! Resources and resource templates: the fixtures of the conformance suites, and text, binary and JSON resources.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     notes::Notes,
 };
 
-/// Adds the resources. The suites read the first of the list.
+/// Registers the resources. The suites read the first resource of the list.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     fixtures(builder)
         .resource(
@@ -121,12 +121,12 @@ async fn note(State(notes): State<Notes>, Args(ByTitle { title }): Args<ByTitle>
     notes.read(&title).ok_or_else(ToolError::not_found)
 }
 
-/// Completes the titles that are there at the moment, for the template and for a prompt.
+/// Completes the current titles, for the template and for a prompt.
 pub(crate) async fn complete_title(State(notes): State<Notes>, completing: Completing) -> Vec<String> {
     notes.titles(&completing.value)
 }
 
-/// What the template of cities knows.
+/// The cities of the template.
 const CITIES: &[(&str, &[(&str, &str)])] = &[
     ("france", &[("lyon", "Where the Rhône meets the Saône."), ("paris", "The capital, on the Seine.")]),
     ("japan", &[("kyoto", "The capital until 1868."), ("tokyo", "The capital since 1868.")]),
@@ -148,7 +148,7 @@ async fn city(Args(City { country, city }): Args<City>) -> Result<&'static str, 
     found.map(|(_, text)| *text).ok_or_else(ToolError::not_found)
 }
 
-/// Completes the cities of the country that is settled already, or of all of them.
+/// Completes the cities of the known country, or of all countries.
 async fn complete_city(completing: Completing) -> Vec<&'static str> {
     let country = completing.context.get("country");
     let countries = CITIES.iter().filter(|(name, _)| country.is_none_or(|wanted| wanted == name));

@@ -1,4 +1,4 @@
-//! Skills: the directories under `skills/`, which are a part of the program.
+//! Skills: the directories under `skills/`, embedded into the program.
 
 use mcp_server::{
     ServerBuilder,
@@ -13,7 +13,7 @@ macro_rules! file {
     };
 }
 
-/// Adds the skills.
+/// Registers the skills.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     let skills = Skills::new()
         .skill(

@@ -1,4 +1,4 @@
-//! The server as its clients find it: what the suites rely on, and what the demo promises.
+//! Tests of the server through its public interface.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn server(options: &Options) -> Server {
 }
 
 #[test]
-fn the_order_that_the_suites_rely_on_holds() {
+fn keeps_the_order_that_the_suites_require() {
     let tools = server(&Options { tools: 1_000, ..Options::default() });
     let tools = tools.tools().names();
     assert_eq!(tools[..2], ["test_simple_text", "test_x_mcp_header"]);
@@ -25,7 +25,7 @@ fn the_order_that_the_suites_rely_on_holds() {
 }
 
 #[tokio::test]
-async fn tools_answer() {
+async fn tools_return_results() {
     let server = server(&Options { tools: 1, ..Options::default() });
     for (tool, arguments, is_error, text) in [
         ("echo", json!({ "text": "hi" }), false, "hi"),
@@ -47,7 +47,7 @@ async fn tools_answer() {
 }
 
 #[tokio::test]
-async fn it_is_told_what_became_of_slow_calls() {
+async fn counts_finished_and_dropped_calls() {
     let server = server(&Options::default());
     server.call_tool("slow", json!({ "ms": 0 })).await.unwrap();
     let cut = tokio::time::timeout(Duration::from_millis(20), server.call_tool("slow", json!({ "ms": 50_000 }))).await;
@@ -58,7 +58,7 @@ async fn it_is_told_what_became_of_slow_calls() {
 }
 
 #[tokio::test]
-async fn a_note_is_written_found_and_read() {
+async fn writes_finds_and_reads_a_note() {
     let server = server(&Options::default());
     for answer in ["A new note.", "The note says something new."] {
         let written = server.call_tool("write_note", json!({ "title": "a b/c", "text": answer })).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_note_is_written_found_and_read() {
 }
 
 #[tokio::test]
-async fn the_lists_change_while_the_server_runs() {
+async fn lists_change_while_the_server_runs() {
     let server = server(&Options::default());
     let before = server.tools().names().len();
     for (tool, more) in [("test_trigger_tool_change", 1), ("test_trigger_tool_change", 0)] {
@@ -90,7 +90,7 @@ async fn the_lists_change_while_the_server_runs() {
 }
 
 #[tokio::test]
-async fn a_review_has_a_focus_only_when_one_is_given() {
+async fn a_review_has_only_the_given_focus() {
     let server = server(&Options::default());
     for (focus, expected) in [(None, false), (Some(("focus", "naming")), true)] {
         let arguments = [("language", "rust"), ("code", "fn f() {}")].into_iter().chain(focus);
@@ -109,7 +109,7 @@ async fn the_watched_resource_changes_every_three_seconds() {
     let serving = async {
         tokio::select! {
             served = server.serve(far) => served.unwrap(),
-            () = app.beat(&server) => unreachable!("it never ends"),
+            () = app.change_periodically(&server) => unreachable!("it never completes"),
         }
     };
     let watching = async {

@@ -1,17 +1,17 @@
-//! Tools for everyday use, for tests of load, and any number of generated ones.
+//! Tools for the demo, for load tests, and generated tools.
 
 use std::time::Duration;
 
 use mcp_server::{ServerBuilder, prelude::*};
 
-use crate::{app::App, notes::Notes, observed::Observed};
+use crate::{app::App, notes::Notes, observations::Observations};
 
-/// The most bytes that `big` makes.
+/// The largest text of `big`, in bytes.
 const MAX_TEXT: usize = 16 << 20;
-/// How long `slow` may take.
+/// The longest duration of `slow`.
 const MAX_WAIT: Duration = Duration::from_secs(50);
 
-/// Adds the tools.
+/// Registers the tools.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     builder
         .tool(tool("echo", echo).title("Echo").read_only().open_world(false))
@@ -22,7 +22,7 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
         .tool(tool("find_notes", find_notes).title("Find notes").read_only().open_world(false))
 }
 
-/// Adds `count` tools that differ in their names only.
+/// Registers `count` tools that differ only in their names.
 pub(crate) fn register_generated(mut builder: ServerBuilder<App>, count: u32) -> ServerBuilder<App> {
     for n in 1..=count {
         let handler = move |Args(Generated { text, limit }): Args<Generated>| async move {
@@ -79,16 +79,16 @@ async fn big(Args(Big { n }): Args<Big>) -> String {
     "x".repeat(n)
 }
 
-/// Take some time, and report progress ten times on the way.
+/// Take some time, and report progress ten times.
 #[derive(Deserialize, JsonSchema)]
 struct Slow {
-    /// How long, in milliseconds; 50 seconds at most.
+    /// The duration in milliseconds; 50 seconds at most.
     #[schemars(range(max = 50_000))]
     ms: u64,
 }
 
-async fn slow(State(observed): State<Observed>, progress: Progress, Args(Slow { ms }): Args<Slow>) -> String {
-    let running = observed.call();
+async fn slow(State(observations): State<Observations>, progress: Progress, Args(Slow { ms }): Args<Slow>) -> String {
+    let running = observations.start_call();
     let step = Duration::from_millis(ms).min(MAX_WAIT) / 10;
     for done in 1..=10 {
         tokio::time::sleep(step).await;
@@ -98,12 +98,12 @@ async fn slow(State(observed): State<Observed>, progress: Progress, Args(Slow { 
     format!("That took {ms} ms.")
 }
 
-/// Keep a note under a title, in place of an older one. Read it as the resource `note:///{title}`.
+/// Store a note under a title, and replace an older one. Read it as the resource `note:///{title}`.
 #[derive(Deserialize, JsonSchema)]
 struct WriteNote {
-    /// What it is found by.
+    /// The title of the note.
     title: String,
-    /// What it says.
+    /// The text of the note.
     text: String,
 }
 
@@ -115,7 +115,7 @@ async fn write_note(State(notes): State<Notes>, Args(note): Args<WriteNote>) -> 
 /// List the notes whose titles begin with a text, each with a link to read it.
 #[derive(Deserialize, JsonSchema)]
 struct FindNotes {
-    /// The beginning of the title; all notes when it is left out.
+    /// The beginning of the title; all notes by default.
     #[serde(default)]
     beginning: String,
 }
@@ -125,7 +125,7 @@ struct Titles {
     titles: Vec<String>,
 }
 
-/// Programs read the structured titles; people get links that they can open.
+/// Programs read the structured titles. Users open the links.
 async fn find_notes(State(notes): State<Notes>, Args(find): Args<FindNotes>) -> Structured<Titles> {
     let titles = notes.titles(&find.beginning);
     let link = |title: &String| {
@@ -135,16 +135,16 @@ async fn find_notes(State(notes): State<Notes>, Args(find): Args<FindNotes>) -> 
     Structured { content: titles.iter().map(link).collect(), data: Titles { titles } }
 }
 
-/// One of many tools that are there to be listed.
+/// A generated tool for tests of long lists.
 #[derive(Deserialize, JsonSchema)]
 struct Generated {
     /// Some text.
     text: String,
-    /// The most characters of it to say again.
+    /// The largest number of characters to return.
     limit: Option<usize>,
 }
 
-/// As one segment of a path (RFC 3986 section 2.3).
+/// Encodes a text as one segment of a path (RFC 3986 section 2.3).
 fn percent_encoded(text: &str) -> String {
     let byte = |b: u8| match b {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(b).to_string(),

@@ -1,4 +1,4 @@
-//! What the server saw of its clients, for who cannot look inside: slow calls that were dropped, roots that changed.
+//! Counters for tests that cannot inspect the server: dropped slow calls and changes of roots.
 
 use std::sync::{
     Arc,
@@ -9,30 +9,30 @@ use mcp_server::{ClientNotification, ServerBuilder, prelude::*};
 
 use crate::app::App;
 
-/// Adds the tool that tells, and the hook that hears.
+/// Registers the tool that returns the counters, and the hook that counts notifications.
 pub(crate) fn register(builder: ServerBuilder<App>, app: &App) -> ServerBuilder<App> {
-    let observed = Observed::from_ref(app);
+    let observations = Observations::from_ref(app);
     builder
         .tool(
-            tool("observed", tell)
+            tool("observed", observed)
                 .title("What was observed")
                 .description(
-                    "Tell what the server noticed of its clients: calls that ended early, and news of their roots.",
+                    "Return what the server observed of its clients: calls that ended early, and changes of roots.",
                 )
                 .read_only()
                 .open_world(false),
         )
         .on_notification(move |notification: ClientNotification| {
             if notification.method() == "notifications/roots/list_changed" {
-                observed.0.roots_changed.fetch_add(1, Ordering::Relaxed);
+                observations.0.roots_changed.fetch_add(1, Ordering::Relaxed);
             }
             async {}
         })
 }
 
-/// The counts; all clones are one.
+/// The counters. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Observed(Arc<Counts>);
+pub(crate) struct Observations(Arc<Counts>);
 
 #[derive(Default)]
 struct Counts {
@@ -42,28 +42,28 @@ struct Counts {
     roots_changed: AtomicU64,
 }
 
-impl Observed {
-    /// Counts a call from here on, as a dropped one unless it says that it has finished.
-    pub(crate) fn call(&self) -> Running {
+impl Observations {
+    /// Counts a running call. The call counts as dropped unless it calls [`RunningCall::finish`].
+    pub(crate) fn start_call(&self) -> RunningCall {
         self.0.running.fetch_add(1, Ordering::Relaxed);
-        Running { counts: Arc::clone(&self.0), finished: false }
+        RunningCall { counts: Arc::clone(&self.0), finished: false }
     }
 }
 
-/// A call that runs.
-pub(crate) struct Running {
+/// A running call.
+pub(crate) struct RunningCall {
     counts: Arc<Counts>,
     finished: bool,
 }
 
-impl Running {
-    /// The call came to its end.
+impl RunningCall {
+    /// Counts the call as finished.
     pub(crate) fn finish(mut self) {
         self.finished = true;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         let Counts { running, finished, dropped, .. } = &*self.counts;
         if self.finished { finished } else { dropped }.fetch_add(1, Ordering::Relaxed);
@@ -72,21 +72,21 @@ impl Drop for Running {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Told {
-    /// Calls of `slow` and `slow_compute` that run now.
+struct Totals {
+    /// Running calls of `slow` and `slow_compute`.
     running: u64,
-    /// Those that came to their end.
+    /// Finished calls.
     finished: u64,
-    /// Those that were cancelled or lost.
+    /// Calls that were cancelled or lost.
     dropped: u64,
-    /// How often clients said that their roots have changed.
+    /// Notifications of clients about changed roots.
     roots_changed: u64,
 }
 
-/// Tells what became of slow calls, and how often clients said that their roots have changed.
-async fn tell(State(Observed(counts)): State<Observed>) -> Json<Told> {
+/// Returns the counters.
+async fn observed(State(Observations(counts)): State<Observations>) -> Json<Totals> {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    Json(Told {
+    Json(Totals {
         running: count(&counts.running),
         finished: count(&counts.finished),
         dropped: count(&counts.dropped),

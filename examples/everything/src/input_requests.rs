@@ -1,4 +1,4 @@
-//! Tools, and a prompt, that ask the user, the model or the client. Names and texts are those of the conformance suites.
+//! Tools and a prompt that send input requests. The conformance suites define the names and texts.
 
 use mcp_server::{
     InputError, Inputs, ServerBuilder,
@@ -10,29 +10,41 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 
-/// Adds them.
+/// Registers the tools and the prompt.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     builder
         .tool(tool("test_sampling", sampling))
         .tool(tool("test_elicitation", elicitation))
         .tool(tool("test_elicitation_sep1034_defaults", defaults).description("Asks with a default for every field."))
-        .tool(tool("test_elicitation_sep1330_enums", enums).description("Asks to choose, in every way there is."))
-        .tool(tool("sign_in", sign_in).description("Sends the user to a page, as a sign-in would."))
+        .tool(
+            tool("test_elicitation_sep1330_enums", enums)
+                .description("Asks for choices in every form of the specification."),
+        )
+        .tool(tool("sign_in", sign_in).description("Sends the user to a page, like a sign-in."))
         .tool(tool("test_input_required_result_elicitation", greet).description("Asks the user for a name."))
         .tool(tool("test_input_required_result_sampling", capital).description("Asks the model a question."))
         .tool(tool("test_input_required_result_list_roots", roots).description("Asks the client for its roots."))
         .tool(tool("test_input_required_result_request_state", confirm).description("Asks the user to confirm."))
         .tool(tool("test_input_required_result_tampered_state", confirm).description("Asks the user to confirm."))
-        .tool(tool("test_input_required_result_multiple_inputs", several).description("Asks everybody at once."))
+        .tool(
+            tool("test_input_required_result_multiple_inputs", several)
+                .description("Asks the user, the model and the client at once."),
+        )
         .tool(tool("test_input_required_result_multi_round", rounds).description("Asks twice, one after the other."))
-        .tool(tool("test_input_required_result_capabilities", able).description("Asks whoever can be asked."))
-        .prompt(prompt("test_input_required_result_prompt", context).description("Asks for what it needs to know."))
+        .tool(
+            tool("test_input_required_result_capabilities", able)
+                .description("Asks the user or, if the client cannot, the model."),
+        )
+        .prompt(
+            prompt("test_input_required_result_prompt", context)
+                .description("Asks the user for the context of the prompt."),
+        )
 }
 
 /// Ask the client's model.
 #[derive(Deserialize, JsonSchema)]
 struct Ask {
-    /// What the model is asked.
+    /// The question for the model.
     prompt: String,
 }
 
@@ -43,7 +55,7 @@ async fn sampling(inputs: Inputs, Args(Ask { prompt }): Args<Ask>) -> Result<Str
 /// Ask the user for a name and an address.
 #[derive(Deserialize, JsonSchema)]
 struct Question {
-    /// What the user is told.
+    /// The message for the user.
     message: String,
 }
 
@@ -102,7 +114,7 @@ async fn enums(inputs: Inputs) -> Result<String, ToolError> {
     ask_form(&inputs, "Please choose", properties).await
 }
 
-/// Asks a form that is known at run time only, and tells what became of it.
+/// Sends a form that is built at run time, and returns the action of the user.
 async fn ask_form(inputs: &Inputs, message: &str, properties: Value) -> Result<String, ToolError> {
     let form = Form::parse(&json!({ "type": "object", "properties": properties })).visible()?;
     match inputs.elicit_form("form", message, &form).await {
@@ -167,7 +179,7 @@ async fn rounds(inputs: Inputs) -> Result<String, ToolError> {
     Ok(format!("{name} likes {color}."))
 }
 
-/// Asks the user if that is possible, and otherwise the model.
+/// Asks the user if the client supports it, and otherwise the model.
 async fn able(inputs: Inputs) -> Result<String, ToolError> {
     match inputs.elicit::<Name>("user_name", "What is your name?").await {
         Err(error) if error.is_unsupported() => Ok(ask_model(&inputs, "name", "Make up a name.", 50).await?),
