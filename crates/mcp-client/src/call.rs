@@ -1,4 +1,4 @@
-//! One call before it is made: a builder that is awaited.
+//! A call: a builder that sends a request when it is awaited.
 
 mod attempts;
 mod cache;
@@ -42,13 +42,25 @@ pub use self::{
 };
 use crate::{Error, connection::Request};
 
-/// A call to a server, which is made when it is awaited.
-///
-/// Dropping the future before it is done cancels the call on the wire.
+/// A call to a server. It is sent when it is awaited. Dropping its future cancels it on the server.
 ///
 /// # Errors
-/// [`Error::is_timeout`] after its time, [`Error::rpc`] when the server answered with an error, [`Error::is_closed`] when the
-/// connection was lost under it; see [`Error`] for all.
+/// [`Error::is_timeout`] if the server does not answer in time, [`Error::rpc`] if it answers with an error,
+/// [`Error::is_closed`] if the connection is lost. See [`Error`] for all.
+///
+/// ```no_run
+/// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+/// use std::time::Duration;
+///
+/// let result = client
+///     .call_tool("build", ())
+///     .idle_timeout(Duration::from_secs(10))
+///     .on_progress(|progress| println!("{}", progress.progress))
+///     .await?;
+/// println!("{}", result.text());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Call<T> {
     pub(crate) handle: Arc<ClientHandle>,
@@ -70,7 +82,7 @@ impl<T> Call<T> {
         read: fn(&ClientCore, &Reply) -> Result<T, Error>,
     ) -> Self {
         let config = &handle.core.config;
-        // Progress keeps a call alive. A tool is what may take long without being asked for it.
+        // Progress restarts the idle timeout. Tool calls may take long.
         let wants_progress = request.as_ref().is_ok_and(|request| request.method == method::CallTool::NAME);
         let options = CallOptions {
             idle_timeout: config.idle_timeout,
@@ -81,34 +93,35 @@ impl<T> Call<T> {
         Self { handle: Arc::clone(handle), request, options, read }
     }
 
-    /// How long the server may be silent: no answer and no progress. The default is that of the client: 60 seconds.
+    /// Sets how long the server may send neither an answer nor progress. The default is that of the client: 60 seconds.
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.options.idle_timeout = Some(limit);
         self
     }
 
-    /// How long the call may take in all, whatever progress is told. Time that this side takes to answer questions of the server
-    /// does not count. The default is that of the client: 10 minutes.
+    /// Sets how long the call may take in total. The time in which handlers answer the server does not count. The
+    /// default is that of the client: 10 minutes.
     pub fn total_timeout(mut self, limit: Duration) -> Self {
         self.options.total_timeout = Some(limit);
         self
     }
 
-    /// Waits for ever.
+    /// Removes both timeouts.
     pub fn no_timeout(mut self) -> Self {
         self.options.idle_timeout = None;
         self.options.total_timeout = None;
         self
     }
 
-    /// Hears how the call comes along. Runs where the call is awaited, before it gives its result.
-    pub fn on_progress(mut self, heard: impl FnMut(ProgressParams) + Send + 'static) -> Self {
+    /// Calls `callback` with each progress notification. The future of the call runs it, always before it returns the
+    /// result.
+    pub fn on_progress(mut self, callback: impl FnMut(ProgressParams) + Send + 'static) -> Self {
         self.options.wants_progress = true;
-        self.options.on_progress = Some(Box::new(heard));
+        self.options.on_progress = Some(Box::new(callback));
         self
     }
 
-    /// Adds metadata. Keys that the client writes by itself cannot be changed.
+    /// Adds metadata. The client overwrites the keys that the protocol reserves.
     pub fn meta(mut self, meta: Meta) -> Self {
         match &mut self.options.meta {
             Some(given) => given.extend(meta.0),
@@ -117,14 +130,14 @@ impl<T> Call<T> {
         self
     }
 
-    /// Asks for the log messages of this call from this level on (2026-07-28; before, the level is one for the whole
-    /// connection: [`Client::set_log_level`]).
+    /// Requests the log messages of this call from this level on (2026-07-28). In older revisions the level belongs to
+    /// the session: see [`Client::set_log_level`](crate::Client::set_log_level).
     pub fn log_level(mut self, level: LoggingLevel) -> Self {
         self.options.log_level = Some(level);
         self
     }
 
-    /// Asks the server, also when a result is cached that is still fresh.
+    /// Sends the request also if a cached result is still fresh.
     pub fn fresh(mut self) -> Self {
         self.options.is_fresh = true;
         self
@@ -138,9 +151,10 @@ impl<T> Call<T> {
 }
 
 impl Call<ToolResult> {
-    /// Wants a task instead of a result: something that runs on, also over lost connections, and can be asked for later by its id.
+    /// Requests a task instead of a result. A task continues after its connection is lost, and can be found by its id
+    /// later.
     ///
-    /// The server decides: a tool may be none, and a server may know no tasks. Then there is the result after all.
+    /// The server decides: some tools and some servers do not support tasks. Then the call returns the result.
     pub fn as_task(self) -> TaskCall {
         TaskCall::new(self)
     }
@@ -159,7 +173,7 @@ impl<T: 'static> IntoFuture for Call<T> {
 }
 
 impl<T> fmt::Debug for Call<T> {
-    /// Leaves out the parameters, which may be secret.
+    /// Omits the parameters, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let method = self.request.as_ref().map(|request| &request.method);
         f.debug_struct("Call")

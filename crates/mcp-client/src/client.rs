@@ -1,4 +1,4 @@
-//! The handle: what a program calls.
+//! The client: a handle for one server.
 
 mod builder;
 
@@ -29,8 +29,10 @@ use crate::{
     subscription::keep_for_callbacks,
 };
 
-/// A connection to one server, which opens again by itself. Cheap to clone, and usable from any task; the connection is closed
-/// when the last clone is dropped.
+/// A client of one server, which reopens its connection when that is lost.
+///
+/// Clones are cheap, share the connection, and can be used from any task. Dropping the last clone closes the
+/// connection.
 ///
 /// ```
 /// # use mcp_client::{Client, Error};
@@ -50,12 +52,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts to build a client that calls itself by this name and version.
+    /// Returns a builder for a client with this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(Implementation::new(name, version))
     }
 
-    /// Connects to a server, as a client that has no name of its own and can answer nothing.
+    /// Connects with the default settings: no handlers, and the name of this library.
     ///
     /// # Errors
     /// As for [`ClientBuilder::connect`].
@@ -97,9 +99,18 @@ impl Client {
         &self.handle.core
     }
 
-    /// Calls a tool. `arguments` becomes a JSON object: a struct, a map, or [`serde_json::json!`]; `()` for none.
+    /// Calls a tool. `arguments` serializes to a JSON object: a struct, a map, or [`serde_json::json!`]. `()` means no
+    /// arguments.
     ///
-    /// A tool that failed is no error here: see [`ToolResult::is_error`] and [`ToolResult::ok`].
+    /// The result of a failed tool is not an error of the call: see [`ToolResult::is_error`] and [`ToolResult::ok`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let sum = client.call_tool("add", serde_json::json!({ "a": 1, "b": 2 })).await?;
+    /// println!("{}", sum.text());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn call_tool(&self, name: impl AsRef<str>, arguments: impl Serialize) -> Call<ToolResult> {
         #[derive(Serialize)]
         struct Params<'a> {
@@ -114,44 +125,111 @@ impl Client {
         Call::with(&self.handle, request, tool_result)
     }
 
-    /// The tools: awaited all, or [page by page](List::page) or [one by one](List::stream).
+    /// Lists the tools: all pages, [one page](List::page), or [a stream](List::stream).
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// for tool in client.list_tools().await? {
+    ///     println!("{}", tool.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn list_tools(&self) -> List<Tool> {
         List::new(&self.handle)
     }
 
-    /// The resources.
+    /// Lists the resources.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let resources = client.list_resources().await?;
+    /// println!("{} resources", resources.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn list_resources(&self) -> List<Resource> {
         List::new(&self.handle)
     }
 
-    /// The families of resources.
+    /// Lists the resource templates.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let templates = client.list_resource_templates().await?;
+    /// println!("{} templates", templates.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn list_resource_templates(&self) -> List<ResourceTemplate> {
         List::new(&self.handle)
     }
 
-    /// The prompts.
+    /// Lists the prompts.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let prompts = client.list_prompts().await?;
+    /// println!("{} prompts", prompts.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn list_prompts(&self) -> List<Prompt> {
         List::new(&self.handle)
     }
 
-    /// A task by its id: one that was made here or elsewhere, now or before.
+    /// Returns a handle for a task with a known id, which can be from another connection or program.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let task = client.task("786512e2-9e0d-44bd-8f29-789f320fe840");
+    /// println!("{:?}", task.status().await?.status);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn task(&self, id: impl Into<String>) -> TaskHandle {
         TaskHandle::new(&self.handle, id.into())
     }
 
-    /// The tasks of this client (2025-11-25; later ones are known by their ids alone).
+    /// Lists the tasks of this client (2025-11-25). Later revisions have no such list.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// for task in client.list_tasks().await? {
+    ///     println!("{}: {:?}", task.task_id, task.status);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn list_tasks(&self) -> List<Task> {
         List::new(&self.handle)
     }
 
     /// Reads a resource.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let read = client.read_resource("config://app").await?;
+    /// println!("{} parts", read.contents.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read_resource(&self, uri: impl AsRef<str>) -> Call<ReadResourceResult> {
         let uri = uri.as_ref();
         let request = Request::of::<method::ReadResource>(&ReadResourceParams::new(uri));
         Call::new(&self.handle, request.map(|request| request.named(uri)))
     }
 
-    /// Fills in a prompt. `arguments` are strings by their names: pairs, a map, a struct, or [`serde_json::json!`]; `()` for none.
+    /// Gets a prompt with arguments. `arguments` serializes to strings with names: pairs, a map, a struct, or
+    /// [`serde_json::json!`]. `()` means no arguments.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let prompt = client.get_prompt("review", [("language", "Rust")]).await?;
+    /// println!("{} messages", prompt.messages.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get_prompt(&self, name: impl AsRef<str>, arguments: impl Serialize) -> Call<GetPromptResult> {
         let name = name.as_ref();
         let request = texts(&arguments).and_then(|arguments| {
@@ -163,7 +241,18 @@ impl Client {
         Call::new(&self.handle, request)
     }
 
-    /// Completes an argument of a prompt or a variable of a resource template, of which `value` is typed so far.
+    /// Requests completions for an argument of a prompt, or for a variable of a resource template. `value` is the text
+    /// so far.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// use mcp_client::protocol::CompletionReference;
+    ///
+    /// let found = client.complete(CompletionReference::prompt("review"), "language", "R").await?;
+    /// println!("{:?}", found.completion.values);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn complete(
         &self,
         reference: CompletionReference,
@@ -173,25 +262,61 @@ impl Client {
         self.complete_with(&CompleteParams::new(reference, CompletionArgument::new(argument, value)))
     }
 
-    /// Completes an argument, with what is known of the others.
+    /// Requests completions with the values of other arguments.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// use mcp_client::protocol::{CompleteParams, CompletionArgument, CompletionReference};
+    ///
+    /// let argument = CompletionArgument::new("language", "R");
+    /// let params = CompleteParams::new(CompletionReference::prompt("review"), argument);
+    /// println!("{:?}", client.complete_with(&params).await?.completion.values);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
         Call::new(&self.handle, Request::of::<method::Complete>(params))
     }
 
-    /// Sends any request of the protocol, with its own types.
+    /// Sends a request of the protocol with typed parameters and a typed result.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// use mcp_client::protocol::{PaginatedParams, method::ListTools};
+    ///
+    /// let page = client.request::<ListTools>(&PaginatedParams::new()).await?;
+    /// println!("{} tools", page.tools.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn request<M: Method>(&self, params: &M::Params) -> Call<M::Result> {
         Call::new(&self.handle, Request::of::<M>(params).map(Request::find_name))
     }
 
-    /// Sends any request, also one that the protocol does not know. `params` becomes a JSON object; `()` for none.
+    /// Sends a request with any method. `params` serializes to a JSON object; `()` means no parameters.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let answer = client.request_raw("vendor/search", serde_json::json!({ "text": "x" })).await?;
+    /// println!("{answer}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn request_raw(&self, method: impl Into<String>, params: impl Serialize) -> Call<Value> {
         Call::new(&self.handle, Request::new(method.into(), &params).map(Request::find_name))
     }
 
-    /// Sends any notification. `params` becomes a JSON object; `()` for none.
+    /// Sends a notification with any method. `params` serializes to a JSON object; `()` means no parameters.
     ///
     /// # Errors
-    /// When the parameters are no JSON object, or there is no connection within the time of a call.
+    /// [`Error::is_invalid_request`] if the parameters are not a JSON object. Else as for every [`Call`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// client.notify("vendor/saved", serde_json::json!({ "file": "a.txt" })).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), Error> {
         let params = object(&params)?;
         let message = jsonrpc::notification(method, &params).map_err(|error| Error::request(error.to_string()))?;
@@ -216,10 +341,17 @@ impl Client {
         }
     }
 
-    /// Asks for a sign of life: by `ping`, or by `server/discover` where there is no `ping` (2026-07-28).
+    /// Sends `ping`, or `server/discover` in 2026-07-28, and waits for the answer.
     ///
     /// # Errors
     /// As for every [`Call`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// client.ping().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn ping(&self) -> Result<(), Error> {
         let has_ping = self.version().has_session_methods();
         let limit = self.core().config.ping_timeout;
@@ -231,11 +363,21 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for log messages from this level on: of this session and those that are opened after it, or with each call from now on
-    /// (2026-07-28). They come as [notifications](Client::notifications).
+    /// Requests log messages from this level on. They are delivered as [notifications](Client::notifications).
+    ///
+    /// The level holds for this session and later ones. In 2026-07-28 the client sends it with each later call.
     ///
     /// # Errors
     /// As for every [`Call`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// use mcp_client::protocol::LoggingLevel;
+    ///
+    /// client.set_log_level(LoggingLevel::Warning).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn set_log_level(&self, level: LoggingLevel) -> Result<(), Error> {
         if self.version().has_session_methods() {
             let _: EmptyResult = self.request::<method::SetLevel>(&SetLevelParams::new(level)).await?;
@@ -244,73 +386,168 @@ impl Client {
         Ok(())
     }
 
-    /// The notifications that come from now on.
+    /// Returns the notifications that the server sends from now on.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let mut notifications = client.notifications();
+    /// while let Some(notification) = notifications.next().await {
+    ///     println!("{}", notification.method());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn notifications(&self) -> Notifications {
         self.core().inbound.hub.listen()
     }
 
-    /// Hears of what changes on the server: lists, resources, tasks. The same in every revision; the stream goes on over
-    /// reconnections.
+    /// Subscribes to changes of lists, resources and tasks. The subscription continues after a reconnection, in every
+    /// revision.
     ///
     /// # Errors
-    /// When the server does not tell what changes, or cannot be reached.
+    /// If the server rejects the subscription or cannot be reached.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// use mcp_client::protocol::SubscriptionFilter;
+    ///
+    /// let mut changes = client.listen(SubscriptionFilter::lists()).await?;
+    /// while let Some(change) = changes.next().await {
+    ///     println!("{:?}", change?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn listen(&self, filter: SubscriptionFilter) -> Result<Subscription, Error> {
         Subscription::open(&self.handle, filter).await
     }
 
-    /// Hears of what changes in resources: [`Client::listen`] for these alone.
+    /// Subscribes to changes of these resources alone. See [`Client::listen`].
     ///
     /// # Errors
     /// As for [`Client::listen`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let mut changes = client.subscribe(["config://app"]).await?;
+    /// println!("{:?}", changes.next().await);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn subscribe<U: Into<String>>(&self, uris: impl IntoIterator<Item = U>) -> Result<Subscription, Error> {
         self.listen(SubscriptionFilter::new().with_resources(uris)).await
     }
 
-    /// The roots that the client was built with, to change them; `None` when it has none.
+    /// Returns the roots of the client, which can be changed; `None` if [`ClientBuilder::roots`] was not called.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// use mcp_client::protocol::Root;
+    ///
+    /// if let Some(roots) = client.roots() {
+    ///     roots.add(Root::new("file:///home/ada/project"))?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn roots(&self) -> Option<Roots> {
         self.core().inbound.handlers.roots.clone()
     }
 
-    /// What was agreed with the server. It can be stored and given to another client ([`ClientBuilder::known`]).
+    /// Returns the result of the negotiation. It can be stored and given to another client ([`ClientBuilder::known`]).
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let stored = serde_json::to_string(&*client.negotiated()).unwrap();
+    /// println!("{stored}");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn negotiated(&self) -> Arc<Negotiated> {
-        // Whoever has a client has been connected.
+        // A program has a client only after the first negotiation.
         self.core().connections.negotiated().unwrap_or_else(|| Arc::new(Negotiated::new(ProtocolVersion::LATEST)))
     }
 
-    /// The revision that is spoken.
+    /// Returns the negotiated revision.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// println!("{}", client.version());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.negotiated().version
     }
 
-    /// Who the server is; without a name when it did not say. Only for showing.
+    /// Returns the name and version of the server, for display only; empty if the server did not send them.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// println!("{}", client.server_info().name);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn server_info(&self) -> Implementation {
         self.negotiated().server_info.clone()
     }
 
-    /// How the connection stands.
+    /// Returns the state of the connection.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// println!("{:?}", client.state());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn state(&self) -> State {
         *self.core().connections.states().borrow()
     }
 
-    /// How the connection stands, to be watched.
+    /// Returns a receiver of the state of the connection.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let mut states = client.states();
+    /// while states.changed().await.is_ok() {
+    ///     println!("{:?}", *states.borrow());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn states(&self) -> watch::Receiver<State> {
         self.core().connections.states()
     }
 
-    /// How many requests wait for their answers.
+    /// Returns the number of requests that wait for an answer.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// println!("{} requests", client.pending());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn pending(&self) -> usize {
         self.core().connections.current().map_or(0, |connection| connection.pending.len())
     }
 
-    /// Gives the connection up and opens another one. Calls that run fail as when a connection is lost; new ones wait.
+    /// Closes the connection and opens another one. Running calls fail as if the connection was lost, later ones wait.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// client.reconnect();
+    /// client.ping().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reconnect(&self) {
         match self.core().connections.current() {
             Some(connection) => connection.end(None),
@@ -318,11 +555,20 @@ impl Client {
         }
     }
 
-    /// Closes the connection, for all clones, and waits until it is closed. Calls that run fail with [`Error::is_closed`].
+    /// Closes the connection for all clones, and waits until it is closed. Running calls fail with
+    /// [`Error::is_closed`].
     ///
-    /// This takes [`Limits::close`](crate::Limits::close) at most for what the server is told, and as long again for the transport.
-    /// A child process has its own time instead where that is longer: it is gone when this returns
-    /// ([`ChildProcess::end_within`](crate::ChildProcess::end_within)).
+    /// The client first cancels the tasks that its calls wait for, and then the calls. Each of the two steps, and
+    /// closing the transport, takes at most [`Limits::close`](crate::Limits::close). A child process has its own time
+    /// if that is longer ([`ChildProcess::end_within`](crate::ChildProcess::end_within)). It has ended when this method
+    /// returns.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// client.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(&self) {
         let mut states = self.states();
         OwnedTasks::close(self.core()).await;
@@ -342,30 +588,30 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Parameters or arguments as a JSON object; nothing is an empty one, since some servers insist on it.
+/// Serializes parameters or arguments to a JSON object. `()` becomes an empty object, because some servers require one.
 fn object(value: &impl Serialize) -> Result<Box<RawValue>, Error> {
     let raw = to_raw_value(value).map_err(|error| Error::request(error.to_string()))?;
     match raw.get() {
         "null" => to_raw_value(&EmptyParams::new()).map_err(|error| Error::request(error.to_string())),
         text if text.starts_with('{') => Ok(raw),
-        _ => Err(Error::request("arguments are a JSON object")),
+        _ => Err(Error::request("arguments must be a JSON object")),
     }
 }
 
-/// The arguments of a prompt. An absent value leaves its argument out.
+/// Serializes the arguments of a prompt. Absent values are left out.
 fn texts(arguments: &impl Serialize) -> Result<Vec<(String, String)>, Error> {
     let pairs: Vec<(String, Value)> = match to_value(arguments) {
         Ok(Value::Null) => Vec::new(),
         Ok(Value::Object(members)) => members.into_iter().collect(),
         Ok(pairs) => {
-            from_value(pairs).map_err(|_| Error::request("the arguments of a prompt are strings by their names"))?
+            from_value(pairs).map_err(|_| Error::request("the arguments of a prompt must be strings with names"))?
         }
         Err(error) => return Err(Error::request(error.to_string())),
     };
     let text = |(name, value)| match value {
         Value::Null => None,
         Value::String(text) => Some(Ok((name, text))),
-        _ => Some(Err(Error::request(format!("the argument {name:?} of a prompt is a string")))),
+        _ => Some(Err(Error::request(format!("the argument {name:?} of a prompt must be a string")))),
     };
     pairs.into_iter().filter_map(text).collect()
 }

@@ -1,4 +1,4 @@
-//! What a client is and how patient it is: fixed when it is built.
+//! The settings of a client, which do not change after it is built.
 
 use std::time::Duration;
 
@@ -8,30 +8,40 @@ use mcp_protocol::{
 
 use crate::slow_start::SlowStartReport;
 
-/// What bounds a client's work. Times are how long something may take, counts are caps.
+/// The limits of a client: durations and counts. [`ClientBuilder::limits`](crate::ClientBuilder::limits) changes them.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let builder = mcp_client::Client::builder("my-app", "1.0").limits(|limits| {
+///     limits.pages = 100;
+///     limits.close = Duration::from_secs(1);
+/// });
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Requests that wait for their answers at once; further ones wait for room, within their own time. Default 1,024.
+    /// Requests that wait for answers at the same time. Further requests wait for capacity, within their own timeouts.
+    /// Default: 1,024.
     pub pending: usize,
-    /// Requests of the server that are answered at once; further ones are refused. Default 64.
+    /// Requests of the server that are answered at the same time. Further ones are rejected. Default: 64.
     pub questions: usize,
-    /// How long a handler may take to answer the server. Default 10 minutes.
+    /// How long a handler may take to answer a request of the server. Default: 10 minutes.
     pub question: Duration,
-    /// How often a server may answer one call with questions. Default 16.
+    /// How often a server may request input during one call. Default: 16.
     pub rounds: usize,
-    /// Pages that are read of one list. Default 1,000.
+    /// Pages of one list. Default: 1,000.
     pub pages: usize,
-    /// Bytes of a list that is awaited whole, as its pages come. Default 64 MiB.
+    /// Bytes of all pages of an awaited list. Default: 64 MiB.
     pub list_bytes: usize,
-    /// Notifications that wait for one reader; the oldest are dropped beyond. Default 1,024.
+    /// Notifications that wait for one reader. The oldest are dropped beyond this number. Default: 1,024.
     pub notifications: usize,
-    /// Their bytes; the newest one is kept in any case. Default 16 MiB.
+    /// Bytes of the notifications that wait for one reader. The newest one is always kept. Default: 16 MiB.
     pub notification_bytes: usize,
-    /// Deepest nesting of a message. Default 128.
+    /// The deepest nesting of a message. Default: 128.
     pub json_depth: usize,
-    /// How long closing may take: to tell the server what is cancelled, and again for the transport. A child process has its own
-    /// time where that is longer. Default 5 seconds.
+    /// How long each step of closing may take: cancelling tasks, cancelling calls, closing the transport. A child
+    /// process has its own time if that is longer. Default: 5 seconds.
     pub close: Duration,
 }
 
@@ -52,27 +62,64 @@ impl Default for Limits {
     }
 }
 
-/// How a lost connection is opened again.
+/// How the client reopens a lost connection.
 ///
-/// The first attempt is made at once when the lost connection had lasted for a while; each later one waits twice as long as the
-/// one before, give or take a quarter. A call that begins to wait has one more made, a second after the last at the earliest. When all attempts have failed, subscriptions end, and the next call makes one more.
+/// If the lost connection lasted for a while, the client makes the first attempt at once. Each later attempt waits
+/// twice as long as the one before, with a random variation of a quarter. A waiting call causes one more attempt, at
+/// least a second after the last one. When all attempts have failed, subscriptions end, and the next call causes one
+/// more attempt.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_client::{Client, Reconnect};
+///
+/// let policy = Reconnect::default().with_attempts(3).with_longest(Duration::from_secs(5));
+/// let builder = Client::builder("my-app", "1.0").reconnect(policy);
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reconnect {
-    /// Attempts in a row before the client waits for the next call; 0 never reconnects. Default 8.
+    /// The number of consecutive attempts before the client waits for the next call. 0: the client does not reconnect.
+    /// Default: 8.
     pub attempts: u32,
-    /// The wait before the second attempt. Default 250 milliseconds.
+    /// The wait before the second attempt. Default: 250 milliseconds.
     pub first: Duration,
-    /// The longest wait. A server that asks for more (`Retry-After`) is not tried again by itself: who needs it meanwhile fails at
-    /// once, and is told the time. Default 30 seconds.
+    /// The longest wait. If a server requests a longer one (`Retry-After`), calls fail at once until that time is over.
+    /// Their error contains the time. Default: 30 seconds.
     pub longest: Duration,
 }
 
 impl Reconnect {
-    /// A connection that is lost stays lost.
+    /// Returns a policy without attempts.
+    ///
+    /// ```
+    /// assert_eq!(mcp_client::Reconnect::never().attempts, 0);
+    /// ```
     #[must_use]
     pub fn never() -> Self {
         Self { attempts: 0, ..Self::default() }
+    }
+
+    /// Sets the number of consecutive attempts.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the wait before the second attempt.
+    #[must_use]
+    pub fn with_first(mut self, wait: Duration) -> Self {
+        self.first = wait;
+        self
+    }
+
+    /// Sets the longest wait.
+    #[must_use]
+    pub fn with_longest(mut self, wait: Duration) -> Self {
+        self.longest = wait;
+        self
     }
 }
 
@@ -84,10 +131,10 @@ impl Default for Reconnect {
 
 pub(crate) struct Config {
     pub(crate) info: Implementation,
-    /// Capabilities beyond those that the handlers declare.
+    /// The extensions that the builder declares.
     pub(crate) extensions: JsonObject,
     pub(crate) experimental: Option<JsonObject>,
-    /// What may be spoken, newest first.
+    /// The revisions that the client can speak, newest first.
     pub(crate) versions: Vec<ProtocolVersion>,
     pub(crate) preferred: Option<ProtocolVersion>,
     pub(crate) idle_timeout: Option<Duration>,
@@ -136,7 +183,7 @@ impl Config {
         }
     }
 
-    /// What this client can do, in the newest form.
+    /// Returns the capabilities of the client, in the newest form.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = self.declared.clone();
         if !self.extensions.is_empty() {
@@ -149,17 +196,17 @@ impl Config {
         capabilities
     }
 
-    /// Whether every request says that it may become a task.
+    /// Returns true if every request declares that it can become a task.
     pub(crate) fn declares_tasks(&self) -> bool {
         self.extensions.contains_key(IDENTIFIER)
     }
 
-    /// The newest revision without a handshake that may be spoken.
+    /// Returns the newest stateless revision that the client can speak.
     pub(crate) fn newest_stateless(&self) -> Option<ProtocolVersion> {
         self.versions.iter().copied().find(|version| version.is_stateless())
     }
 
-    /// The newest revision with a handshake that may be spoken.
+    /// Returns the newest revision with a handshake that the client can speak.
     pub(crate) fn newest_legacy(&self) -> Option<ProtocolVersion> {
         self.versions.iter().copied().find(|version| version.has_handshake())
     }

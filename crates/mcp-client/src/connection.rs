@@ -1,4 +1,5 @@
-//! One connection: what was agreed on it, and the requests that wait on it. It never opens again; a new one takes its place.
+//! One connection: the negotiated revision, and the requests that wait on it. A lost connection is replaced by a new
+//! one.
 
 mod clock;
 pub(crate) mod connector;
@@ -49,7 +50,7 @@ pub use self::{
     notification::Notification,
 };
 
-/// What was agreed on a connection.
+/// The negotiated revision of a connection, and the metadata of its requests.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     pub(crate) negotiated: Arc<Negotiated>,
@@ -58,7 +59,7 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// The metadata of a request, which may become a task or not.
+    /// Returns the metadata of a request, with or without the declaration that it can become a task.
     pub(crate) fn stamp(&self, declares_tasks: bool) -> &MetaTemplate {
         if declares_tasks { &self.with_tasks } else { &self.stamp }
     }
@@ -72,18 +73,18 @@ pub(crate) struct Connection {
     /// The last check of the era.
     pub(crate) era_check: EraCheck,
     agreed: OnceLock<Agreement>,
-    /// What was agreed is the word of an earlier client, and nothing that came says that it still holds.
+    /// An earlier client negotiated the revision, and no answer has confirmed it.
     is_assumed: AtomicBool,
-    /// Notices that did not find room at once. Each holds the place of the request it is about, so they are never more than
-    /// those.
-    unsaid: Mutex<VecDeque<(Frame, Option<OwnedSemaphorePermit>)>>,
-    said_more: Notify,
-    /// It takes no more requests.
+    /// Notifications that exceeded the capacity of the transport. Each holds the permit of its request, which bounds
+    /// their number.
+    delayed: Mutex<VecDeque<(Frame, Option<OwnedSemaphorePermit>)>>,
+    delayed_more: Notify,
+    /// The connection accepts no more requests.
     ended: CancellationToken,
-    /// Nothing more comes of it.
+    /// The connection delivers nothing more.
     stopped: CancellationToken,
     fault: OnceLock<TransportError>,
-    /// What the peer did that no MCP server does, before a revision was negotiated.
+    /// The act by which the peer showed that it is not an MCP server.
     foreign: OnceLock<Box<str>>,
 }
 
@@ -96,8 +97,8 @@ impl Connection {
             era_check: EraCheck::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),
-            unsaid: Mutex::default(),
-            said_more: Notify::new(),
+            delayed: Mutex::default(),
+            delayed_more: Notify::new(),
             ended: CancellationToken::new(),
             stopped: CancellationToken::new(),
             fault: OnceLock::new(),
@@ -105,12 +106,12 @@ impl Connection {
         })
     }
 
-    /// Says what was agreed; the first word counts.
+    /// Stores the negotiated revision. The first call counts.
     pub(crate) fn agree(&self, negotiated: Negotiated, stamp: MetaTemplate, with_tasks: MetaTemplate) {
         let _ = self.agreed.set(Agreement { negotiated: Arc::new(negotiated), stamp, with_tasks });
     }
 
-    /// What was agreed; nothing while the connection is being opened.
+    /// Returns the negotiated revision; `None` while the connection is being opened.
     pub(crate) fn agreed(&self) -> Option<&Agreement> {
         self.agreed.get()
     }
@@ -119,12 +120,12 @@ impl Connection {
         self.agreed.get().map(|agreed| agreed.negotiated.version)
     }
 
-    /// Whether what was agreed is assumed alone.
+    /// Returns true if no answer has confirmed the revision of an earlier client.
     pub(crate) fn is_assumed(&self) -> bool {
         self.is_assumed.load(Ordering::Relaxed)
     }
 
-    /// What was agreed is assumed, or turned out to hold.
+    /// Sets whether the revision is unconfirmed.
     pub(crate) fn assume(&self, is_assumed: bool) {
         self.is_assumed.store(is_assumed, Ordering::Relaxed);
     }
@@ -150,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// Ends it: everything that waits fails, and the reading task stops.
+    /// Ends the connection: all waiting requests fail, and the reading task stops.
     pub(crate) fn end(&self, fault: Option<TransportError>) {
         if let Some(fault) = fault {
             let _ = self.fault.set(fault);
@@ -160,11 +161,11 @@ impl Connection {
         self.stopped.cancel();
     }
 
-    /// Takes no more requests: the server has forgotten the session, or is another one than it was taken for. Those that wait are told by themselves what becomes of
-    /// them, since each has an answer of its own on its way.
+    /// Accepts no more requests, because the server lost the session or changed its era. Waiting requests still receive
+    /// their answers, as each has its own.
     pub(crate) fn retire(&self, fault: TransportError) {
         let _ = self.fault.set(fault);
-        // Before the last who waits for room is turned away: who is takes a connection that is not ended for one that broke.
+        // This comes first: a call that is refused capacity treats a connection that has not ended as broken.
         self.ended.cancel();
         self.pending.refuse();
     }
@@ -181,38 +182,37 @@ impl Connection {
         self.stopped.cancelled().await;
     }
 
-    /// The error of a request that this connection lost.
+    /// Returns the error of a request that this connection lost.
     pub(crate) fn lost(&self) -> Error {
         Kind::Lost(self.fault().cloned()).into()
     }
 
-    /// Why it ended, when there was a fault.
+    /// Returns the fault that ended the connection.
     pub(crate) fn fault(&self) -> Option<&TransportError> {
         self.fault.get()
     }
 
-    /// Ends it in good order: everything that waits has failed, and the server is told so. All within a bound; then its reading
-    /// task shuts the transport down.
+    /// Fails all waiting requests and cancels them on the server, within a time limit. The reading task then closes the
+    /// transport.
     pub(crate) async fn close(&self, limit: Duration) {
         let waiting = self.pending.end(None);
         let closing = async {
             for id in waiting {
                 if let Some(notice) = self.cancellation(id, "the client is closed") {
-                    // Whether it is still there shows when it is shut down.
+                    // Closing the transport reports the errors.
                     let _ = self.sender.send(notice).await;
                 }
                 self.sender.close(&id.into());
             }
-            self.say_what_waits().await;
+            self.flush_delayed().await;
         };
         if tokio::time::timeout(limit, closing).await.is_err() {
-            tracing::debug!("the server was not told in time of all that is cancelled");
+            tracing::debug!("the client could not cancel all requests in time");
         }
         self.end(None);
     }
 
-    /// Sends a request and begins to wait for its answer. When it `follows`, its progress is heard after the answer too, as long as
-    /// the guard is kept: a task runs on.
+    /// Sends a request. If it `follows`, the guard also receives progress after the answer, because a task continues.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: i64,
@@ -224,7 +224,7 @@ impl Connection {
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
-    /// The same, for a request whose stream brings notifications.
+    /// Sends a request whose stream delivers notifications.
     pub(crate) async fn begin_listening(
         self: &Arc<Self>,
         id: i64,
@@ -236,8 +236,8 @@ impl Connection {
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
-    /// Begins a request that takes no place from others and waits for none: what opens a connection, and signs of life, which
-    /// a server that has much to do gives too. There are never many of them.
+    /// Sends a request without waiting for capacity. Only handshakes and pings do so, and they are few. A busy server
+    /// answers them too.
     pub(crate) async fn begin_beside(
         self: &Arc<Self>,
         id: i64,
@@ -262,7 +262,7 @@ impl Connection {
         if let Err(fault) = self.sender.send(frame).await {
             return Err(match fault.is_lasting() {
                 true => RequestFailure::Unsendable(fault),
-                // The connection may have ended under the request meanwhile, which then was told so.
+                // If the connection ended meanwhile, the request has failed already.
                 false => RequestFailure::Lost { was_sent: false, fault: Some(fault) },
             });
         }
@@ -270,24 +270,24 @@ impl Connection {
         Ok(guard)
     }
 
-    /// A notification for the server.
+    /// Returns a frame with a notification.
     pub(crate) fn notice(&self, method: &str, message: Vec<u8>) -> Frame {
         Frame::new(message).with_hints(hints(self.version(), method))
     }
 
-    /// Tells the server that nobody waits for a request any more, in the way of the revision and the transport.
+    /// Cancels a request on the server, in the form that the revision and the transport define.
     fn cancel(&self, id: i64, permit: Option<OwnedSemaphorePermit>) {
-        if let Some(notice) = self.cancellation(id, "nobody waits for it any more")
+        if let Some(notice) = self.cancellation(id, "the caller does not wait for it any more")
             && let Err(TrySendError::Full(frame)) = self.sender.try_send(notice)
         {
-            self.unsaid.lock().push_back((frame, permit));
-            self.said_more.notify_one();
+            self.delayed.lock().push_back((frame, permit));
+            self.delayed_more.notify_one();
         }
-        // Whatever still comes for it is not wanted, and where each request has a stream of its own that is how it is told.
+        // Closing the stream of the request discards its messages. Over HTTP it also cancels the request.
         self.sender.close(&id.into());
     }
 
-    /// The notice that nobody waits for a request any more; none where the end of its stream says so.
+    /// Returns the notification that cancels a request; `None` if the end of its stream cancels it.
     fn cancellation(&self, id: i64, reason: &str) -> Option<Frame> {
         if self.version().is_some_and(ProtocolVersion::is_stateless) && self.sender.has_request_streams() {
             return None;
@@ -297,20 +297,20 @@ impl Connection {
         Some(self.notice(Cancelled::NAME, message))
     }
 
-    /// Sends what found no room at once, for as long as the connection lasts.
-    async fn say_the_rest(&self) {
+    /// Sends the delayed notifications until the connection ends.
+    async fn send_delayed(&self) {
         loop {
-            self.said_more.notified().await;
-            if !self.say_what_waits().await {
+            self.delayed_more.notified().await;
+            if !self.flush_delayed().await {
                 return;
             }
         }
     }
 
-    /// Sends what found no room at once. Returns false when nothing can be sent any more.
-    async fn say_what_waits(&self) -> bool {
+    /// Sends the delayed notifications. Returns false when the connection has ended.
+    async fn flush_delayed(&self) -> bool {
         loop {
-            let next = self.unsaid.lock().pop_front();
+            let next = self.delayed.lock().pop_front();
             let Some((frame, _permit)) = next else { return true };
             if self.sender.send(frame).await.is_err() {
                 return false;
@@ -330,16 +330,16 @@ pub(crate) fn hints(version: impl Into<Option<ProtocolVersion>>, method: &str) -
     hints
 }
 
-/// What becomes of a request whose guard is dropped before its answer came.
+/// The effect of dropping a guard before the answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnDrop {
-    /// The server is told.
+    /// The request is cancelled on the server.
     Cancel,
-    /// Nobody is told: it was not sent, or may not be cancelled. Its stream is closed, where it has one.
+    /// The server is not notified. The stream of the request is closed, if it has one.
     Forget,
 }
 
-/// The right to the answer of one request.
+/// A sent request. Dropping the guard cancels the request.
 pub(crate) struct RequestGuard {
     connection: Arc<Connection>,
     pub(crate) id: i64,
@@ -362,7 +362,7 @@ impl RequestGuard {
         self.on_abandon = Some(Box::new(take_over));
     }
 
-    /// The answer, however long it takes.
+    /// Waits for the answer, without a time limit.
     pub(crate) async fn outcome(&mut self) -> RequestOutcome {
         loop {
             if let Some(outcome) = self.slot.take_outcome() {
@@ -389,7 +389,7 @@ impl Drop for RequestGuard {
             let permit = self.slot.permit.lock().take();
             self.connection.cancel(self.id, permit);
         } else {
-            // Nothing is said about it, but where it has a stream of its own nobody reads that any more.
+            // The request is not cancelled, but its stream is not read any more.
             self.connection.sender.close(&self.id.into());
         }
     }

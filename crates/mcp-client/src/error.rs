@@ -11,9 +11,24 @@ use mcp_transport::TransportError;
 pub(crate) use self::http_status::HttpStatus;
 use crate::slow_start::SlowStart;
 
-/// Why a call, or the connection below it, failed. Opaque: ask the predicates; the text is for people and may change.
+/// An error of a call or a connection. The predicates classify it; the text is for people and may change.
 ///
-/// [`Display`](fmt::Display) tells one level; [`source`](std::error::Error::source) is the next one.
+/// [`Display`](fmt::Display) writes one level, [`source`](std::error::Error::source) returns the next one.
+///
+/// ```
+/// # use mcp_client::Client;
+/// # use mcp_server::Server;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// let client = Client::connect(&Server::builder("s", "1").build()).await?;
+/// match client.call_tool("greet", ()).await {
+///     Ok(result) => println!("{}", result.text()),
+///     Err(error) if error.is_retryable() => println!("try again later: {error}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Error {
     kind: Arc<Kind>,
@@ -26,15 +41,15 @@ pub(crate) enum Kind {
     NotAServer { peer: Box<str>, act: Box<str>, cause: Error },
     /// The server was silent for this long.
     Timeout { what: Box<str>, after: Duration },
-    /// This client was closed.
+    /// The client was closed.
     Closed,
-    /// The connection ended while the call ran; the server may or may not have done what was asked.
+    /// The connection ended during the call. The server may have executed the request.
     Lost(Option<TransportError>),
     /// No connection could be opened.
     Unreachable { peer: Box<str>, source: TransportError },
-    /// The transport could not bring the answer of one request.
+    /// The transport failed the request.
     Transport(TransportError),
-    /// The caller's token fired.
+    /// The cancellation token of the call fired.
     Cancelled,
     /// The server answered with an error.
     Rpc(RpcError),
@@ -42,32 +57,32 @@ pub(crate) enum Kind {
     Invalid(Box<str>),
     /// The answer of the server is nested deeper than this limit.
     TooDeep(usize),
-    /// No revision is common.
+    /// Client and server have no common revision.
     Version { ours: Vec<ProtocolVersion>, theirs: Vec<String> },
-    /// The server, or its revision, does not have what was asked for.
+    /// The server or its revision does not support the request.
     Unsupported(Box<str>),
-    /// The tool ran and failed.
+    /// The tool failed.
     Tool(Box<str>),
-    /// A question of the server could not be answered.
+    /// A handler could not answer a request of the server.
     Input(RpcError),
-    /// The server asked again and again.
+    /// The server requested input more often than this.
     Rounds(usize),
-    /// A list has more pages than are read.
+    /// The list has more pages than this.
     Pages(usize),
-    /// A list has more bytes than are gathered.
+    /// The list has more bytes than this.
     ListBytes(usize),
-    /// The request cannot be made as it was given.
+    /// The request is invalid.
     Request(Box<str>),
-    /// The address is none that can be connected to.
+    /// The address is invalid.
     #[cfg(feature = "http")]
     Address(mcp_client_http::ConfigError),
-    /// The transport cannot carry the request as it was given.
+    /// The transport cannot carry the request.
     Unsendable(TransportError),
     /// The arguments do not fit the schema of the tool.
     Arguments(ValidationErrors),
     /// The structured content does not fit the schema of the tool.
     Output(ValidationErrors),
-    /// A skill is not what the server said of it.
+    /// A skill does not match its entry in the list.
     #[cfg(feature = "skills")]
     Unverified(Box<str>),
 }
@@ -80,7 +95,7 @@ impl Error {
         matches!(*self.kind, Kind::NotAServer { .. })
     }
 
-    /// Whether the server was silent for longer than the call was meant to take.
+    /// Returns true if the server did not answer within the time of the call.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match &*self.kind {
@@ -90,44 +105,46 @@ impl Error {
         }
     }
 
-    /// Whether there is no connection any more: this client was closed, or the connection ended under the call.
+    /// Returns true if the client was closed, or the connection ended during the call.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(*self.kind, Kind::Closed | Kind::Lost(_)) || self.transport().is_some_and(TransportError::is_closed)
     }
 
-    /// Whether no connection could be opened. The server has seen nothing of the call.
+    /// Returns true if no connection could be opened. The server did not receive the request.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         matches!(*self.kind, Kind::Unreachable { .. }) || self.transport().is_some_and(TransportError::is_unreachable)
     }
 
-    /// Whether the answer is longer than the transport takes, and was not read; or the pages of a list are more than are read
-    /// ([`Limits`](crate::Limits)).
+    /// Returns true if the answer is longer than the limit of the transport, or the list is longer than the
+    /// [`Limits`](crate::Limits).
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         matches!(*self.kind, Kind::Pages(_) | Kind::ListBytes(_))
             || self.transport().is_some_and(TransportError::is_too_large)
     }
 
-    /// Whether the call was cancelled by its own token.
+    /// Returns true if the cancellation token of the call fired, or the task was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(*self.kind, Kind::Cancelled)
     }
 
-    /// Whether the server wants other credentials than it was given (HTTP status 401).
+    /// Returns true if the server requires other credentials (HTTP status 401).
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
         self.http_status().map(HttpStatus::of) == Some(HttpStatus::Unauthorized)
     }
 
-    /// Whether the same call may well succeed later: the server could not be reached, lost the connection or the session, or
-    /// said itself that it fails for the moment (HTTP 408, 425, 429, 502, 503, 504). Not so when the next attempt would meet the
-    /// same: a program that does not exist, a certificate that nobody vouches for, a redirect elsewhere, an answer that is too
-    /// large.
+    /// Returns true if the same call can succeed later. The call may have had its effect already.
     ///
-    /// A call that ran may have had its effect all the same.
+    /// - The server could not be reached.
+    /// - The connection or the session was lost.
+    /// - The server is overloaded: HTTP status 408, 425, 429, 502, 503 or 504, or the busy error of `mcp-server`.
+    ///
+    /// Returns false if another attempt would fail in the same way. Examples are a program that does not exist, an untrusted
+    /// certificate, and a redirect to another origin.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
@@ -141,35 +158,36 @@ impl Error {
         }
     }
 
-    /// Whether what the server sent makes no sense: no valid message, no result of this method, a kind of result that nobody
-    /// knows, structured content that does not fit the schema of its tool.
+    /// Returns true if the answer of the server is invalid.
+    ///
+    /// For example it is not a valid message, has another form than the result of the method, or is nested too deep.
     #[must_use]
     pub fn is_invalid_response(&self) -> bool {
         matches!(*self.kind, Kind::Invalid(_) | Kind::TooDeep(_) | Kind::Output(_))
     }
 
-    /// Whether client and server have no revision in common.
+    /// Returns true if client and server have no common revision.
     #[must_use]
     pub fn is_version_mismatch(&self) -> bool {
         matches!(*self.kind, Kind::Version { .. })
     }
 
-    /// Whether the server does not have what was asked for: it did not declare the capability, its revision has no such method,
-    /// or it answered that it knows none.
+    /// Returns true if the server does not support the request. It did not declare the capability, or its revision has no such
+    /// method, or it answered that the method does not exist.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.kind, Kind::Unsupported(_))
             || self.rpc().is_some_and(|error| error.code == ErrorCode::METHOD_NOT_FOUND)
     }
 
-    /// Whether a tool ran and failed. The text says why, in words for the model.
+    /// Returns true if a tool failed. The text is meant for the model.
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         matches!(*self.kind, Kind::Tool(_))
     }
 
-    /// Whether the request cannot be made or sent as it was given: an address that does not parse, parameters that are no JSON
-    /// object, a name that no header can carry. The server has seen nothing of it, and the connection goes on.
+    /// Returns true if the request or the address is invalid, for example if the parameters are not a JSON object. The
+    /// server did not receive the request, and the connection stays open.
     #[must_use]
     pub fn is_invalid_request(&self) -> bool {
         match *self.kind {
@@ -180,33 +198,37 @@ impl Error {
         }
     }
 
-    /// Whether the arguments were found not to fit the schema of the tool, before anything was sent. The source says why.
+    /// Returns true if the arguments do not fit the schema of the tool. The client did not send the request. The source
+    /// names the reason.
     #[must_use]
     pub fn is_invalid_arguments(&self) -> bool {
         matches!(*self.kind, Kind::Arguments(_))
     }
 
-    /// Whether the server asked for something that nobody here could answer, or asked too often.
+    /// Returns true if a handler could not answer a request of the server for input, or if the server requested input
+    /// too often.
     #[must_use]
     pub fn is_unanswered_input(&self) -> bool {
         matches!(*self.kind, Kind::Input(_) | Kind::Rounds(_))
     }
 
-    /// Whether the user has to visit pages before the server does what was asked for (`-32042`, 2025-11-25), and did not agree
-    /// to: nobody here shows pages ([`ClientBuilder::on_elicit_url`](crate::ClientBuilder::on_elicit_url)), the user said no, or
-    /// the server goes on asking. [`Error::url_elicitations`] are the pages.
+    /// Returns true if the user must visit pages first (`-32042`, 2025-11-25). [`Error::url_elicitations`] returns the
+    /// pages.
+    ///
+    /// The client has no handler for pages ([`ClientBuilder::on_elicit_url`](crate::ClientBuilder::on_elicit_url)), the
+    /// user declined, or the server repeated the error.
     #[must_use]
     pub fn is_url_elicitation_required(&self) -> bool {
         self.rpc().is_some_and(|error| error.code == ErrorCode::URL_ELICITATION_REQUIRED)
     }
 
-    /// The pages that the user has to visit first; empty for other errors.
+    /// Returns the pages that the user must visit first; empty for other errors.
     #[must_use]
     pub fn url_elicitations(&self) -> Vec<UrlElicitParams> {
         self.rpc().map(RpcError::url_elicitations).unwrap_or_default()
     }
 
-    /// Whether the server has no such resource, in the words of its revision: `-32002`, or `-32602` that names a URI.
+    /// Returns true if the resource does not exist: `-32002`, or `-32602` with a URI in newer revisions.
     #[must_use]
     pub fn is_resource_not_found(&self) -> bool {
         self.rpc().is_some_and(|error| match error.code {
@@ -216,14 +238,14 @@ impl Error {
         })
     }
 
-    /// Whether a skill, or one of its files, is not what the server had said of it. Nothing of it may be used.
+    /// Returns true if a skill or one of its files does not match its entry in the list. Do not use its contents.
     #[cfg(feature = "skills")]
     #[must_use]
     pub fn is_unverified(&self) -> bool {
         matches!(*self.kind, Kind::Unverified(_))
     }
 
-    /// The error that the server answered with.
+    /// Returns the error that the server answered with.
     #[must_use]
     pub fn rpc(&self) -> Option<&RpcError> {
         match &*self.kind {
@@ -232,13 +254,13 @@ impl Error {
         }
     }
 
-    /// The status of an HTTP answer that carried no message.
+    /// Returns the HTTP status of an answer without a message.
     #[must_use]
     pub fn http_status(&self) -> Option<u16> {
         self.transport().and_then(TransportError::http_status)
     }
 
-    /// How long the server asked to wait before the next attempt (`Retry-After`).
+    /// Returns how long the server asked to wait before the next attempt (`Retry-After`).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.transport().and_then(TransportError::retry_after)
@@ -295,17 +317,17 @@ impl fmt::Display for Error {
             Kind::Closed => f.write_str("the client is closed"),
             Kind::Lost(_) => f.write_str("the connection ended before the answer came"),
             Kind::Unreachable { peer, .. } => write!(f, "{peer} cannot be reached"),
-            // The status says more than that there is no answer.
+            // The status is more specific than the missing answer.
             Kind::Transport(source) if source.http_status().is_some() => source.fmt(f),
             Kind::Transport(source) if source.is_unreachable() => f.write_str("the server cannot be reached"),
             Kind::Transport(_) => f.write_str("the answer to the request did not come"),
             Kind::Cancelled => f.write_str("the call was cancelled"),
             Kind::Rpc(error) => write!(f, "the server answered: {error}"),
             Kind::TooDeep(limit) => write!(f, "the answer of the server is nested deeper than {limit} levels"),
-            Kind::Invalid(text) => write!(f, "the server sent what makes no sense: {text}"),
+            Kind::Invalid(text) => write!(f, "the answer of the server is invalid: {text}"),
             Kind::Version { ours, theirs } => {
                 let ours: Vec<&str> = ours.iter().map(|version| version.as_str()).collect();
-                let theirs = if theirs.is_empty() { "none that it names".to_owned() } else { theirs.join(", ") };
+                let theirs = if theirs.is_empty() { "names none".to_owned() } else { theirs.join(", ") };
                 write!(f, "no common revision: this client speaks {}, the server {theirs}", ours.join(", "))
             }
             Kind::Unsupported(text) | Kind::Request(text) => f.write_str(text),
@@ -313,12 +335,12 @@ impl fmt::Display for Error {
             #[cfg(feature = "http")]
             Kind::Address(error) => error.fmt(f),
             Kind::Tool(text) => write!(f, "the tool failed: {text}"),
-            Kind::Input(error) => write!(f, "a question of the server could not be answered: {error}"),
-            Kind::Rounds(cap) => write!(f, "the server asked more than {cap} times"),
+            Kind::Input(error) => write!(f, "the client could not answer a request of the server: {error}"),
+            Kind::Rounds(cap) => write!(f, "the server requested input more than {cap} times"),
             Kind::Arguments(_) => f.write_str("the arguments do not fit the schema of the tool"),
             Kind::Output(_) => f.write_str("the structured content does not fit the schema of the tool"),
             #[cfg(feature = "skills")]
-            Kind::Unverified(text) => write!(f, "the skill is not what the server said of it: {text}"),
+            Kind::Unverified(text) => write!(f, "the skill does not match its entry: {text}"),
             Kind::Pages(cap) => write!(f, "the list has more than {cap} pages"),
             Kind::ListBytes(cap) => write!(f, "the list has more than {cap} bytes"),
         }
@@ -412,7 +434,7 @@ mod tests {
         assert_eq!(error.to_string(), "files cannot be reached");
         assert!(error.source().unwrap().to_string().contains("bad gateway"));
         assert_eq!((error.http_status(), error.retry_after()), (Some(502), Some(Duration::from_secs(2))));
-        // There is nothing to say before a status.
+        // The status is the whole error.
         let error = Error::from(Kind::Transport(TransportError::http(503, None, "busy")));
         assert_eq!(error.to_string(), "the peer answered with HTTP status 503: busy");
         assert!(error.source().is_none());

@@ -1,4 +1,4 @@
-//! Messages that the server sends by itself: requests for handlers, notifications, and what they wake.
+//! Requests and notifications of the server: the handlers, and the streams that deliver notifications.
 
 mod callbacks;
 mod context;

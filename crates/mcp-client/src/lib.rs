@@ -1,8 +1,10 @@
-//! Write Model Context Protocol clients: one handle for every server, every revision, that reconnects by itself.
+//! A client library for the Model Context Protocol: one handle for servers of every revision, with automatic
+//! reconnection.
 //!
-//! [`Client::builder`] says who the client is and what it can answer; [`ClientBuilder::connect`] takes whatever opens
-//! transports ([`IntoConnector`]), finds out what the server speaks, and gives a [`Client`]. Its methods are calls that are
-//! awaited ([`Call`]), each bounded in time and cancelled by being dropped.
+//! [`Client::builder`] configures a client: its name, its timeouts, and the requests of the server that it answers.
+//! [`ClientBuilder::connect`] opens a connection to a target ([`IntoConnector`]), negotiates a revision, and returns a
+//! [`Client`]. The methods of the client return calls ([`Call`]). A call is sent when it is awaited, has timeouts, and
+//! is cancelled when its future is dropped.
 //!
 //! ```
 //! use mcp_client::Client;
@@ -17,12 +19,13 @@
 //! # }
 //! ```
 //!
-//! What the server asks is answered by what was set on the builder ([`ClientBuilder::on_elicit`] and its neighbours); what
-//! changes comes as a [`Subscription`]; calls that run for long are tasks ([`Call::as_task`]). A connection that is lost is opened
-//! again, and what may be sent again is.
+//! Handlers of the builder answer requests of the server, such as [`ClientBuilder::on_elicit`]. A [`Subscription`]
+//! delivers changes on the server. Long calls can run as tasks ([`Call::as_task`]). The client reopens a lost
+//! connection, and repeats the requests that are safe to repeat.
 //!
-//! A server is behind a URL (feature `http`, on by default; the module `http` has what can be set), in a [`ChildProcess`], or
-//! in the same program: a server of `mcp-server` is something to connect to as it is.
+//! A target is a URL, a [`ChildProcess`], or a server in the same program. URLs need the feature `http`, which is on by
+//! default; the module [`http`] has the options of HTTP connections. A server of `mcp-server` is a target without a
+//! network.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -50,7 +53,7 @@ mod guides {
     mod migrating_from_rmcp {}
 }
 
-/// Marks that tell the implementations of [`IntoConnector`] apart; never written.
+/// Markers that distinguish the implementations of [`IntoConnector`]. Programs do not name them.
 pub mod marker {
     #[cfg(feature = "http")]
     pub use crate::connection::connector::ByUrl;

@@ -1,18 +1,18 @@
-//! How a client's connection stands, for whoever wants to show it.
+//! The state of a client's connection.
 
-/// How a client's connection stands.
+/// The state of a client's connection ([`Client::state`](crate::Client::state)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// It is being opened. Calls wait.
+    /// The client opens a connection. Calls wait.
     Connecting {
-        /// The first attempt in a row is 1.
+        /// The number of the attempt. The first one is 1.
         attempt: u32,
     },
-    /// It is open.
+    /// The connection is open.
     Ready,
-    /// Every attempt to open it again has failed. The next call makes another one.
+    /// All attempts have failed. The next call causes another one.
     Down,
-    /// The client was closed, or lost its connection and was told not to open another one. Calls fail.
+    /// The client was closed, or lost its connection and does not reconnect. Calls fail.
     Closed,
 }

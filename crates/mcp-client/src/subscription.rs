@@ -1,4 +1,4 @@
-//! Subscriptions: streams of what changes on the server, which open again by themselves.
+//! Subscriptions: streams of changes on the server, which the client reopens after a reconnection.
 
 mod keeper;
 mod unsubscribe;
@@ -20,11 +20,23 @@ use crate::{
     inbound::{Update, UpdateQueue},
 };
 
-/// A stream of what changes on the server. It goes on over reconnections. It ends after an error: when the server refuses it, or
-/// when as many attempts in a row have failed as [`Reconnect`](crate::Reconnect) allows (then whoever still wants it subscribes
-/// again). It also ends when the client is closed. Dropping it ends the subscription on the server.
+/// A stream of changes on the server. It continues after reconnections. Dropping it ends the subscription on the
+/// server.
 ///
-/// An update says that something is to be read again, so two equal ones that wait are one.
+/// The stream ends when the client is closed, and after an error: when the server rejects the subscription, or when as
+/// many consecutive attempts have failed as [`Reconnect`](crate::Reconnect) allows. A program can then subscribe again.
+///
+/// An update means that something should be read again, so equal waiting updates are merged.
+///
+/// ```no_run
+/// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+/// let mut changes = client.subscribe(["config://app"]).await?;
+/// while let Some(update) = changes.next().await {
+///     println!("{:?}", update?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Subscription {
     inbox: Arc<UpdateQueue>,
     keeping: JoinHandle<()>,
@@ -33,7 +45,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Subscribes, and waits until the server has said what it will tell.
+    /// Subscribes, and waits for the acknowledgement of the server.
     pub(crate) async fn open(handle: &Arc<ClientHandle>, filter: SubscriptionFilter) -> Result<Self, Error> {
         let inbox = Arc::new(UpdateQueue::new(filter));
         let core = &handle.core;
@@ -43,12 +55,12 @@ impl Subscription {
         Ok(subscription)
     }
 
-    /// The next update; `None` at the end. Cancel safe.
+    /// Returns the next update; `None` at the end. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<Update, Error>> {
         std::future::poll_fn(|cx| self.inbox.poll(cx)).await
     }
 
-    /// What the server said it will tell, of what was asked for.
+    /// Returns the part of the filter that the server agreed to report.
     #[must_use]
     pub fn honoured(&self) -> SubscriptionFilter {
         self.inbox.honoured()
@@ -75,10 +87,10 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// Keeps a subscription for callbacks alone, until the client is closed or the server refuses it.
+/// Keeps a subscription open for callbacks, until the client is closed or the server rejects it.
 pub(crate) async fn keep_for_callbacks(core: Arc<ClientCore>, filter: SubscriptionFilter) {
     let closing = core.connections.closing.clone();
     if let Some(error) = closing.run_until_cancelled(keeper::keep_on(&core, &filter)).await {
-        tracing::debug!(%error, "the server does not tell what changes");
+        tracing::debug!(%error, "the server does not report changes");
     }
 }

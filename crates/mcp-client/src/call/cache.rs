@@ -1,7 +1,7 @@
-//! Results that the server says are fresh for a while (2026-07-28, utilities/caching).
+//! A cache of results that the server declares to be fresh for a while (2026-07-28, utilities/caching).
 //!
-//! The cache belongs to one client and so to its credentials: what is private stays where it is. It is bounded, forgets what a
-//! notification is about, and everything when the connection is another one.
+//! Each client has its own cache, so private results stay with its credentials. The cache is bounded. A notification of
+//! a change evicts the results that it affects, and a new connection evicts all.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::Reply;
 use crate::{Notification, connection::Request};
 
-/// Results that are kept, and their bytes in all.
+/// The largest number of results, and of their bytes.
 const ENTRIES: usize = 512;
 const BYTES: usize = 8 << 20;
-/// No result is kept for longer, whatever the server says.
+/// The longest time that a result stays in the cache.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(crate) struct ResultCache {
 struct State {
     entries: HashMap<Key, Entry>,
     bytes: usize,
-    /// Counts what was forgotten, so that a result that was on its way meanwhile is not kept.
+    /// The number of evictions. A result that was requested before an eviction is not stored after it.
     forgotten: u64,
 }
 
@@ -43,12 +43,12 @@ struct Entry {
     until: Instant,
 }
 
-/// When a result was asked for.
+/// The number of evictions when a result was requested.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheMarker(u64);
 
 impl ResultCache {
-    /// Whether results of a method may be kept at all.
+    /// Returns true if results of the method can be cached.
     pub(crate) fn takes(method: &str) -> bool {
         matches!(
             method,
@@ -61,7 +61,7 @@ impl ResultCache {
         )
     }
 
-    /// The result of an equal request that is still fresh; otherwise a note of when it is asked for.
+    /// Returns the fresh result of an equal request, or else a marker for [`ResultCache::keep`].
     pub(crate) fn find(&self, request: &Request) -> Result<Reply, CacheMarker> {
         let state = self.state();
         match state.entries.get(&key(request)) {
@@ -70,7 +70,7 @@ impl ResultCache {
         }
     }
 
-    /// Keeps a result for as long as it says it is fresh, unless something was forgotten since it was asked for.
+    /// Stores a result for the time that it declares, unless something was evicted since it was requested.
     pub(crate) fn keep(&self, request: &Request, reply: &Reply, asked: CacheMarker) {
         let Some(ttl) = ttl(reply) else { return };
         let key = key(request);
@@ -85,7 +85,7 @@ impl ResultCache {
             state.retain(|_, entry| now < entry.until);
         }
         while state.entries.len() >= ENTRIES || state.bytes + size > BYTES {
-            // What is stale first goes first.
+            // The result that expires first is evicted first.
             let oldest = state.entries.values().map(|entry| entry.until).min();
             state.retain(|_, entry| Some(entry.until) != oldest);
         }
@@ -93,7 +93,7 @@ impl ResultCache {
         state.entries.insert(key, Entry { reply: reply.clone(), until: now + ttl });
     }
 
-    /// Forgets what a notification says is another one now.
+    /// Evicts the results that a notification affects.
     pub(crate) fn invalidate(&self, notification: &Notification) {
         match notification.method() {
             notification::ToolListChanged::NAME => self.forget(method::ListTools::NAME),
@@ -104,7 +104,7 @@ impl ResultCache {
             }
             notification::ResourceUpdated::NAME => {
                 let Ok(updated) = notification.decode::<ResourceUpdatedParams>() else { return };
-                // What was updated may be a part of what was read.
+                // The update can concern a part of a resource that was read as a whole.
                 let is_about = |read: &str| updated.uri.starts_with(read);
                 self.drop_where(|key, entry| {
                     &*key.method == method::ReadResource::NAME && entry.reply.name.as_deref().is_some_and(is_about)
@@ -115,12 +115,12 @@ impl ResultCache {
         }
     }
 
-    /// Forgets every result of a method: all pages of a list.
+    /// Evicts all results of a method, such as all pages of a list.
     pub(crate) fn forget(&self, method: &str) {
         self.drop_where(|key, _| &*key.method == method);
     }
 
-    /// Forgets everything.
+    /// Evicts everything.
     pub(crate) fn clear(&self) {
         self.drop_where(|_, _| true);
     }
@@ -153,7 +153,7 @@ fn key(request: &Request) -> Key {
     Key { method: (*request.method).into(), params: request.body.text.as_str().into() }
 }
 
-/// For how long a result says that it is fresh.
+/// Returns the time for which a result declares to be fresh.
 fn ttl(reply: &Reply) -> Option<Duration> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -162,7 +162,7 @@ fn ttl(reply: &Reply) -> Option<Duration> {
         ttl_ms: Option<f64>,
     }
     let hints: Hints = serde_json::from_slice(&reply.bytes).ok()?;
-    // The cast saturates, and what is negative is nothing.
+    // The cast saturates. Values below one are not fresh.
     let millis = hints.ttl_ms.filter(|millis| *millis >= 1.0)? as u64;
     Some(Duration::from_millis(millis).min(LONGEST))
 }

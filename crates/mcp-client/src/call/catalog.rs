@@ -1,4 +1,4 @@
-//! What the client has seen of the server's tools: what to mirror in headers, what may be sent again, what fits.
+//! The listed tools of a server: which arguments HTTP mirrors, which tools are safe to repeat, and their schemas.
 
 use std::{
     collections::HashMap,
@@ -16,11 +16,11 @@ use serde_json::Value;
 
 use crate::{Error, error::Kind};
 
-/// Tools that are remembered, and the bytes of their names and schemas. Beyond, a tool is called as one that was never seen.
+/// The largest number of tools, and of the bytes of their names and schemas. Further tools are treated as not listed.
 const TOOLS: usize = 10_000;
 const BYTES: usize = 16 << 20;
 
-/// The tools that were listed on this connection, by their names.
+/// The tools that were listed on this connection, by name.
 #[derive(Default)]
 pub(crate) struct ToolCatalog {
     tools: Mutex<Tools>,
@@ -32,15 +32,15 @@ struct Tools {
     bytes: usize,
 }
 
-/// What is known of a tool.
+/// The facts about a listed tool.
 pub(crate) struct KnownTool {
-    /// The arguments that HTTP mirrors.
+    /// The arguments that HTTP headers mirror.
     headers: Vec<HeaderParam>,
-    /// It says that doing it twice does no more than doing it once.
+    /// The tool declares that executing it twice has the same effect as executing it once.
     pub(crate) is_safe: bool,
-    /// Whether it may or must be a task (2025-11-25).
+    /// Whether the tool supports or requires tasks (2025-11-25).
     pub(crate) task_support: Option<TaskSupport>,
-    /// The schemas as text, which takes less room than values do.
+    /// The schemas as text, which needs less memory than parsed values.
     input: Box<str>,
     output: Option<Box<str>>,
     compiled_input: OnceLock<Option<Schema>>,
@@ -48,8 +48,8 @@ pub(crate) struct KnownTool {
 }
 
 impl ToolCatalog {
-    /// Remembers listed tools, and takes out those that cannot be called: over HTTP a tool whose annotations for mirrored
-    /// arguments break a rule is no tool (2026-07-28, transports, §x-mcp-header).
+    /// Stores listed tools, and removes the invalid ones. Over HTTP a tool is invalid if its annotations for mirrored
+    /// arguments break a rule (2026-07-28, transports, §x-mcp-header).
     pub(crate) fn learn(&self, tools: &mut Vec<Tool>, is_mirrored: bool) {
         let mut catalog = self.tools();
         tools.retain(|tool| {
@@ -58,7 +58,7 @@ impl ToolCatalog {
             let headers = match header_params(&input) {
                 Ok(headers) => headers,
                 Err(error) if is_mirrored => {
-                    tracing::warn!(tool = %tool.name, %error, "a tool is not valid, and is left out");
+                    tracing::warn!(tool = %tool.name, %error, "an invalid tool was left out of the list");
                     return false;
                 }
                 Err(_) => Vec::new(),
@@ -68,7 +68,7 @@ impl ToolCatalog {
         });
     }
 
-    /// Forgets everything: another connection may be another server.
+    /// Removes all tools, because another connection can lead to another server.
     pub(crate) fn clear(&self) {
         *self.tools() = Tools::default();
     }
@@ -112,12 +112,13 @@ impl KnownTool {
         }
     }
 
-    /// Bytes of the schemas. What is to be mirrored is a part of them.
+    /// Returns the bytes of the schemas. The mirrored arguments are a part of them.
     fn size(&self) -> usize {
         self.input.len() + self.output.as_ref().map_or(0, |output| output.len())
     }
 
-    /// The arguments to mirror: names of headers without their prefix, and values. Absent ones and `null` are left out.
+    /// Returns the arguments to mirror: header names without their prefix, and values. Absent arguments and `null` are
+    /// left out.
     pub(crate) fn mirrored(&self, params: &str) -> Vec<(Box<str>, Box<str>)> {
         if self.headers.is_empty() {
             return Vec::new();
@@ -127,18 +128,19 @@ impl KnownTool {
         self.headers.iter().filter_map(text).map(|(name, value): (Box<str>, String)| (name, value.into())).collect()
     }
 
-    /// Whether arguments fit the schema of the tool. A schema that is none lets everything pass: the server looks too.
+    /// Validates arguments against the schema of the tool. An invalid schema accepts everything, since the server
+    /// validates too.
     pub(crate) fn check_arguments(&self, params: &str) -> Result<(), Error> {
         let Some(schema) = self.compiled_input.get_or_init(|| compile(&self.input)) else { return Ok(()) };
         schema.validate(&arguments(params)).map_err(|errors| Kind::Arguments(errors).into())
     }
 
-    /// Whether a result has the structured content that the tool promises. Failures need none.
+    /// Validates structured content against the output schema of the tool. Failed results need no content.
     pub(crate) fn check_result(&self, result: &CallToolResult) -> Result<(), Error> {
         let (Some(output), false) = (&self.output, result.is_error) else { return Ok(()) };
         let Some(schema) = self.compiled_output.get_or_init(|| compile(output)) else { return Ok(()) };
         let Some(content) = &result.structured_content else {
-            return Err(Error::invalid("the tool promises structured content, and the result has none"));
+            return Err(Error::invalid("the tool declares structured content, but the result has none"));
         };
         schema.validate(content).map_err(|errors| Kind::Output(errors).into())
     }
@@ -146,12 +148,10 @@ impl KnownTool {
 
 fn compile(schema: &str) -> Option<Schema> {
     let schema: Value = serde_json::from_str(schema).ok()?;
-    Schema::compile(&schema)
-        .map_err(|error| tracing::warn!(%error, "the schema of a tool cannot be used to check anything"))
-        .ok()
+    Schema::compile(&schema).map_err(|error| tracing::warn!(%error, "the schema of a tool is invalid")).ok()
 }
 
-/// The arguments among the parameters of a call.
+/// Returns the arguments in the parameters of a call.
 fn arguments(params: &str) -> Value {
     #[derive(Deserialize)]
     struct Params {
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What is logged, as text.
+    /// The text of the log.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

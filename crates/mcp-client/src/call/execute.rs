@@ -1,4 +1,4 @@
-//! Brings a request to its end: over lost connections where that is safe, through the questions of the server, within its time.
+//! Executes a request: sends it, answers the input requests of the server, and waits for the task that it becomes.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use mcp_protocol::{InputRequests, InputRequiredResult, JsonObject, Method, ResultType, RpcError, method, tasks};
+use mcp_protocol::{
+    Excerpt, InputRequests, InputRequiredResult, JsonObject, Method, ResultType, RpcError, method, tasks,
+};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +23,7 @@ use crate::{
     inbound::RequestSource,
 };
 
-/// Sends a request and brings it to its end, also when it becomes a task.
+/// Executes a request, and waits for its task if it becomes one.
 pub(crate) async fn execute(
     core: &Arc<ClientCore>,
     request: Request,
@@ -32,7 +34,7 @@ pub(crate) async fn execute(
     let work = pin!(async {
         let (reply, guard) = rounds(core, request, &mut options).await?;
         match &reply.task {
-            // Most calls become none, and a future is as large as the largest that it may become.
+            // Most calls do not become tasks. Boxing keeps their futures small.
             Some(task) => Box::pin(super::tasks::finish(core, task, name, guard, options)).await,
             None => Ok(reply),
         }
@@ -40,7 +42,7 @@ pub(crate) async fn execute(
     until_cancelled(token, work).await
 }
 
-/// Sends a request until it is done or has become a task, with the guard that hears of its progress.
+/// Executes a request until it has a result or has become a task. The guard receives the progress of the task.
 pub(crate) async fn execute_or_start_task(
     core: &Arc<ClientCore>,
     request: Request,
@@ -61,7 +63,7 @@ async fn until_cancelled<T>(
     }
 }
 
-/// Answers what the server asks by its results, and asks again, until there is a result.
+/// Answers the input requests in results and sends the request again, until there is a result.
 async fn rounds(
     core: &Arc<ClientCore>,
     request: Request,
@@ -74,7 +76,7 @@ async fn rounds(
         match core.inbound.cache.find(&request) {
             Ok(reply) if !options.is_fresh => return Ok((reply, None)),
             Ok(_) => {
-                // Asked for anew: what is kept is not believed any more.
+                // A fresh result was requested, so the cached ones are evicted.
                 core.inbound.cache.forget(&request.method);
                 caching = core.inbound.cache.find(&request).err();
             }
@@ -97,7 +99,7 @@ async fn rounds(
         let kind = if reply.version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
         match kind {
             ResultType::Complete => {
-                // What answers made of it is not for everybody who asks.
+                // A result that depends on input responses is not cached.
                 if let Some(note) = caching.filter(|_| asked == 0 && reply.version.has_cache_hints()) {
                     core.inbound.cache.keep(&request, &reply, note);
                 }
@@ -118,19 +120,19 @@ async fn rounds(
                 inputs = Some(answer_inputs(core, &connection, reply.read()?).await?);
             }
             other => {
-                let word: String = other.as_str().chars().take(64).collect();
-                return Err(Error::invalid(format!("the result of {} is of the kind {word:?}", request.method)));
+                let word = Excerpt::new(other.as_str()).with_limit(64);
+                return Err(Error::invalid(format!("the result of {} has the unknown type {word:?}", request.method)));
             }
         }
     }
 }
 
-/// The task that a result of 2025-11-25 shows; there a server may also take no notice of being asked for one.
+/// Returns the task that a result contains (2025-11-25). A server may ignore the request for a task.
 fn created(reply: &Reply) -> Option<tasks::Task> {
     reply.read::<tasks::CreateTaskResult>().ok().map(|created| created.task)
 }
 
-/// The kind of a result of a revision that tells them apart.
+/// Returns the type of a result, in revisions that declare it.
 fn kind(reply: &Reply) -> Result<ResultType, Error> {
     if reply.bytes.starts_with(br#"{"resultType":"complete""#) {
         return Ok(ResultType::Complete);
@@ -140,13 +142,13 @@ fn kind(reply: &Reply) -> Result<ResultType, Error> {
     ResultType::of(raw).map_err(|error| invalid(error.message))
 }
 
-/// Whether the server may answer a request with questions.
+/// Returns true if the server may answer the method with input requests.
 fn may_ask(method: &str) -> bool {
     matches!(method, method::CallTool::NAME | method::GetPrompt::NAME | method::ReadResource::NAME)
         || !method::is_known(method)
 }
 
-/// Answers all questions of a result. They are asked at the same time; when one has no answer, the call has none.
+/// Answers all input requests of a result at the same time. If a handler fails, the call fails.
 pub(crate) async fn answer_inputs(
     core: &ClientCore,
     connection: &Arc<Connection>,
@@ -155,10 +157,10 @@ pub(crate) async fn answer_inputs(
     let InputRequiredResult { input_requests, request_state, .. } = result;
     let questions: InputRequests = input_requests.unwrap_or_default();
     if questions.len() > core.config.limits.questions {
-        return Err(Error::invalid(format!("{} questions at once", questions.len())));
+        return Err(Error::invalid(format!("{} input requests at once", questions.len())));
     }
     if questions.is_empty() && request_state.is_none() {
-        return Err(Error::invalid("an input is required, and none is named"));
+        return Err(Error::invalid("the result requires input but contains no input requests"));
     }
     let mut answering = JoinSet::new();
     for (key, question) in questions.0 {
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_call_is_a_small_future() {
-        // It is copied on its way, and each call needs room for it.
+        // Each call copies its future and needs memory for it.
         let size = size(|core: &'static Arc<ClientCore>, request, options| execute(core, request, options));
         assert!(size <= 5 * 1024, "{size}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcp_protocol::{LoggingLevel, Meta, ProgressParams};
 use tokio_util::sync::CancellationToken;
 
-/// How one call is made.
+/// The options of one call.
 #[derive(Default)]
 pub(crate) struct CallOptions {
     pub(crate) idle_timeout: Option<Duration>,
@@ -15,6 +15,6 @@ pub(crate) struct CallOptions {
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) meta: Option<Meta>,
     pub(crate) cancel: Option<CancellationToken>,
-    /// What is cached does not count.
+    /// Cached results are not used.
     pub(crate) is_fresh: bool,
 }

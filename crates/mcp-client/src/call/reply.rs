@@ -9,17 +9,17 @@ use crate::{
     connection::{Agreement, Connection, Request},
 };
 
-/// A result as it came.
+/// A result as the server sent it.
 #[derive(Clone)]
 pub(crate) struct Reply {
     pub(crate) bytes: Bytes,
     pub(crate) method: Box<str>,
-    /// What the request was about.
+    /// The name or URI in the request.
     pub(crate) name: Option<Box<str>>,
     pub(crate) version: ProtocolVersion,
-    /// Whether the transport mirrors arguments in headers.
+    /// The transport mirrors arguments in headers.
     pub(crate) is_mirrored: bool,
-    /// What the request became instead of having a result.
+    /// The task that the request became.
     pub(crate) task: Option<tasks::Task>,
 }
 
@@ -36,9 +36,9 @@ impl Reply {
         }
     }
 
-    /// The result of the method.
+    /// Decodes the result of the method.
     pub(crate) fn read<R: DeserializeOwned>(&self) -> Result<R, Error> {
-        // A derived reader would take an array for the members in their order.
+        // A derived deserializer would accept an array of the members.
         if !self.bytes.starts_with(b"{") {
             return Err(Error::invalid(format!("the result of {} is not an object", self.method)));
         }

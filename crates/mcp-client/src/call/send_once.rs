@@ -1,4 +1,4 @@
-//! Sends a request once, and waits for its answer no longer than the call may take.
+//! Sends a request once, and waits for its answer within the timeouts of the call.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -20,26 +20,27 @@ use crate::{
     },
 };
 
-/// A request, and what this one sending of it adds.
+/// A request, with the members that depend on the attempt.
 pub(super) struct Sending<'a> {
     pub(super) request: &'a Request,
     pub(super) inputs: Option<&'a InputResponses>,
     pub(super) known: Option<&'a KnownTool>,
-    /// Asks for a task (2025-11-25).
+    /// The `task` parameter (2025-11-25).
     pub(super) task: Option<TaskMetadata>,
-    /// Says that the request may become a task (tasks extension).
+    /// The request declares that it can become a task (tasks extension).
     pub(super) declares_tasks: bool,
 }
 
 impl<'a> Sending<'a> {
-    /// A request as it is.
+    /// Returns a request without such members.
     pub(super) fn new(request: &'a Request) -> Self {
         Self { request, inputs: None, known: None, task: None, declares_tasks: false }
     }
 }
 
-/// Sends a request once and waits for its answer, as long as the call may take. When it took too long, the server is told. The
-/// guard hears of progress on, where the answer may be a task that has some.
+/// Sends a request once and waits for its answer. After a timeout the request is cancelled on the server.
+///
+/// The returned guard receives the progress of a task, if the answer is a task that reports progress.
 pub(super) async fn send_once(
     core: &Arc<ClientCore>,
     connection: &Arc<Connection>,
@@ -82,7 +83,7 @@ pub(super) async fn send_once(
             spend(options, started.elapsed(&connection.clock));
             return Err(Error::timeout(&*request.method, limit));
         }
-        // While this side answers questions its clock stands still, and is looked at now and then.
+        // The clock is paused while handlers answer the server. It is checked once a second then.
         let nap = left.map(|(left, _)| if is_paused { left.max(Duration::from_secs(1)) } else { left });
         tokio::select! {
             biased;
@@ -142,12 +143,12 @@ async fn nap_for(time: Option<Duration>) {
     }
 }
 
-/// Takes time from what the whole call may take.
+/// Subtracts a time from the total timeout.
 pub(super) fn spend(options: &mut CallOptions, time: Duration) {
     options.total_timeout = options.total_timeout.map(|total| total.saturating_sub(time));
 }
 
-/// A moment on a clock that can stand still, up to a bound.
+/// A point in time on a clock that can pause, up to a limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     at: Instant,
@@ -157,7 +158,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     pub(crate) fn now(clock: &Clock, limits: &Limits) -> Self {
-        // A server that asks without end does not stop the clock for ever.
+        // A server that sends requests without end must not stop the clock forever.
         let longest = limits.question.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
         Self { at: Instant::now(), paused: clock.paused(), longest }
     }

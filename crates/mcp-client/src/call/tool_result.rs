@@ -1,4 +1,4 @@
-//! What a tool gave back, by what it is good for.
+//! The result of a tool call.
 
 use std::ops::Deref;
 
@@ -8,9 +8,23 @@ use serde::de::DeserializeOwned;
 use super::{ClientCore, Reply};
 use crate::{Error, error::Kind};
 
-/// The result of a tool. It derefs to the whole [`CallToolResult`].
+/// The result of a tool call. It derefs to [`CallToolResult`].
 ///
-/// A tool that failed is a result too ([`ToolResult::is_error`]): its text is for the model.
+/// A failed tool returns a result too ([`ToolResult::is_error`]). Its text is meant for the model.
+///
+/// ```
+/// # use mcp_client::Client;
+/// # use mcp_server::{Server, tool};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// # let server = Server::builder("s", "1").tool(tool("count", async || "7")).build();
+/// let client = Client::connect(&server).await?;
+/// let result = client.call_tool("count", ()).await?.ok()?;
+/// assert_eq!(result.text(), "7");
+/// assert_eq!(result.structured::<u32>()?, 7);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     result: CallToolResult,
@@ -21,25 +35,25 @@ impl ToolResult {
         Self { result }
     }
 
-    /// Whether the tool failed.
+    /// Returns true if the tool failed.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.result.is_error
     }
 
-    /// All text of the content, one block a paragraph.
+    /// Returns the text blocks of the content, separated by blank lines.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.result.content.iter().filter_map(ContentBlock::as_text).collect();
         texts.join("\n\n")
     }
 
-    /// The result as data: the structured content, or the only text read as JSON where there is none, as with servers of
-    /// revisions before 2025-06-18.
+    /// Decodes the structured content. Servers of revisions before 2025-06-18 have none; then the only text block is
+    /// decoded as JSON.
     ///
     /// # Errors
-    /// [`Error::is_tool_error`] when the tool failed; [`Error::is_invalid_response`] when there is no data, or other data than
-    /// expected.
+    /// [`Error::is_tool_error`] if the tool failed. [`Error::is_invalid_response`] if there is no such content, or it
+    /// has another form.
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T, Error> {
         if self.is_error() {
             return Err(self.failure());
@@ -55,15 +69,15 @@ impl ToolResult {
         }
     }
 
-    /// The same result, or the failure of the tool as an error.
+    /// Returns the result, or an error if the tool failed.
     ///
     /// # Errors
-    /// [`Error::is_tool_error`] when the tool failed.
+    /// [`Error::is_tool_error`] if the tool failed.
     pub fn ok(self) -> Result<Self, Error> {
         if self.is_error() { Err(self.failure()) } else { Ok(self) }
     }
 
-    /// The result as it came.
+    /// Returns the result of the protocol.
     #[must_use]
     pub fn into_inner(self) -> CallToolResult {
         self.result
@@ -74,7 +88,7 @@ impl ToolResult {
     }
 }
 
-/// The result of a tool, checked against what the tool promises where that is known and has a schema.
+/// Decodes the result of a tool, and validates it against the output schema of a listed tool.
 pub(crate) fn tool_result(core: &ClientCore, reply: &Reply) -> Result<ToolResult, Error> {
     let result: CallToolResult = reply.read()?;
     if core.config.checks_results

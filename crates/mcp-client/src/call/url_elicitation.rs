@@ -1,4 +1,5 @@
-//! The error that sends the user to pages first (`-32042`, 2025-11-25): they are visited, and the request is made again.
+//! The error that sends the user to pages first (`-32042`, 2025-11-25): the user visits them, and the client repeats
+//! the request.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -16,12 +17,13 @@ use tokio::{
 use super::{CallOptions, ClientCore, send_once::spend};
 use crate::{Error, Notifications, connection::Connection, error::Kind, inbound::RequestSource};
 
-/// How long the server has to tell that the user is done, before it is asked again all the same: it need not tell. The time
-/// doubles with each asking, from the first to the last of these.
+/// The first wait for the notification that the user is done. Servers need not send it, so the client then repeats the request. The
+/// wait doubles each time.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait for the notification.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What the user agreed to visit in one call, by name and by address: nobody is asked twice.
+/// The pages that the user agreed to visit during one call, by id and by URL. Each is shown once.
 #[derive(Default)]
 pub(crate) struct UrlElicitations {
     agreed: HashSet<String>,
@@ -29,8 +31,8 @@ pub(crate) struct UrlElicitations {
 }
 
 impl UrlElicitations {
-    /// Shows the user the pages of an error and waits until the server tells that the user is done with them, within what is
-    /// left of the call's time. Returns whether the request may be made again.
+    /// Shows the pages of an error to the user and waits until the user is done, within the remaining time of the call.
+    /// Returns true if the request can be repeated.
     pub(crate) async fn visit(
         &mut self,
         core: &Arc<ClientCore>,
@@ -44,7 +46,7 @@ impl UrlElicitations {
         if !is_known || !is_shown || pages.is_empty() || pages.len() > core.config.limits.questions {
             return Ok(false);
         }
-        // From before the user can be done.
+        // The subscription starts before the user can be done.
         let notices = core.inbound.hub.listen();
         let unseen = pages.iter().filter(|page| !names(page).any(|name| self.agreed.contains(name)));
         if !agree(core, &connection, unseen).await? {
@@ -56,7 +58,7 @@ impl UrlElicitations {
         let open = pages.into_iter().filter_map(|page| page.elicitation_id).collect();
         let (since, limit) = (Instant::now(), options.total_timeout.map_or(patience, |total| total.min(patience)));
         if timeout(limit, completed(notices, open)).await.is_err() {
-            tracing::debug!("the server does not tell that the user is done: it is asked again");
+            tracing::debug!("the server did not report that the user is done; the request is repeated");
         }
         spend(options, since.elapsed());
         Ok(true)
@@ -67,7 +69,7 @@ fn names(page: &UrlElicitParams) -> impl Iterator<Item = &String> {
     page.elicitation_id.iter().chain([&page.url])
 }
 
-/// Whether the user agrees to visit all of these, which are shown at the same time.
+/// Shows pages at the same time. Returns true if the user agrees to visit all of them.
 async fn agree(
     core: &ClientCore,
     connection: &Arc<Connection>,
@@ -91,7 +93,7 @@ async fn agree(
     Ok(true)
 }
 
-/// Waits until the user is done with all of these, or the client is closed.
+/// Waits until the user is done with all pages, or the client is closed.
 async fn completed(mut notices: Notifications, mut open: HashSet<String>) {
     while !open.is_empty() {
         let Some(notice) = notices.next().await else { return };

@@ -1,4 +1,4 @@
-//! Builds clients: who they are, what they can answer, and how patient they are.
+//! Builds clients.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,15 +16,33 @@ use crate::{
     slow_start::SlowStartReport,
 };
 
-/// Builds a [`Client`]. What it can answer is what is set here, and is declared to the server by being set.
+/// Builds a [`Client`]. The handlers that are set here determine the capabilities that the client declares.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_client::{Client, protocol::ElicitResult};
+/// # use mcp_server::{Server, tool};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// # let server = Server::builder("s", "1").tool(tool("greet", async || "Hello!")).build();
+/// let client = Client::builder("my-app", "1.0")
+///     .title("My App")
+///     .idle_timeout(Duration::from_secs(10))
+///     .on_elicit(async |_form| Ok(ElicitResult::decline()))
+///     .connect(&server)
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     config: Config,
     handlers: HandlerSet,
     callbacks: Callbacks,
     known: Option<Negotiated>,
-    /// The first thing that was wrong.
-    problem: Option<Error>,
+    /// The error of the first invalid setting.
+    error: Option<Error>,
 }
 
 impl ClientBuilder {
@@ -34,75 +52,79 @@ impl ClientBuilder {
             handlers: HandlerSet::default(),
             callbacks: Callbacks::default(),
             known: None,
-            problem: None,
+            error: None,
         }
     }
 
-    /// The name for people.
+    /// Sets the name that is shown to users.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.config.info.title = Some(title.into());
         self
     }
 
-    /// What the client is, in a sentence.
+    /// Sets the description of the client: one sentence.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.config.info.description = Some(text.into());
         self
     }
 
-    /// Where to read more.
+    /// Sets the URL of the client's website.
     pub fn website_url(mut self, url: impl Into<String>) -> Self {
         self.config.info.website_url = Some(url.into());
         self
     }
 
-    /// One more icon.
+    /// Adds an icon.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.config.info.icons.push(icon);
         self
     }
 
-    /// The revisions that may be spoken. Default: all; the newest common one is.
+    /// Sets the revisions that the client can speak. Default: all. The client negotiates the newest common revision.
     pub fn versions(mut self, versions: impl IntoIterator<Item = ProtocolVersion>) -> Self {
         let mut versions: Vec<_> = versions.into_iter().collect();
         versions.sort_unstable_by(|a, b| b.cmp(a));
         versions.dedup();
         if versions.is_empty() {
-            self.problem.get_or_insert_with(|| Error::request("a client speaks at least one revision"));
+            self.error.get_or_insert_with(|| Error::request("a client needs at least one revision"));
         }
         self.config.versions = versions;
         self
     }
 
-    /// The revision to open with, when it is one with a handshake: the server is not asked first what it speaks. When it refuses,
-    /// it is asked after all. `None`, and a revision without a handshake, change nothing: it is asked first.
+    /// Opens connections with `initialize` and this revision, without `server/discover` before it. If the server
+    /// rejects the revision, the client sends `server/discover`.
+    ///
+    /// `None` and stateless revisions have no effect.
     pub fn prefer(mut self, version: impl Into<Option<ProtocolVersion>>) -> Self {
         self.config.preferred = version.into();
         self
     }
 
-    /// What was agreed with this server before ([`Client::negotiated`]). Nothing is found out again; where there is no handshake,
-    /// connecting sends nothing. When the first answer is none of that era the server is asked after all, and what it refused is
-    /// made again as it wants it.
+    /// Reuses the result of an earlier negotiation with the same server ([`Client::negotiated`]).
+    ///
+    /// In the stateless era, connecting then sends nothing. If the first answer does not fit that era, the client
+    /// negotiates again and repeats the rejected request.
     pub fn known(mut self, negotiated: impl Into<Option<Negotiated>>) -> Self {
         self.known = negotiated.into();
         self
     }
 
-    /// How long the server may be silent in a call: no answer and no progress. `None` for ever. Default 60 seconds.
+    /// Sets how long the server may send neither an answer nor progress during a call. `None`: no limit. Default: 60
+    /// seconds.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.config.idle_timeout = limit.into();
         self
     }
 
-    /// How long a call may take in all, not counting the time that this side takes to answer questions. `None` for ever.
-    /// Default 10 minutes.
+    /// Sets how long a call may take in total. The time in which handlers answer the server does not count. `None`: no
+    /// limit. Default: 10 minutes.
     pub fn total_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.config.total_timeout = limit.into();
         self
     }
 
-    /// How long opening a connection may take, with everything that it asks. Default 60 seconds.
+    /// Sets how long opening a connection may take, including the negotiation. Default: 60 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.config.connect_timeout = limit;
         self
@@ -131,84 +153,94 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a server may be silent when it is asked what it speaks, before it is taken for one that does not know the
-    /// question. Default 5 seconds.
+    /// Sets how long the client waits for the answer to `server/discover` before it sends `initialize`. Default: 5
+    /// seconds.
     pub fn probe_timeout(mut self, limit: Duration) -> Self {
         self.config.probe_timeout = limit;
         self
     }
 
-    /// Asks for a sign of life at this interval, which is longer than zero. Default: never. Whatever the server answers is one,
-    /// an error and an HTTP status too, but not what a gateway says for it (502, 504).
+    /// Sets the interval at which the client sends pings. It must be greater than zero. Default: no pings.
+    ///
+    /// Every answer counts, also an error or an HTTP status. The statuses 502 and 504 do not count: a gateway sends
+    /// them.
     pub fn ping_interval(mut self, interval: Duration) -> Self {
         if interval.is_zero() {
-            self.problem.get_or_insert_with(|| Error::request("there is time between two signs of life"));
+            self.error.get_or_insert_with(|| Error::request("`ping_interval` must be greater than zero"));
         }
         self.config.ping_interval = Some(interval);
         self
     }
 
-    /// How long a sign of life may take. Default 5 seconds.
+    /// Sets how long the client waits for the answer to a ping. Default: 5 seconds.
     pub fn ping_timeout(mut self, limit: Duration) -> Self {
         self.config.ping_timeout = limit;
         self
     }
 
-    /// How many signs of life in a row must be missed for the connection to be given up. Default 3.
+    /// Sets the number of consecutive pings without an answer after which the client closes the connection. Default: 3.
     pub fn ping_threshold(mut self, missed: u32) -> Self {
         self.config.ping_threshold = missed;
         self
     }
 
-    /// How a lost connection is opened again.
+    /// Sets how a lost connection is reopened.
     pub fn reconnect(mut self, policy: Reconnect) -> Self {
         self.config.reconnect = policy;
         self
     }
 
-    /// From which level on the server is asked for log messages: each session when it is opened, which takes an answer more, and
-    /// with every call in 2026-07-28. It can be changed later ([`Client::set_log_level`]).
+    /// Requests log messages from this level on. The client sends the level when it opens a session, and with each call
+    /// in 2026-07-28.
+    ///
+    /// [`Client::set_log_level`] changes the level later.
     pub fn log_level(mut self, level: LoggingLevel) -> Self {
         self.config.log_level = Some(level);
         self
     }
 
-    /// Changes the bounds.
+    /// Changes the limits.
+    ///
+    /// ```
+    /// let builder = mcp_client::Client::builder("my-app", "1.0").limits(|limits| limits.pending = 16);
+    /// ```
     pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.config.limits);
         self
     }
 
-    /// Whether a server is believed that does not declare a capability: what needs it fails without being sent. Default true;
-    /// some servers do more than they declare.
+    /// Sets whether a call fails without being sent if the server does not declare the capability that it needs.
+    /// Default: true. Some servers support more than they declare.
     pub fn trust_capabilities(mut self, on: bool) -> Self {
         self.config.trusts_capabilities = on;
         self
     }
 
-    /// Whether results that say for how long they are fresh are kept that long (2026-07-28). Default true: a server says so only
-    /// where it means it. See [`Call::fresh`](crate::Call::fresh).
+    /// Sets whether the client caches results for the time that the server declares (2026-07-28). Default: true.
+    /// [`Call::fresh`](crate::Call::fresh) bypasses the cache.
     pub fn cache(mut self, on: bool) -> Self {
         self.config.caches = on;
         self
     }
 
-    /// Whether the arguments of a tool that was listed are checked against its schema before they are sent
-    /// ([`Error::is_invalid_arguments`]). Default false: the server checks them.
+    /// Sets whether the client validates arguments against the schema of a listed tool before it sends them
+    /// ([`Error::is_invalid_arguments`]). Default: false, because the server validates them.
     pub fn check_arguments(mut self, on: bool) -> Self {
         self.config.checks_arguments = on;
         self
     }
 
-    /// Whether the structured content of a tool that was listed is checked against its schema
-    /// ([`Error::is_invalid_response`]). Default true.
+    /// Sets whether the client validates structured content against the schema of a listed tool
+    /// ([`Error::is_invalid_response`]). Default: true.
     pub fn check_results(mut self, on: bool) -> Self {
         self.config.checks_results = on;
         self
     }
 
-    /// Lets servers make a task of any call of a tool, which is then awaited as if it were none (2026-07-28). Without it they may
-    /// do so where [`Call::as_task`](crate::Call::as_task) wants it, and with tools that are nothing else.
+    /// Allows servers to run any tool call as a task (2026-07-28). A call waits for the result of its task.
+    ///
+    /// Without this, servers may create tasks for calls with [`Call::as_task`](crate::Call::as_task), and for tools
+    /// that require tasks.
     pub fn tasks(self) -> Self {
         self.extension(IDENTIFIER, JsonObject::new())
     }
@@ -219,16 +251,25 @@ impl ClientBuilder {
         self
     }
 
-    /// Declares a capability outside the protocol.
+    /// Declares an experimental capability.
     pub fn experimental(mut self, name: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
         self.config.experimental.get_or_insert_default().insert(name.into(), settings.into().into());
         self
     }
 
-    /// Asks the user to fill in forms. Absent fields of an accepted form are given their defaults; an answer that does not fit
-    /// the form is not sent.
+    /// Sets the handler that lets the user fill in a form. The client adds default values for missing fields, and does
+    /// not send an answer that does not fit the form.
     ///
-    /// The user sees which server asks ([`InputContext::server`]), and can always decline.
+    /// Show the user which server asks ([`InputContext::server`]), and let the user decline.
+    ///
+    /// ```
+    /// use mcp_client::{Client, InputContext, protocol::{ElicitResult, FormElicitParams, JsonObject}};
+    ///
+    /// let builder = Client::builder("my-app", "1.0").on_elicit(async |form: InputContext<FormElicitParams>| {
+    ///     println!("{}: {}", form.server().name, form.message);
+    ///     Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
+    /// });
+    /// ```
     pub fn on_elicit<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<FormElicitParams>) -> Fut + Send + Sync + 'static,
@@ -238,7 +279,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks the user to visit a URL. The user sees it in full, and agrees before anything opens it.
+    /// Sets the handler that lets the user visit a URL. Show the user the whole URL, and open it only with consent.
     pub fn on_elicit_url<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<UrlElicitParams>) -> Fut + Send + Sync + 'static,
@@ -248,7 +289,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks the model, without tools.
+    /// Sets the handler that samples from a model, without tools.
     pub fn on_sample<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
@@ -258,7 +299,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks the model, which may be given tools (2025-11-25).
+    /// Sets the handler that samples from a model, which can be given tools (2025-11-25).
     pub fn on_sample_with_tools<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
@@ -268,16 +309,16 @@ impl ClientBuilder {
         self.on_sample(answer)
     }
 
-    /// Where servers may work: `file://` URIs. They can be changed later ([`Client::roots`]).
+    /// Sets the roots: the `file://` URIs in which servers may work. [`Client::roots`] changes them later.
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
         match Roots::new(roots) {
             Ok(roots) => self.handlers.roots = Some(roots),
-            Err(error) => drop(self.problem.get_or_insert(error)),
+            Err(error) => drop(self.error.get_or_insert(error)),
         }
         self
     }
 
-    /// Answers requests that the protocol does not know.
+    /// Sets the handler for requests that the protocol does not define.
     pub fn on_request<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<RawRequest>) -> Fut + Send + Sync + 'static,
@@ -287,41 +328,49 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers whatever the closures here do not.
+    /// Sets the handler for all requests that have no closure.
     pub fn handler(mut self, handler: impl Handler) -> Self {
         self.handlers.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Hears every notification, one after another. See also [`Client::notifications`].
-    pub fn on_notification(mut self, heard: impl FnMut(&Notification) + Send + 'static) -> Self {
-        self.callbacks.all.push(Box::new(heard));
+    /// Calls `callback` with each notification, one at a time. See also [`Client::notifications`].
+    pub fn on_notification(mut self, callback: impl FnMut(&Notification) + Send + 'static) -> Self {
+        self.callbacks.all.push(Box::new(callback));
         self
     }
 
-    /// Hears the notifications of one kind, as `on::<LoggingMessage>(|message| …)`. Those that make no sense are left out.
+    /// Calls `callback` with the parameters of each notification of one type. Invalid notifications are logged and
+    /// skipped.
     ///
-    /// Changes of the lists are subscribed to where they are not told by themselves (2026-07-28); for those of resources see
+    /// In 2026-07-28 the client subscribes to changes of lists if a callback needs them. For changes of resources see
     /// [`Client::subscribe`].
-    pub fn on<N: NotificationMethod>(mut self, mut heard: impl FnMut(N::Params) + Send + 'static) -> Self {
+    ///
+    /// ```
+    /// use mcp_client::{Client, protocol::notification::LoggingMessage};
+    ///
+    /// let builder = Client::builder("my-app", "1.0").on::<LoggingMessage>(|message| println!("{:?}", message.data));
+    /// ```
+    pub fn on<N: NotificationMethod>(mut self, mut callback: impl FnMut(N::Params) + Send + 'static) -> Self {
         self.callbacks.want(N::NAME);
         self.on_notification(move |notification| match notification.params::<N>() {
-            Some(Ok(params)) => heard(params),
-            Some(Err(error)) => tracing::debug!(%error, "a notification makes no sense"),
+            Some(Ok(params)) => callback(params),
+            Some(Err(error)) => tracing::debug!(%error, "a notification has invalid parameters"),
             None => {}
         })
     }
 
-    /// Connects: finds out what the server speaks, and agrees on a revision.
-    ///
-    /// Needs a Tokio runtime, on which the connection lives from then on.
+    /// Connects to a server and negotiates a revision. Needs a Tokio runtime, on which the connection runs.
     ///
     /// # Errors
-    /// [`Error::is_unreachable`], [`Error::is_version_mismatch`], [`Error::is_timeout`], [`Error::is_unauthorized`], and whatever
-    /// else the server answers; also when something was set here that makes no sense.
+    /// - [`Error::is_unreachable`], [`Error::is_timeout`], [`Error::is_unauthorized`]: no connection could be opened.
+    /// - [`Error::is_version_mismatch`]: no common revision.
+    /// - [`Error::is_not_a_server`]: the peer does not speak the protocol.
+    /// - [`Error::is_invalid_request`]: a setting or the target is invalid.
+    /// - The error that the server answered with.
     pub async fn connect<M>(mut self, target: impl IntoConnector<M>) -> Result<Client, Error> {
-        if let Some(problem) = self.problem {
-            return Err(problem);
+        if let Some(error) = self.error {
+            return Err(error);
         }
         let connector = target.into_connector()?;
         self.config.declared = self.handlers.capabilities();

@@ -1,11 +1,11 @@
-//! A clock that stands still while this side answers questions of the server: a user who thinks is no silent server.
+//! A clock that pauses while handlers answer the server, so that a user who thinks does not cause a timeout.
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long questions were being answered, in all.
+/// The total time for which handlers answered the server.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     state: Mutex<State>,
@@ -18,12 +18,12 @@ struct State {
     paused: Duration,
 }
 
-/// A question that is being answered.
+/// Pauses the clock while a handler answers the server.
 #[derive(Debug)]
 pub(crate) struct Pause(Arc<Clock>);
 
 impl Clock {
-    /// Stops the clock until the pause is dropped.
+    /// Pauses the clock until the guard is dropped.
     pub(crate) fn pause(self: &Arc<Self>) -> Pause {
         let mut state = self.state();
         state.running += 1;
@@ -32,7 +32,7 @@ impl Clock {
         Pause(Arc::clone(self))
     }
 
-    /// For how long it stood still since it was made.
+    /// Returns how long the clock was paused since it was created.
     pub(crate) fn paused(&self) -> Duration {
         let state = self.state();
         state.paused + state.since.map_or(Duration::ZERO, |since| since.elapsed())

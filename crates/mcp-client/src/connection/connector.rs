@@ -1,4 +1,4 @@
-//! What a client can be connected to.
+//! The targets that a client can connect to.
 
 use std::sync::Arc;
 
@@ -7,33 +7,50 @@ use parking_lot::Mutex;
 
 use crate::Error;
 
-/// What a client can be connected to: a URL (feature `http`), and whatever opens transports ([`Connect`]: a child process, a
-/// server in memory), by value, by reference or manager.
-///
-/// `M` only tells the implementations apart, and is never written.
 #[diagnostic::on_unimplemented(
     message = "a client cannot be connected to `{Self}`",
-    note = "it takes a URL (feature `http`), a `ChildProcess`, a `Server` in memory, `OpenTransport::new(transport)`, or anything else that implements `Connect`"
+    note = "a target is a URL (feature `http`), a `ChildProcess`, a `Server` in memory, `OpenTransport::new(transport)`, or a type that implements `Connect`"
 )]
+/// A target that a client can connect to: a URL (feature `http`), or a type that opens transports ([`Connect`]), such
+/// as a child process or a server in memory.
+///
+/// `M` distinguishes the implementations. Programs do not name it.
+///
+/// ```
+/// # use mcp_server::Server;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// use mcp_client::{Client, IntoConnector};
+///
+/// async fn names<M>(target: impl IntoConnector<M>) -> Result<Vec<String>, mcp_client::Error> {
+///     let client = Client::connect(target).await?;
+///     Ok(client.list_tools().await?.into_iter().map(|tool| tool.name).collect())
+/// }
+///
+/// # let server = Server::builder("s", "1").tool(mcp_server::tool("greet", async || "Hello!")).build();
+/// assert_eq!(names(&server).await?, ["greet"]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait IntoConnector<M> {
-    /// What opens the transports.
+    /// Returns the connector that opens the transports.
     ///
     /// # Errors
-    /// When the target is not one that can be connected to, as an address that does not parse.
+    /// If the target is invalid, such as a malformed URL.
     fn into_connector(self) -> Result<Arc<dyn Connect>, Error>;
 }
 
-/// Marks the targets that open transports by themselves.
+/// Marks targets that implement [`Connect`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ByValue;
 
-/// Marks references to targets that open transports by themselves.
+/// Marks references to targets that implement [`Connect`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ByReference;
 
-/// Marks manager targets.
+/// Marks targets in an [`Arc`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ByArc;
@@ -86,13 +103,27 @@ impl IntoConnector<ByUrl> for &String {
     }
 }
 
-/// A transport that is open already: a client can connect to it once, and never again.
+/// A transport that is already open. A client can connect to it once, and cannot reconnect.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// use mcp_client::{Client, OpenTransport, transport::memory};
+/// # let server = mcp_server::Server::builder("s", "1").build();
+///
+/// let (ours, theirs) = memory::duplex(64);
+/// tokio::spawn(async move { server.serve(theirs).await });
+/// let client = Client::connect(OpenTransport::new(ours)).await?;
+/// client.ping().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct OpenTransport {
     transport: Mutex<Option<Box<dyn Transport>>>,
 }
 
 impl OpenTransport {
-    /// Connects to this transport.
+    /// Wraps an open transport.
     pub fn new(transport: impl Transport) -> Self {
         Self { transport: Mutex::new(Some(Box::new(transport))) }
     }

@@ -1,32 +1,41 @@
-//! What client and server agreed on, in a form that can be kept and given to another client.
+//! The result of a negotiation, which can be stored and given to another client.
 
 use mcp_protocol::{Implementation, ProtocolVersion, ServerCapabilities, skills, tasks::ext::IDENTIFIER};
 use serde::{Deserialize, Serialize};
 
-/// What client and server agreed on: the revision, and who the server is and what it can do.
+/// The result of a negotiation: the revision, and the name and the capabilities of the server.
 ///
 /// It can be stored and given to another client of the same server
-/// ([`ClientBuilder::known`](crate::ClientBuilder::known)), which then need not find it out again.
+/// ([`ClientBuilder::known`](crate::ClientBuilder::known)), which then skips the negotiation.
+///
+/// ```
+/// use mcp_client::{Client, Negotiated, protocol::ProtocolVersion};
+///
+/// let stored = serde_json::to_string(&Negotiated::new(ProtocolVersion::LATEST))?;
+/// let known: Negotiated = serde_json::from_str(&stored)?;
+/// let builder = Client::builder("my-app", "1.0").known(known);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Negotiated {
-    /// The revision that is spoken.
+    /// The negotiated revision.
     pub version: ProtocolVersion,
-    /// Who the server is; without a name when it did not say.
+    /// The name and version of the server; empty if the server did not send them.
     pub server_info: Implementation,
-    /// What the server can do.
+    /// The capabilities of the server.
     pub capabilities: ServerCapabilities,
-    /// How to use the server, for the model.
+    /// Instructions of the server for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// The revisions that the server says it speaks; empty when it was not asked, as in the revisions with a handshake.
+    /// The revisions that the server listed; empty in revisions with a handshake.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_versions: Vec<String>,
 }
 
 impl Negotiated {
-    /// A revision, and nothing known about the server.
+    /// Returns a result with this revision, and without facts about the server.
     #[must_use]
     pub fn new(version: ProtocolVersion) -> Self {
         Self {
@@ -38,7 +47,7 @@ impl Negotiated {
         }
     }
 
-    /// Which capability a method needs that the server did not declare; `None` when it may be asked.
+    /// Returns the capability that a method needs and the server did not declare.
     pub(crate) fn lacks(&self, method: &str) -> Option<&'static str> {
         let capabilities = &self.capabilities;
         let (has, name) = match method.split_once('/')? {

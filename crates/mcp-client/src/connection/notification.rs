@@ -8,11 +8,21 @@ use serde_json::value::RawValue;
 
 use crate::Error;
 
-/// What stands for notifications that are lost. Servers of `mcp-server` say it where they could not keep everything for a client
-/// that was away; here it is also said where a stream could not be gone on with.
+/// The name of the notification that replaces lost notifications. Servers of `mcp-server` send it when their event log has lost events.
+/// The client adds it when a stream cannot be resumed.
 const MISSED: &str = "notifications/replay_truncated";
 
-/// A notification of the server. Cheap to clone.
+/// A notification of the server. Clones are cheap.
+///
+/// ```
+/// use mcp_client::{Notification, protocol::notification::ResourceUpdated};
+///
+/// fn print(notification: &Notification) {
+///     if let Some(Ok(updated)) = notification.params::<ResourceUpdated>() {
+///         println!("{} changed", updated.uri);
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Notification {
     inner: Arc<Inner>,
@@ -28,13 +38,13 @@ impl Notification {
         Self { inner: Arc::new(Inner { method: (*raw.method).into(), params: raw.params.map(ToOwned::to_owned) }) }
     }
 
-    /// Stands for notifications that were lost on the way.
+    /// Returns the notification that replaces lost notifications.
     pub(crate) fn missed() -> Self {
         Self { inner: Arc::new(Inner { method: MISSED.into(), params: None }) }
     }
 
-    /// Whether it stands for notifications that are lost: what they told of is to be asked for again. Comes in sessions over HTTP,
-    /// when the stream of the session broke off and could not be gone on with.
+    /// Returns true if this notification replaces lost ones, for example after a session stream over HTTP could not be
+    /// resumed. Request the state that notifications report anew.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         self.method() == MISSED
@@ -46,30 +56,30 @@ impl Notification {
         self.inner.method.len() + self.inner.params.as_ref().map_or(0, |params| params.get().len())
     }
 
-    /// Its name on the wire.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.inner.method
     }
 
-    /// Its parameters as they came; `None` when there are none.
+    /// Returns the parameters as JSON; `None` if the notification has no parameters.
     #[must_use]
     pub fn raw_params(&self) -> Option<&RawValue> {
         self.inner.params.as_deref()
     }
 
-    /// Its parameters, when it is this notification; `None` when it is another one.
+    /// Returns the parameters if this notification has the type `N`; `None` if it has another one.
     ///
     /// # Errors
-    /// [`Error::is_invalid_response`] when the parameters are not those of this notification.
+    /// [`Error::is_invalid_response`] if the parameters are invalid.
     pub fn params<N: NotificationMethod>(&self) -> Option<Result<N::Params, Error>> {
         (self.method() == N::NAME).then(|| self.decode())
     }
 
-    /// Its parameters as whatever they are expected to be.
+    /// Decodes the parameters.
     ///
     /// # Errors
-    /// [`Error::is_invalid_response`] when they are something else.
+    /// [`Error::is_invalid_response`] if they have another form.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let raw = self.inner.params.as_ref().map_or("{}", |params| params.get());
         serde_json::from_str(raw).map_err(|error| Error::invalid(format!("{}: {error}", self.method())))
@@ -77,7 +87,7 @@ impl Notification {
 }
 
 impl fmt::Debug for Notification {
-    /// Leaves out the parameters, which may be secret.
+    /// Omits the parameters, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Notification").field("method", &self.inner.method).finish_non_exhaustive()
     }

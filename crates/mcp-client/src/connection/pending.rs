@@ -1,4 +1,4 @@
-//! Requests that wait for their answers: a bounded table, and what one request hears until then.
+//! The requests of a connection that wait for answers: a bounded table.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,15 +17,15 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::StreamReceiver;
 use crate::retry::RequestFailure;
 
-/// How a request ended: the raw result, or why there is none.
+/// The outcome of a request: the raw result, or the reason for its absence.
 pub(crate) type RequestOutcome = Result<Bytes, RequestFailure>;
 
-/// Notices of progress that wait for the caller. The oldest go first: a newer one says more.
+/// The progress notifications that wait for the caller. The oldest are dropped beyond this number.
 const PROGRESS: usize = 64;
-/// Bytes of their messages; one message is kept in any case.
+/// The bytes of their messages. The newest message is always kept.
 const PROGRESS_TEXTS: usize = 64 * 1024;
 
-/// The requests of one connection that wait.
+/// The requests of one connection that wait for answers.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     table: Mutex<Table>,
@@ -36,7 +36,7 @@ pub(crate) struct PendingRequests {
 #[derive(Debug, Default)]
 struct Table {
     waiting: HashMap<i64, Arc<ReplySlot>>,
-    /// Requests that were answered, and whose progress is still heard.
+    /// Answered requests whose progress is still delivered.
     followed: HashMap<i64, Weak<ReplySlot>>,
     end: Option<Option<TransportError>>,
 }
@@ -47,13 +47,13 @@ impl PendingRequests {
         Self { table: Mutex::default(), room, answered: AtomicU64::new(0) }
     }
 
-    /// Waits for room.
+    /// Waits for capacity.
     pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, RequestFailure> {
         let closed = |_| RequestFailure::Lost { was_sent: false, fault: None };
         Arc::clone(&self.room).acquire_owned().await.map_err(closed)
     }
 
-    /// Begins to wait for the answer to a request.
+    /// Adds a request.
     pub(crate) fn insert(&self, id: i64, slot: Arc<ReplySlot>) -> Result<(), RequestFailure> {
         let mut table = self.table();
         if let Some(fault) = &table.end {
@@ -63,14 +63,14 @@ impl PendingRequests {
         Ok(())
     }
 
-    /// Waits no more. Returns whether the request was still waiting.
+    /// Removes a request. Returns true if it was waiting.
     pub(crate) fn remove(&self, id: i64) -> bool {
         let mut table = self.table();
         table.followed.remove(&id);
         table.waiting.remove(&id).is_some()
     }
 
-    /// The answer came. Returns whether anybody waited for it.
+    /// Completes a request. Returns true if it was waiting.
     pub(crate) fn complete(&self, id: i64, outcome: RequestOutcome) -> bool {
         let Some(slot) = self.table().take(id) else { return false };
         self.answered.fetch_add(1, Ordering::Relaxed);
@@ -78,12 +78,12 @@ impl PendingRequests {
         true
     }
 
-    /// How many requests were answered so far, in whatever way.
+    /// Returns the number of requests that were completed.
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Ends the only request that waits for an answer, when there is exactly one: whatever nobody can be told apart must be about
+    /// Completes the only request that waits for an answer, if there is exactly one. A message without an id belongs to
     /// it.
     pub(crate) fn complete_only(&self, outcome: RequestOutcome) -> bool {
         let only = {
@@ -97,24 +97,23 @@ impl PendingRequests {
         self.complete(only, outcome)
     }
 
-    /// What waits under an id.
+    /// Returns the slot of a waiting request.
     pub(crate) fn find(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
         self.table().waiting.get(&number(id)?).cloned()
     }
 
-    /// What hears of the progress of a request.
-    pub(crate) fn hears(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
+    /// Returns the slot that receives the progress of a request.
+    pub(crate) fn find_progress(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
         let (id, table) = (number(id)?, self.table());
         table.waiting.get(&id).cloned().or_else(|| table.followed.get(&id)?.upgrade())
     }
 
-    /// Nothing new is let in; what waits goes on.
+    /// Accepts no more requests. Waiting requests are not affected.
     pub(crate) fn refuse(&self) {
         self.room.close();
     }
 
-    /// The connection has ended: so has everything that waits, and nothing new can. Returns the requests that the server could
-    /// be told to cancel.
+    /// Fails all requests, because the connection has ended. Returns those that can be cancelled on the server.
     pub(crate) fn end(&self, fault: Option<&TransportError>) -> Vec<i64> {
         let waiting = {
             let mut table = self.table();
@@ -143,19 +142,19 @@ impl PendingRequests {
 }
 
 impl Table {
-    /// What waits under an id, and waits no more.
+    /// Removes a request and returns its slot.
     fn take(&mut self, id: i64) -> Option<Arc<ReplySlot>> {
         let slot = self.waiting.remove(&id)?;
         if slot.follows {
             self.followed.insert(id, Arc::downgrade(&slot));
-            // It takes no place from others any more.
+            // The request does not use capacity any more.
             slot.permit.lock().take();
         }
         Some(slot)
     }
 }
 
-/// The number of a request of ours. Some servers write the numbers of tokens as strings.
+/// Returns the number of a request of this client. Some servers send numbers of progress tokens as strings.
 fn number(id: &RequestId) -> Option<i64> {
     match id {
         RequestId::Integer(id) => Some(*id),
@@ -163,17 +162,17 @@ fn number(id: &RequestId) -> Option<i64> {
     }
 }
 
-/// What one request hears.
+/// The outcome and the progress of one request.
 pub(crate) struct ReplySlot {
-    heard: Mutex<Heard>,
+    received: Mutex<Received>,
     news: Notify,
-    /// It was sent, and is one that may be cancelled.
+    /// The request was sent, and can be cancelled.
     is_cancellable: AtomicBool,
-    /// Its place in the table; held until the server need not be told anything about it any more.
+    /// The capacity of the request. It is released when no notification about the request is due.
     pub(crate) permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Where its notifications go, when it is a request whose stream brings some.
+    /// Receives the notifications on the stream of the request.
     pub(crate) receiver: Option<Arc<dyn StreamReceiver>>,
-    /// Its progress is heard after its answer too.
+    /// Progress is delivered after the answer too.
     follows: bool,
 }
 
@@ -184,10 +183,10 @@ impl std::fmt::Debug for ReplySlot {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     outcome: Option<RequestOutcome>,
     progress: VecDeque<ProgressParams>,
-    /// Bytes of the messages of `progress`.
+    /// The bytes of the messages in `progress`.
     texts: usize,
 }
 
@@ -198,7 +197,7 @@ impl ReplySlot {
         follows: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
-            heard: Mutex::default(),
+            received: Mutex::default(),
             news: Notify::new(),
             is_cancellable: AtomicBool::new(false),
             permit: Mutex::new(permit.into()),
@@ -207,59 +206,59 @@ impl ReplySlot {
         })
     }
 
-    /// Whether its next word is an answer: a subscription that is open brings notifications, for as long as it likes.
+    /// Returns true if an answer is due. An acknowledged stream delivers notifications instead.
     fn waits_for_answer(&self) -> bool {
         self.receiver.as_ref().is_none_or(|receiver| !receiver.is_acknowledged())
     }
 
-    /// The request was handed over.
+    /// Records that the request was sent.
     pub(crate) fn sent(&self, is_cancellable: bool) {
         self.is_cancellable.store(is_cancellable, Ordering::Release);
     }
 
-    /// Whether the server is told when nobody waits for it any more.
+    /// Returns true if dropping the guard cancels the request on the server.
     pub(crate) fn is_cancelled_by_drop(&self) -> bool {
         self.is_cancellable.load(Ordering::Acquire)
     }
 
     pub(crate) fn progress(&self, notice: ProgressParams) {
-        let mut heard = self.heard();
-        if heard.outcome.is_some() && !self.follows {
+        let mut received = self.received();
+        if received.outcome.is_some() && !self.follows {
             return;
         }
         let text = |notice: &ProgressParams| notice.message.as_ref().map_or(0, String::len);
-        heard.texts += text(&notice);
-        heard.progress.push_back(notice);
-        while heard.progress.len() > 1 && (heard.progress.len() > PROGRESS || heard.texts > PROGRESS_TEXTS) {
-            let oldest = heard.progress.pop_front();
-            heard.texts -= oldest.as_ref().map_or(0, text);
+        received.texts += text(&notice);
+        received.progress.push_back(notice);
+        while received.progress.len() > 1 && (received.progress.len() > PROGRESS || received.texts > PROGRESS_TEXTS) {
+            let oldest = received.progress.pop_front();
+            received.texts -= oldest.as_ref().map_or(0, text);
         }
-        drop(heard);
+        drop(received);
         self.news.notify_one();
     }
 
-    /// Waits until there is something to take. Cancel safe.
+    /// Waits for an outcome or progress. Cancel safe.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
     pub(crate) fn take_progress(&self) -> VecDeque<ProgressParams> {
-        let mut heard = self.heard();
-        heard.texts = 0;
-        std::mem::take(&mut heard.progress)
+        let mut received = self.received();
+        received.texts = 0;
+        std::mem::take(&mut received.progress)
     }
 
     pub(crate) fn take_outcome(&self) -> Option<RequestOutcome> {
-        self.heard().outcome.take()
+        self.received().outcome.take()
     }
 
     fn complete(&self, outcome: RequestOutcome) {
-        self.heard().outcome.get_or_insert(outcome);
+        self.received().outcome.get_or_insert(outcome);
         self.news.notify_one();
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock()
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads a connection: answers go to who waits for them, questions to the handlers, notifications to who listens.
+//! Reads a connection: completes requests, and hands requests and notifications of the server to the receiver.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,19 +18,19 @@ use crate::retry::RequestFailure;
 /// The bytes of an invalid message that are examined to show it.
 const SHOWN: usize = 1024;
 
-/// Reads until the connection ends; then everything that waits on it has failed.
+/// Reads until the connection ends. Then all waiting requests have failed.
 pub(crate) async fn read(
     connection: Arc<Connection>,
     manager: Arc<ConnectionManager>,
     mut transport: Box<dyn Transport>,
 ) {
-    // Also when the runtime goes down under it.
+    // The guard also covers the shutdown of the runtime.
     let _end = End(Arc::clone(&connection));
     let mut reader =
         Reader { connection: &connection, manager: &manager, answering: JoinSet::new(), questions: HashMap::new() };
     let fault = tokio::select! {
         fault = reader.run(&mut *transport) => fault,
-        () = connection.say_the_rest() => None,
+        () = connection.send_delayed() => None,
         () = connection.stopped() => None,
         () = given_up(&connection, &manager) => None,
     };
@@ -38,17 +38,17 @@ pub(crate) async fn read(
         tracing::debug!(error = %fault, "the connection failed");
     }
     connection.end(fault);
-    // Whoever still holds the connection keeps its sender: the transport is told to close, not left to notice.
+    // Calls can still hold the sender, so the transport must be closed explicitly.
     let limit = connection.sender.shutdown_within().unwrap_or_default().max(manager.config.limits.close);
     if tokio::time::timeout(limit, connection.sender.shutdown()).await.is_err() {
         tracing::debug!("the transport did not close in time");
     }
 }
 
-/// Returns when a connection that takes no more requests has to stop, whatever still waits on it.
+/// Returns when a connection that accepts no more requests has to stop, even if requests wait on it.
 async fn given_up(connection: &Connection, manager: &ConnectionManager) {
     connection.ended().await;
-    // A server that takes no new connections may still be at work on what it took before.
+    // A server that accepts no new connections may still process earlier requests.
     let may_answer = || connection.fault().is_some_and(TransportError::is_unreachable) && connection.pending.len() > 0;
     while tokio::time::timeout(manager.config.limits.close, manager.closing.cancelled()).await.is_err() && may_answer()
     {
@@ -66,7 +66,7 @@ impl Drop for End {
 struct Reader<'a> {
     connection: &'a Arc<Connection>,
     manager: &'a Arc<ConnectionManager>,
-    /// Questions of the server that are being answered. They end with the connection.
+    /// Tasks that answer requests of the server. They end with the connection.
     answering: JoinSet<RequestId>,
     questions: HashMap<RequestId, AbortHandle>,
 }
@@ -100,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the fault when the connection cannot go on.
+    /// Returns the fault if it ends the connection.
     fn fault(&self, fault: TransportError) -> Option<TransportError> {
         if let Some(RequestId::Integer(id)) = fault.request() {
             self.connection.pending.complete(*id, Err(RequestFailure::Transport(fault.clone())));
@@ -117,13 +117,13 @@ impl Reader<'_> {
             return None;
         }
         if fault.is_too_large() {
-            tracing::warn!(error = %fault, "a message of the server was skipped");
+            tracing::warn!(error = %fault, "a message of the server is too large and was skipped");
             let beginning = jsonrpc::beginning(fault.start());
             let failure = Err(RequestFailure::Transport(fault));
             match beginning {
                 Beginning::Response(Some(id)) => _ = self.complete(&Route::Connection, &id, failure),
                 Beginning::Response(None) => _ = self.connection.pending.complete_only(failure),
-                // Nobody waits for it, as far as is known.
+                // No request is known to wait for it.
                 _ => {}
             }
             return None;
@@ -186,21 +186,22 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a request by what came on this route. Returns whether anybody waited for it.
+    /// Completes a request by a message from this route. Returns true if the request was waiting.
     fn complete(&self, route: &Route, id: &RequestId, outcome: RequestOutcome) -> bool {
         let (number, outcome) = match id {
             RequestId::Integer(number) => (*number, outcome),
-            // Told at once: the request has no other answer to wait for.
+            // The request fails at once, because no other answer will come.
             RequestId::String(text) => match text.parse() {
-                Ok(number) => {
-                    (number, Err(RequestFailure::Invalid(format!("the answer to {number} is one to {text:?}").into())))
-                }
+                Ok(number) => (
+                    number,
+                    Err(RequestFailure::Invalid(format!("the answer to request {number} has the id {text:?}").into())),
+                ),
                 Err(_) => return false,
             },
         };
         let was_waiting = self.connection.pending.complete(number, outcome);
         if was_waiting && !matches!(route, Route::Request(own) if own == id) {
-            // What did not end on a stream of its own may have left that open.
+            // The answer came elsewhere, so the stream of the request can still be open.
             self.connection.sender.close(&number.into());
         }
         was_waiting
@@ -216,8 +217,8 @@ impl Reader<'_> {
             (None, Route::Connection) => self.connection.pending.complete_only(outcome),
         };
         if !is_known {
-            // Late answers to requests that nobody waits for any more are ordinary.
-            tracing::debug!(id = ?response.id, "an answer to no request that waits");
+            // Answers to cancelled requests often come late.
+            tracing::debug!(id = ?response.id, "an answer without a waiting request");
         }
     }
 
@@ -229,11 +230,11 @@ impl Reader<'_> {
                         ProgressToken::Integer(id) => RequestId::Integer(id),
                         ProgressToken::String(id) => RequestId::String(id),
                     };
-                    if let Some(slot) = self.connection.pending.hears(&id) {
+                    if let Some(slot) = self.connection.pending.find_progress(&id) {
                         slot.progress(progress);
                     }
                 }
-                Err(error) => tracing::debug!(%error, "a notice of progress is not valid"),
+                Err(error) => tracing::debug!(%error, "a progress notification is invalid"),
             },
             notification::Cancelled::NAME => {
                 if let Ok(CancelledParams { request_id: Some(id), .. }) =
@@ -242,7 +243,7 @@ impl Reader<'_> {
                     if let Some(question) = self.questions.remove(&id) {
                         question.abort();
                     } else if self.connection.pending.find(&id).is_some_and(|slot| slot.receiver.is_some()) {
-                        // A server may end a subscription so before it answers, or instead.
+                        // A server can end a subscription in this way, before or instead of an answer.
                         let ended = TransportError::unanswered();
                         self.complete(&Route::Connection, &id, Err(RequestFailure::Transport(ended)));
                     }
@@ -261,7 +262,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The subscription that a notification belongs to: it says so, or comes on its stream.
+    /// Returns the receiver of the subscription that a notification names, or on whose stream it came.
     fn subscription(&self, frame: &Frame, notification: &Notification) -> Option<Arc<dyn StreamReceiver>> {
         let named = notification.decode::<EmptyParams>().ok().and_then(|params| params.meta?.subscription_id());
         let id = match (&named, &frame.route) {
@@ -273,7 +274,7 @@ impl Reader<'_> {
 
     fn request(&mut self, frame: &Frame, request: &Request<'_>) {
         if self.connection.version().is_some_and(|version| version.is_stateless()) {
-            tracing::debug!(method = %request.method, "a server of this revision asks nothing by itself");
+            tracing::debug!(method = %request.method, "servers of this revision must not send requests");
             return;
         }
         if matches!(&*request.method, method::Discover::NAME | method::Initialize::NAME)
@@ -291,7 +292,7 @@ impl Reader<'_> {
             frame.hints.version = self.connection.version();
             self.connection.sender.try_send(frame)
         };
-        // A sign of life takes the place of no question, and waits for none; where there is no room at once, it is one of them.
+        // Pings do not count against the limit of requests. Without capacity in the transport a ping is treated as a request.
         if request.method == method::Ping::NAME
             && let Ok(message) = jsonrpc::response(&id, &EmptyResult::default())
             && !matches!(at_once(message), Err(TrySendError::Full(_)))
@@ -308,7 +309,7 @@ impl Reader<'_> {
         let question = match answer {
             Ok(question) => question,
             Err(error) => {
-                // A server that asks without end and does not read is owed nothing.
+                // The error is dropped if the server sends requests but does not read.
                 let _ = at_once(jsonrpc::error_response(Some(&id), &error));
                 return;
             }
@@ -332,7 +333,7 @@ async fn answer_question(connection: &Arc<Connection>, route: Route, id: &Reques
     };
     let message = match answered {
         Ok(result) => jsonrpc::response(id, &result).unwrap_or_else(|error| {
-            tracing::error!(%error, "an answer has no JSON form");
+            tracing::error!(%error, "an answer cannot be serialized");
             jsonrpc::error_response(Some(id), &RpcError::internal("the answer cannot be written"))
         }),
         Err(error) => jsonrpc::error_response(Some(id), &error),
@@ -343,6 +344,6 @@ async fn answer_question(connection: &Arc<Connection>, route: Route, id: &Reques
 async fn say(connection: &Connection, route: Route, message: Vec<u8>) {
     let mut frame = Frame::new(message).with_route(route);
     frame.hints.version = connection.version();
-    // Who asked may be gone; the read loop notices that.
+    // If the connection has ended, the reading task notices it.
     let _ = connection.sender.send(frame).await;
 }

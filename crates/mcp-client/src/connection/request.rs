@@ -1,4 +1,5 @@
-//! Writes requests: parameters as they were given, with the metadata of the revision, the call and its answers put in.
+//! Serializes requests: the parameters, with the metadata of the revision, the options of the call and its input
+//! responses.
 
 use std::borrow::Cow;
 
@@ -14,23 +15,23 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// A request before it has an id and a revision.
+/// A request without an id and a revision.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: Cow<'static, str>,
     pub(crate) body: Body,
-    /// What HTTP mirrors: the name of the tool or prompt, the URI of the resource, the task.
+    /// The value that HTTP mirrors: the name of a tool or prompt, the URI of a resource, or the id of a task.
     pub(crate) name: Option<Box<str>>,
-    /// Whether it may be sent again when nobody knows whether it was done.
+    /// Executing the request twice has the same effect as executing it once.
     pub(crate) is_safe: bool,
-    /// A task is wanted instead of a result.
+    /// The request asks for a task instead of a result.
     pub(crate) task: Option<TaskMetadata>,
 }
 
 impl Request {
     pub(crate) fn new(method: impl Into<Cow<'static, str>>, params: &impl Serialize) -> Result<Self, Error> {
         let method = method.into();
-        let body = Body::new(params).map_err(|problem| Error::request(format!("{method}: {problem}")))?;
+        let body = Body::new(params).map_err(|error| Error::request(format!("{method}: {error}")))?;
         Ok(Self { is_safe: is_safe(&method), method, body, name: None, task: None })
     }
 
@@ -38,18 +39,18 @@ impl Request {
         Self::new(M::NAME, params)
     }
 
-    /// Whether it speaks of tasks, or may become one.
+    /// Returns true if the request is about tasks, or can become one.
     pub(crate) fn declares_tasks(&self) -> bool {
         self.task.is_some() || self.method.starts_with("tasks/")
     }
 
-    /// The same request about something with a name.
+    /// Sets the value that HTTP mirrors.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Finds what HTTP mirrors in the parameters of a request that was given raw.
+    /// Finds the value that HTTP mirrors in raw parameters.
     pub(crate) fn find_name(mut self) -> Self {
         if let Some(param) = method::mirrored_name_param(&self.method)
             && let Ok(members) = serde_json::from_str::<JsonObject>(&self.body.text)
@@ -60,7 +61,8 @@ impl Request {
     }
 }
 
-/// Requests that change nothing, or nothing more when they are done twice. A tool says so by itself.
+/// Returns true if executing the method twice has the same effect as executing it once. For tools, their annotations
+/// decide.
 fn is_safe(method: &str) -> bool {
     method != method::CallTool::NAME && !method.starts_with("tasks/") && method::is_known(method)
         || matches!(method, "tasks/get" | "tasks/result" | "tasks/list")
@@ -80,9 +82,9 @@ impl Body {
             return Ok(Self { text: "{}".into(), meta: None });
         }
         if !text.starts_with('{') {
-            return Err("the parameters of a request are a JSON object".into());
+            return Err("the parameters of a request must be a JSON object".into());
         }
-        // Whoever has no metadata, which is nearly everybody, pays for this search alone.
+        // Most requests have no metadata, and only pay for this search.
         if !text.contains("\"_meta\"") {
             return Ok(Self { text, meta: None });
         }
@@ -90,22 +92,22 @@ impl Body {
         let meta = match members.shift_remove("_meta") {
             None | Some(Value::Null) => None,
             Some(Value::Object(meta)) => Some(Meta(meta.into())),
-            Some(_) => return Err("`_meta` is a JSON object".into()),
+            Some(_) => return Err("`_meta` must be a JSON object".into()),
         };
         Ok(Self { text: serde_json::to_string(&members).map_err(|error| error.to_string())?, meta })
     }
 }
 
-/// What the metadata of every request of a connection says.
+/// The metadata that all requests of a connection share.
 #[derive(Debug, Clone)]
 pub(crate) struct MetaTemplate {
-    /// Members, each with a comma behind it.
+    /// The serialized members, each with a trailing comma.
     members: String,
     version: ProtocolVersion,
 }
 
 impl MetaTemplate {
-    /// The metadata of a revision without a handshake; nothing for those with one.
+    /// Returns the metadata of a stateless revision; empty for revisions with a handshake.
     pub(crate) fn new(version: ProtocolVersion, capabilities: &ClientCapabilities, info: &Implementation) -> Self {
         if !version.is_stateless() {
             return Self { members: String::new(), version };
@@ -121,26 +123,26 @@ impl MetaTemplate {
     }
 }
 
-/// What one sending of a request adds to it.
+/// The members that one attempt adds to a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestExtras<'a> {
     pub(crate) wants_progress: bool,
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) meta: Option<&'a Meta>,
-    /// Answers, and the state that they belong to.
+    /// The input responses of a repeated request.
     pub(crate) inputs: Option<&'a InputResponses>,
     /// Asks for a task (2025-11-25).
     pub(crate) task: Option<&'a TaskMetadata>,
 }
 
-/// What a retry carries: the answers to the questions of the last result, and its state as it came.
+/// The members of a repeated request: the input responses, and the state that the server sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InputResponses {
     pub(crate) responses: Option<JsonObject>,
     pub(crate) state: Option<String>,
 }
 
-/// The message of a request, in the form of the revision of the stamp.
+/// Serializes a request in the form of the revision of its metadata.
 pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, extra: &RequestExtras<'_>) -> Vec<u8> {
     let shaped = shape_params(&request.method, &request.body.text, stamp.version);
     let params = shaped.as_deref().unwrap_or(&request.body.text);
@@ -151,7 +153,7 @@ pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, ex
     out.push_str(",\"method\":");
     push_json(&mut out, &request.method);
     out.push_str(",\"params\":{");
-    // Raw parameters may have white space between the braces.
+    // Raw parameters can contain white space between the braces.
     out.push_str(params[1..params.len() - 1].trim_ascii());
     if let Some(inputs) = extra.inputs {
         separate(&mut out);
@@ -176,7 +178,7 @@ pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, ex
         push_member(&mut meta, keys::LOG_LEVEL, &level);
     }
     let given = request.body.meta.iter().chain(extra.meta).flat_map(|meta| meta.iter());
-    // The later of two equal keys counts, and what the client writes by itself cannot be overwritten.
+    // The later of two equal keys counts. Callers cannot overwrite the reserved keys.
     let given: JsonObject = given.map(|(key, value)| (key.clone(), value.clone())).collect();
     for (key, value) in &given {
         let is_ours = match key.as_str() {
@@ -199,14 +201,14 @@ pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, ex
     out.into_bytes()
 }
 
-/// A comma, unless nothing was written into the object yet.
+/// Adds a comma, unless the object is empty.
 fn separate(out: &mut String) {
     if !out.ends_with('{') {
         out.push(',');
     }
 }
 
-/// Takes the last comma away.
+/// Removes a trailing comma.
 fn trim(out: &mut String) {
     if out.ends_with(',') {
         out.pop();
@@ -223,7 +225,7 @@ fn push_member(out: &mut String, key: &str, value: &impl Serialize) {
 fn push_json(out: &mut String, value: &(impl Serialize + ?Sized)) {
     match serde_json::to_string(value) {
         Ok(text) => out.push_str(&text),
-        // Wire types and JSON values always have a JSON form; a message that says `null` is still a message.
+        // Wire types and JSON values can always be serialized.
         Err(_) => out.push_str("null"),
     }
 }
@@ -271,7 +273,7 @@ mod tests {
             &progress,
             json!({"a": {"_meta": 1}, "_meta": with("progressToken", 7.into())}),
         );
-        // What the client writes by itself stays.
+        // Reserved keys cannot be overwritten.
         let given = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "x", "k": 1, "progressToken": "mine"}});
         check(given, &modern, &progress, {
             let mut meta = with("progressToken", 7.into());

@@ -1,4 +1,4 @@
-//! Opens the connection, watches over it, and opens another one when it is lost.
+//! Opens connections, watches over the current one, and opens another one when it is lost.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,12 +21,13 @@ use crate::{
     slow_start::{SlowStart, SlowStartReport},
 };
 
-/// The shortest time between two attempts of which one is made because a call waits.
+/// The shortest time between two attempts if a waiting call causes the second one.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// Opens a connection and agrees on a revision, within the time for it.
+/// Opens a connection and negotiates a revision, within the connect timeout.
 ///
-/// `known` is what was agreed with this server before. `trust` says whether that is enough where nothing has to be opened.
+/// `known` is the result of an earlier negotiation. If `trust` is true and no handshake is needed, the connection uses
+/// it without a request.
 pub(crate) async fn open(
     manager: &Arc<ConnectionManager>,
     known: Option<&Negotiated>,
@@ -82,7 +83,7 @@ fn with_foreign_act(manager: &ConnectionManager, connection: &Connection, error:
 
 /// Watches over a connection until the client is closed.
 pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: Arc<Connection>) {
-    // Connections in a row that were lost before they were of any use.
+    // The number of consecutive connections that were lost soon.
     let mut losses = 0;
     loop {
         let answered = connection.pending.answered();
@@ -94,8 +95,8 @@ pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: A
                 connection.close(manager.config.limits.close).await;
                 return;
             }
-            () = keep_asking(&manager, &connection) => {
-                tracing::warn!("the server does not answer pings: the connection is given up");
+            () = keep_pinging(&manager, &connection) => {
+                tracing::warn!("the server does not answer pings: the connection is closed");
                 connection.end(None);
             }
         }
@@ -119,19 +120,18 @@ pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: A
     }
 }
 
-/// Opens another connection. The one that is lost was one of so many that did not last: each makes the next one wait longer, and
-/// too many are as good as attempts that failed.
+/// Opens another connection. `losses` is the number of consecutive connections that were lost soon. Each of them
+/// doubles the wait. Beyond the number of attempts, the supervisor waits for the next call.
 async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32) -> Arc<Connection> {
     let policy = &manager.config.reconnect;
     let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
     let mut asked = Duration::ZERO;
-    // Each wait is twice the one before.
     let mut waits = losses;
     let mut wait = if waits == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, waits) };
     if losses > policy.attempts {
-        tracing::warn!(losses, "the server ends every connection: it is left until it is needed");
-        rest(manager, &lost.lost(), Duration::ZERO).await;
+        tracing::warn!(losses, "the server ends every connection: the client waits for the next call");
+        wait_for_call(manager, &lost.lost(), Duration::ZERO).await;
         (waits, wait) = (0, Duration::ZERO);
     }
     loop {
@@ -151,12 +151,12 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
             if !is_early || is_hopeless || error.retry_after().is_some() {
                 break (error, is_hopeless);
             }
-            // It was one more than the policy counts.
+            // This attempt does not count, because a waiting call caused it.
             manager.count_failure(&error);
         };
         asked = error.retry_after().unwrap_or_default();
         if attempt >= policy.attempts || is_hopeless || asked > policy.longest {
-            rest(manager, &error, asked).await;
+            wait_for_call(manager, &error, asked).await;
             attempt = attempt.max(policy.attempts);
             (wait, asked) = (Duration::ZERO, Duration::ZERO);
         } else {
@@ -167,8 +167,8 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
     }
 }
 
-/// Waits until the next attempt is due, or a call begins to wait for it: then it is made earlier, though not within the time that
-/// the server asked for, and not at once. Returns whether it is due.
+/// Waits until the next attempt is due, and returns true. If a call waits for a connection, the attempt comes earlier,
+/// and the function returns false. It never comes before the time that the server requested, or at once.
 async fn until_due(manager: &ConnectionManager, due: Instant, asked: Duration) -> bool {
     let hurry = manager.hurry.notified();
     let earliest = Instant::now() + asked.max(HURRY);
@@ -183,9 +183,9 @@ async fn until_due(manager: &ConnectionManager, due: Instant, asked: Duration) -
     }
 }
 
-/// Bothers nobody until somebody needs the server, and not before the time that it asked for is over: until then who needs it is
-/// told the same.
-async fn rest(manager: &ConnectionManager, error: &Error, asked: Duration) {
+/// Waits for the next call that needs a connection. Calls before the time that the server requested fail with the same
+/// error.
+async fn wait_for_call(manager: &ConnectionManager, error: &Error, asked: Duration) {
     let since = Instant::now();
     loop {
         let failures = manager.count_failure(error);
@@ -219,7 +219,7 @@ async fn agree(
         match era::initialize(manager, &dialed.connection, version).await {
             Ok(_) => return Ok(dialed.keep()),
             Err(HandshakeError::Refused(error)) => {
-                tracing::debug!(%error, "the server does not open as it did or as was preferred");
+                tracing::debug!(%error, "the server rejected the known or preferred revision");
             }
             Err(stop) => return Err(stop.into_error()),
         }
@@ -230,10 +230,10 @@ async fn agree(
             Ok(dialed.keep())
         }
         Err(stop) if dialed.connection.foreign().is_some_and(|act| act == ECHO) => Err(stop.into_error()),
-        // Some servers of the revisions with a handshake end when the first message is not `initialize`.
+        // Some session servers end when the first message is not `initialize`.
         Err(HandshakeError::Died(error)) if !known.is_some_and(|known| known.version.is_stateless()) => {
             let Some(version) = config.newest_legacy() else { return Err(error) };
-            tracing::debug!(%error, "the server ended when it was asked what it speaks");
+            tracing::debug!(%error, "the server ended after `server/discover`");
             dialed = dial(manager, latest).await.map_err(|_| error)?;
             era::initialize(manager, &dialed.connection, version).await.map_err(HandshakeError::into_error)?;
             Ok(dialed.keep())
@@ -242,7 +242,7 @@ async fn agree(
     }
 }
 
-/// A connection that ends unless it is kept.
+/// A connection that ends when it is dropped, unless it is kept.
 struct OpenedConnection {
     connection: Arc<Connection>,
     is_kept: bool,
@@ -278,8 +278,8 @@ async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<Opene
     Ok(OpenedConnection { connection, is_kept: false })
 }
 
-/// Asks for a sign of life at intervals; returns when too many in a row did not come. Never returns when nobody wants it.
-async fn keep_asking(manager: &ConnectionManager, connection: &Arc<Connection>) {
+/// Sends pings at the configured interval. Returns when too many consecutive pings were not answered.
+async fn keep_pinging(manager: &ConnectionManager, connection: &Arc<Connection>) {
     let config = &manager.config;
     let Some(interval) = config.ping_interval else { return std::future::pending().await };
     let mut missed = 0;
@@ -290,7 +290,7 @@ async fn keep_asking(manager: &ConnectionManager, connection: &Arc<Connection>) 
     }
 }
 
-/// Whether the server gives a sign of life: any answer is one, also a refusal and what makes no sense.
+/// Sends a ping. Returns true if the server is running: every answer counts, also an error.
 async fn ping(manager: &ConnectionManager, connection: &Arc<Connection>) -> bool {
     let Some(agreed) = connection.agreed() else { return false };
     let version = agreed.negotiated.version;

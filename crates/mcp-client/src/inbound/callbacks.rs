@@ -1,4 +1,4 @@
-//! Callbacks for notifications, and the notices that this side sends by itself. Each on a task of its own, off the read loop.
+//! Callbacks for notifications, and the notification of changed roots. Each runs on its own task.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,16 +16,16 @@ use crate::connection::{ConnectionManager, Notification};
 
 pub(crate) type Callback = Box<dyn FnMut(&Notification) + Send>;
 
-/// Everybody who was registered for notifications when the client was built.
+/// The callbacks that the builder registered.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     pub(crate) all: Vec<Callback>,
-    /// What has to be subscribed to for them, where nothing comes by itself.
+    /// The changes that the callbacks need. In 2026-07-28 the client subscribes to them.
     pub(crate) filter: SubscriptionFilter,
 }
 
 impl Callbacks {
-    /// Notifications of this name are wanted.
+    /// Adds the change that a notification reports to the filter.
     pub(crate) fn want(&mut self, name: &str) {
         match name {
             ToolListChanged::NAME => self.filter.tools_list_changed = Some(true),
@@ -35,7 +35,7 @@ impl Callbacks {
         }
     }
 
-    /// Starts to listen, until the client is closed.
+    /// Runs the callbacks on a task until the client is closed.
     pub(crate) fn listen(mut self, hub: &NotificationHub, closing: CancellationToken) {
         if self.all.is_empty() {
             return;
@@ -68,7 +68,7 @@ async fn watch_roots(manager: Weak<ConnectionManager>, roots: Roots) {
             continue;
         }
         if let Ok(message) = jsonrpc::notification(RootsListChanged::NAME, &EmptyParams::new()) {
-            // A new session asks for the roots by itself.
+            // If this fails, the server of the next session requests the roots.
             let _ = connection.sender.send(connection.notice(RootsListChanged::NAME, message)).await;
         }
     }

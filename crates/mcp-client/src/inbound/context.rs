@@ -1,4 +1,4 @@
-//! What a handler is given: the question, who asks, and a way to tell how the answer comes along.
+//! The input of a handler: the request of the server, and a way to report progress.
 
 use std::{
     fmt,
@@ -15,47 +15,61 @@ use serde_json::{Value, value::RawValue};
 
 use crate::connection::{Connection, Negotiated};
 
-/// A question of a server. It derefs to the parameters.
+/// A request of the server for a handler. It derefs to the parameters.
+///
+/// ```
+/// use mcp_client::{Client, InputContext, protocol::{CreateMessageParams, CreateMessageResult, RpcError}};
+///
+/// async fn sample(request: InputContext<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
+///     request.progress(0.5, Some(1.0), Some("thinking"));
+///     println!("{} messages from {}", request.messages.len(), request.server().name);
+///     Err(RpcError::internal("no model"))
+/// }
+///
+/// let builder = Client::builder("my-app", "1.0").on_sample(sample);
+/// ```
 #[derive(Clone)]
 pub struct InputContext<P> {
-    /// What is asked.
     params: P,
-    asker: RequestSource,
+    source: RequestSource,
 }
 
 impl<P> InputContext<P> {
-    pub(crate) fn new(params: P, asker: RequestSource) -> Self {
-        Self { params, asker }
+    pub(crate) fn new(params: P, source: RequestSource) -> Self {
+        Self { params, source }
     }
 
-    /// What is asked.
+    /// Returns the parameters.
     #[must_use]
     pub fn params(&self) -> &P {
         &self.params
     }
 
-    /// What is asked, by value.
+    /// Returns the parameters by value.
     #[must_use]
     pub fn into_params(self) -> P {
         self.params
     }
 
-    /// Who asks, as it calls itself; without a name when it did not say. Only for showing: anybody can take any name.
+    /// Returns the name and version of the server; empty if it did not send them. Only for display: any server can use
+    /// any name.
     #[must_use]
     pub fn server(&self) -> &Implementation {
-        &self.asker.negotiated.server_info
+        &self.source.negotiated.server_info
     }
 
-    /// The revision that is spoken.
+    /// Returns the negotiated revision.
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
-        self.asker.negotiated.version
+        self.source.negotiated.version
     }
 
-    /// Tells the server how the answer comes along, where it wants to know (up to 2025-11-25). `progress` grows with each call,
-    /// up to `total` when that is known. Told without waiting: a notice that finds no room is dropped.
+    /// Reports progress to the server, if it asked for that (up to 2025-11-25). `progress` must grow with each call, up
+    /// to `total` if that is known.
+    ///
+    /// The method does not wait. If the transport has no capacity, the report is dropped.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some((token, connection)) = &self.asker.progress else { return };
+        let Some((token, connection)) = &self.source.progress else { return };
         let Some(connection) = connection.upgrade() else { return };
         let mut params = ProgressParams::new(token.clone(), progress);
         params.total = total;
@@ -68,10 +82,10 @@ impl<P> InputContext<P> {
 }
 
 impl InputContext<FormElicitParams> {
-    /// The fields of the form, as the schema describes them.
+    /// Returns the fields of the form.
     ///
     /// # Errors
-    /// When the schema is not one that a form can be made of.
+    /// If the schema does not describe a form.
     pub fn form(&self) -> Result<Form, FormError> {
         Form::parse(&Value::from(self.params.requested_schema.clone()))
     }
@@ -95,7 +109,13 @@ impl<P: fmt::Debug> fmt::Debug for InputContext<P> {
     }
 }
 
-/// A request by its name and raw parameters.
+/// A request with its method and raw parameters ([`ClientBuilder::on_request`](crate::ClientBuilder::on_request)).
+///
+/// ```
+/// use mcp_client::Client;
+///
+/// let builder = Client::builder("my-app", "1.0").on_request(async |request| Ok(request.method().into()));
+/// ```
 #[derive(Debug, Clone)]
 pub struct RawRequest {
     method: Box<str>,
@@ -107,20 +127,20 @@ impl RawRequest {
         Self { method: method.into(), params: params.map(ToOwned::to_owned) }
     }
 
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The parameters as they came; `None` when there are none.
+    /// Returns the parameters as JSON; `None` if the request has no parameters.
     #[must_use]
     pub fn raw_params(&self) -> Option<&RawValue> {
         self.params.as_deref()
     }
 }
 
-/// Who asks.
+/// The server that sent a request.
 #[derive(Clone)]
 pub(crate) struct RequestSource {
     pub(crate) negotiated: Arc<Negotiated>,
@@ -128,14 +148,14 @@ pub(crate) struct RequestSource {
 }
 
 impl RequestSource {
-    /// The server of a connection. Before anything was agreed on it, that is one of the newest revision with sessions.
+    /// Returns the server of a connection. During the negotiation this is a server of the newest session revision.
     pub(crate) fn on(connection: &Arc<Connection>) -> Self {
         let negotiated = connection.agreed().map(|agreed| agreed.negotiated.clone());
         let unknown = || Arc::new(Negotiated::new(ProtocolVersion::LATEST_LEGACY));
         Self { negotiated: negotiated.unwrap_or_else(unknown), progress: None }
     }
 
-    /// The same, with notices of progress for this token.
+    /// Adds the token with which the server asked for progress.
     pub(crate) fn with_progress(mut self, token: ProgressToken, connection: &Arc<Connection>) -> Self {
         self.progress = Some((token, Arc::downgrade(connection)));
         self

@@ -1,10 +1,11 @@
-//! An accepted form before it is sent: defaults are filled in, and what the schema does not allow is not sent.
+//! The answer to a form before it is sent: default values are added, and invalid answers are rejected.
 
 use mcp_protocol::{ElicitAction, ElicitResult, FormElicitParams, RpcError};
 use mcp_schema::elicitation::Form;
 use serde_json::Value;
 
-/// Mends and checks the answer to a form. A schema that is no form is left to the server.
+/// Adds default values to an accepted form and validates it. A schema that does not describe a form is not checked: the
+/// server decides.
 pub(crate) fn complete(asked: &FormElicitParams, mut result: ElicitResult) -> Result<ElicitResult, RpcError> {
     if result.action != ElicitAction::Accept {
         result.content = None;
@@ -13,14 +14,14 @@ pub(crate) fn complete(asked: &FormElicitParams, mut result: ElicitResult) -> Re
     let form = match Form::parse(&Value::from(asked.requested_schema.clone())) {
         Ok(form) => form,
         Err(error) => {
-            tracing::debug!(%error, "the server asks for what is no form");
+            tracing::debug!(%error, "the schema of the server does not describe a form");
             return Ok(result);
         }
     };
     let mut content = result.content.take().unwrap_or_default();
     form.fill_defaults(&mut content);
     if let Err(errors) = form.validate(&Value::from(content.clone())) {
-        tracing::warn!(%errors, "an answer does not fit its form, and is not sent");
+        tracing::warn!(%errors, "the answer of a handler does not fit the form and is not sent");
         return Err(RpcError::internal("the answer of the client does not fit the form"));
     }
     result.content = Some(content);

@@ -1,4 +1,4 @@
-//! Who answers when the server asks: the user, the model, the roots. What is set is what the client says it can do.
+//! The handlers for requests of the server. The handlers determine the capabilities that the client declares.
 
 use std::sync::Arc;
 
@@ -11,42 +11,67 @@ use serde_json::{Value, value::RawValue};
 
 use super::{InputContext, RawRequest, RequestSource, Roots, ServerRequest, server_request::refuse};
 
-/// Answers what a server asks. Every method has a default that refuses; [`Handler::capabilities`] says which ones are real.
+/// Handles requests of the server. Each method rejects its request by default; [`Handler::capabilities`] declares the
+/// implemented ones.
 ///
-/// Closures do the same for who needs one of them only: [`ClientBuilder::on_elicit`](crate::ClientBuilder::on_elicit) and its
-/// neighbours, which go before the handler.
+/// Closures of the builder, such as [`ClientBuilder::on_elicit`](crate::ClientBuilder::on_elicit), take precedence over
+/// a handler. Each request runs on its own task. If the server cancels its request, the future is dropped.
 ///
-/// Each answer is made on a task of its own. The server may take its question back: the future is dropped then.
+/// ```
+/// use mcp_client::{
+///     Client, Handler, InputContext,
+///     protocol::{ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, RpcError},
+///     transport::BoxFuture,
+/// };
+///
+/// struct Terminal;
+///
+/// impl Handler for Terminal {
+///     fn capabilities(&self) -> ClientCapabilities {
+///         let mut capabilities = ClientCapabilities::new();
+///         capabilities.elicitation = Some(ElicitationCapability::new());
+///         capabilities
+///     }
+///
+///     fn elicit(&self, form: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+///         println!("{}: {}", form.server().name, form.message);
+///         Box::pin(std::future::ready(Ok(ElicitResult::decline())))
+///     }
+/// }
+///
+/// let builder = Client::builder("my-app", "1.0").handler(Terminal);
+/// ```
 pub trait Handler: Send + Sync + 'static {
-    /// What this handler can do, in the newest form.
+    /// Returns the capabilities of this handler, in the newest form.
     fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::new()
     }
 
-    /// Asks the user to fill in a form. The user sees which server asks ([`InputContext::server`]), and can always decline.
+    /// Lets the user fill in a form. Show the user which server asks ([`InputContext::server`]), and let the user
+    /// decline.
     fn elicit(&self, asked: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
         drop(asked);
         Box::pin(std::future::ready(Err(refuse("elicitation/create"))))
     }
 
-    /// Asks the user to visit a URL. The user sees it in full and agrees before anything opens it.
+    /// Lets the user visit a URL. Show the user the whole URL, and open it only with consent.
     fn elicit_url(&self, asked: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
         drop(asked);
         Box::pin(std::future::ready(Err(refuse("elicitation/create"))))
     }
 
-    /// Asks the model.
+    /// Samples from a model.
     fn sample(&self, asked: InputContext<CreateMessageParams>) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
         drop(asked);
         Box::pin(std::future::ready(Err(refuse("sampling/createMessage"))))
     }
 
-    /// Lists the roots.
+    /// Returns the roots.
     fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
         Box::pin(std::future::ready(Err(refuse("roots/list"))))
     }
 
-    /// Answers a request that the protocol does not know.
+    /// Handles a request that the protocol does not define.
     fn request(&self, asked: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         Box::pin(std::future::ready(Err(refuse(asked.method()))))
     }
@@ -54,7 +79,7 @@ pub trait Handler: Send + Sync + 'static {
 
 type Answering<P, R> = Arc<dyn Fn(InputContext<P>) -> BoxFuture<'static, Result<R, RpcError>> + Send + Sync>;
 
-/// Everybody who answers.
+/// All handlers of a client.
 #[derive(Clone, Default)]
 pub(crate) struct HandlerSet {
     pub(crate) elicit: Option<Answering<FormElicitParams, ElicitResult>>,
@@ -66,7 +91,7 @@ pub(crate) struct HandlerSet {
     pub(crate) handler: Option<Arc<dyn Handler>>,
 }
 
-/// Makes an object of a closure.
+/// Boxes a closure.
 pub(crate) fn answering<P, R, F, Fut>(answer: F) -> Answering<P, R>
 where
     F: Fn(InputContext<P>) -> Fut + Send + Sync + 'static,
@@ -76,12 +101,12 @@ where
 }
 
 impl HandlerSet {
-    /// What they can do, in the newest form.
+    /// Returns the capabilities of all handlers, in the newest form.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = self.handler.as_ref().map(|handler| handler.capabilities()).unwrap_or_default();
         let elicitation = match (self.elicit.is_some(), self.elicit_url.is_some()) {
             (true, true) => Some(ElicitationCapability::form_and_url()),
-            // The bare form says the same, and older servers read it too.
+            // The empty form has the same meaning, and older servers can read it.
             (true, false) => Some(ElicitationCapability::new()),
             (false, true) => Some(ElicitationCapability::url()),
             (false, false) => None,
@@ -89,7 +114,7 @@ impl HandlerSet {
         if let Some(elicitation) = elicitation {
             match &mut capabilities.elicitation {
                 Some(declared) => {
-                    // A mode of the handler is not lost when a closure takes the other one.
+                    // A closure for one mode must not remove the other mode of the handler.
                     let has_form = declared.has_form() || elicitation.has_form();
                     declared.url = declared.url.take().or(elicitation.url);
                     declared.form = (has_form && declared.url.is_some()).then(JsonObject::new);
@@ -109,15 +134,15 @@ impl HandlerSet {
         capabilities
     }
 
-    /// A question, ready to be answered within a limit.
+    /// Prepares a request of the server, to be answered within a time limit.
     pub(crate) fn request(
         &self,
         method: &str,
         params: Option<&RawValue>,
-        asker: RequestSource,
+        source: RequestSource,
         limit: std::time::Duration,
     ) -> ServerRequest {
-        ServerRequest::new(self.clone(), method, params, asker, limit)
+        ServerRequest::new(self.clone(), method, params, source, limit)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Notifications of the server: to every stream that listens, each at its own pace.
+//! Streams of notifications. Each reader has its own queue.
 
 use std::{
     collections::VecDeque,
@@ -14,22 +14,32 @@ use parking_lot::{Mutex, MutexGuard};
 use super::wake_on_change::WakeOnChange;
 use crate::connection::Notification;
 
-/// The notifications of a server as a stream: every one that came after it was made, in their order. It ends when the client is
-/// closed, and goes on over reconnections. Where some were lost on the way, one stands for them ([`Notification::is_missed`]).
+/// A stream of all notifications that arrive after it was created, in order. It continues after reconnections, and ends
+/// when the client is closed.
 ///
-/// Whoever does not read loses the oldest ones beyond a cap ([`Limits::notifications`](crate::Limits) and
-/// [`Limits::notification_bytes`](crate::Limits)), and can ask how many.
+/// If notifications were lost, one notification replaces them ([`Notification::is_missed`]). A slow reader loses the
+/// oldest notifications beyond [`Limits::notifications`](crate::Limits) and
+/// [`Limits::notification_bytes`](crate::Limits).
+///
+/// ```no_run
+/// # async fn example(client: mcp_client::Client) {
+/// let mut notifications = client.notifications();
+/// while let Some(notification) = notifications.next().await {
+///     println!("{}", notification.method());
+/// }
+/// # }
+/// ```
 pub struct Notifications {
     mailbox: Arc<Mailbox>,
 }
 
 impl Notifications {
-    /// The next notification; `None` after the client was closed. Cancel safe.
+    /// Returns the next notification; `None` after the client was closed. Cancel safe.
     pub async fn next(&mut self) -> Option<Notification> {
         std::future::poll_fn(|cx| self.mailbox.poll(cx)).await
     }
 
-    /// How many notifications were lost because nobody read them.
+    /// Returns how many notifications this reader lost because it was too slow.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.mailbox.state.with(|state| state.missed)
@@ -50,7 +60,7 @@ impl fmt::Debug for Notifications {
     }
 }
 
-/// Gives each notification to everybody who listens.
+/// Delivers each notification to all readers.
 pub(crate) struct NotificationHub {
     cap: usize,
     byte_cap: usize,
@@ -107,14 +117,14 @@ struct Mailbox {
 #[derive(Default)]
 struct MailboxState {
     queue: VecDeque<Notification>,
-    /// Of the parameters in `queue`.
+    /// The bytes of the notifications in `queue`.
     bytes: usize,
     missed: u64,
     is_closed: bool,
 }
 
 impl Mailbox {
-    /// The newest one is kept in any case.
+    /// Adds a notification. The newest one is always kept.
     fn push(&self, notification: Notification, cap: usize, byte_cap: usize) {
         self.state.change(|state| {
             state.bytes += notification.size();

@@ -1,16 +1,27 @@
-//! The roots of a client: where it lets servers work. They can change while it runs.
+//! The roots of a client: the directories in which servers may work.
 
 use std::{fmt, sync::Arc};
 
-use mcp_protocol::Root;
+use mcp_protocol::{Excerpt, Root};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::Error;
 
-/// The roots of a client, shared with it: every change is told to the server where its revision wants to know.
+/// The roots of a client. Clones share them. The client notifies the server of each change, in revisions with such a
+/// notification.
 ///
-/// Each root is a `file://` URI, and no two are equal.
+/// Each root is a `file://` URI, and all URIs are different.
+///
+/// ```
+/// use mcp_client::{Client, Roots, protocol::Root};
+///
+/// let builder = Client::builder("my-app", "1.0").roots([Root::new("file:///home/ada/project")]);
+/// let roots = Roots::new([Root::new("file:///a")])?;
+/// assert!(roots.add(Root::new("file:///b"))?);
+/// assert_eq!(roots.list().len(), 2);
+/// # Ok::<_, mcp_client::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Roots {
     inner: Arc<Inner>,
@@ -22,10 +33,10 @@ struct Inner {
 }
 
 impl Roots {
-    /// These roots; of two with the same URI the first one counts.
+    /// Returns these roots. Of two roots with the same URI the first one counts.
     ///
     /// # Errors
-    /// When one is not a `file://` URI.
+    /// If a root is not a `file://` URI.
     pub fn new(roots: impl IntoIterator<Item = Root>) -> Result<Self, Error> {
         let new = Self { inner: Arc::new(Inner { roots: RwLock::default(), changes: watch::Sender::new(0) }) };
         for root in roots {
@@ -34,16 +45,16 @@ impl Roots {
         Ok(new)
     }
 
-    /// The roots now.
+    /// Returns a copy of the roots.
     #[must_use]
     pub fn list(&self) -> Vec<Root> {
         self.inner.roots.read().clone()
     }
 
-    /// Adds a root; false when there is one with its URI.
+    /// Adds a root. Returns false if its URI is present.
     ///
     /// # Errors
-    /// When it is not a `file://` URI.
+    /// If it is not a `file://` URI.
     pub fn add(&self, root: Root) -> Result<bool, Error> {
         check(&root)?;
         Ok(self.change(|roots| {
@@ -55,7 +66,7 @@ impl Roots {
         }))
     }
 
-    /// Removes a root by its URI; false when there is none.
+    /// Removes a root by its URI. Returns false if it is not present.
     pub fn remove(&self, uri: &str) -> bool {
         self.change(|roots| {
             let before = roots.len();
@@ -64,10 +75,10 @@ impl Roots {
         })
     }
 
-    /// Takes these roots instead.
+    /// Replaces all roots.
     ///
     /// # Errors
-    /// When one is not a `file://` URI; nothing changes then.
+    /// If a root is not a `file://` URI. Then nothing changes.
     pub fn set(&self, new: impl IntoIterator<Item = Root>) -> Result<(), Error> {
         let mut unique: Vec<Root> = Vec::new();
         for root in new {
@@ -84,7 +95,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Counts the changes.
+    /// Returns a receiver of the number of changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
@@ -109,8 +120,8 @@ fn check(root: &Root) -> Result<(), Error> {
     if scheme.eq_ignore_ascii_case("file://") {
         return Ok(());
     }
-    let shown: String = root.uri.chars().take(100).collect();
-    Err(Error::request(format!("a root is a `file://` URI, not {shown:?}")))
+    let shown = Excerpt::new(&root.uri);
+    Err(Error::request(format!("a root must be a `file://` URI, not {shown:?}")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One question of a server: which handler it is for, whether it was announced, and its answer as JSON.
+//! A request of the server: selects its handler, checks the declared capability, and serializes the answer.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use tokio::{task::JoinSet, time::timeout};
 use super::{HandlerSet, InputContext, RawRequest, RequestSource, form};
 use crate::connection::Connection;
 
-/// A question, ready to be answered.
+/// A request of the server that is ready to be answered.
 pub(crate) struct ServerRequest {
     handlers: HandlerSet,
     request: RawRequest,
-    asker: RequestSource,
+    source: RequestSource,
     limit: Duration,
 }
 
@@ -26,26 +26,26 @@ impl ServerRequest {
         handlers: HandlerSet,
         method: &str,
         params: Option<&RawValue>,
-        asker: RequestSource,
+        source: RequestSource,
         limit: Duration,
     ) -> Self {
-        Self { handlers, request: RawRequest::new(method, params), asker, limit }
+        Self { handlers, request: RawRequest::new(method, params), source, limit }
     }
 
-    /// The same question, whose asker hears of progress when it gave a token.
+    /// Lets the handler report progress, if the server sent a token for it.
     pub(crate) fn with_progress(mut self, connection: &std::sync::Arc<Connection>) -> Self {
         if let Ok(Some(RequestMeta { progress_token: Some(token), .. })) =
             RequestMeta::from_params(self.request.raw_params())
         {
-            self.asker = self.asker.with_progress(token, connection);
+            self.source = self.source.with_progress(token, connection);
         }
         self
     }
 
-    /// Answers it: within the limit, and whatever the handler does.
+    /// Answers the request within its time limit. A panic of the handler becomes an error.
     pub(crate) async fn answer(self) -> Result<Value, RpcError> {
         let limit = self.limit;
-        // On a task of its own, which is aborted with this future: a handler that panics is a handler that failed.
+        // The handler runs on its own task, so that a panic is caught. Dropping this future aborts the task.
         let mut running = JoinSet::new();
         running.spawn(self.run());
         match timeout(limit, running.join_next()).await {
@@ -57,17 +57,17 @@ impl ServerRequest {
             Ok(None) => Err(RpcError::internal("the client failed to answer")),
             Err(_) => {
                 tracing::warn!(?limit, "a handler of the client took too long");
-                Err(RpcError::internal("nobody answered in time"))
+                Err(RpcError::internal("the client did not answer in time"))
             }
         }
     }
 
     async fn run(self) -> Result<Value, RpcError> {
-        let Self { handlers, request, asker, .. } = self;
+        let Self { handlers, request, source, .. } = self;
         match request.method() {
             method::Ping::NAME => Ok(Value::Object(serde_json::Map::new())),
-            method::Elicit::NAME => elicit(&handlers, &request, asker).await,
-            method::CreateMessage::NAME => sample(&handlers, &request, asker).await,
+            method::Elicit::NAME => elicit(&handlers, &request, source).await,
+            method::CreateMessage::NAME => sample(&handlers, &request, source).await,
             method::ListRoots::NAME => {
                 decode::<EmptyParams>(&request)?;
                 let roots = match (&handlers.roots, &handlers.handler) {
@@ -78,20 +78,20 @@ impl ServerRequest {
                 write(&ListRootsResult::new(roots))
             }
             _ => match (&handlers.other, &handlers.handler) {
-                (Some(answer), _) => answer(InputContext::new(request, asker)).await,
-                (None, Some(handler)) => handler.request(InputContext::new(request, asker)).await,
+                (Some(answer), _) => answer(InputContext::new(request, source)).await,
+                (None, Some(handler)) => handler.request(InputContext::new(request, source)).await,
                 (None, None) => Err(refuse(request.method())),
             },
         }
     }
 }
 
-/// Nobody answers this method.
+/// Returns the error for a request without a handler.
 pub(crate) fn refuse(method: &str) -> RpcError {
     RpcError::method_not_found(method)
 }
 
-async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSource) -> Result<Value, RpcError> {
+async fn elicit(handlers: &HandlerSet, request: &RawRequest, source: RequestSource) -> Result<Value, RpcError> {
     let declared = handlers.capabilities();
     if declared.elicitation.is_none() {
         return Err(refuse(request.method()));
@@ -103,7 +103,7 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
             if !declared.supports_form_elicitation() {
                 return Err(undeclared("form"));
             }
-            let asked = InputContext::new(params.clone(), asker);
+            let asked = InputContext::new(params.clone(), source);
             let result = match (&handlers.elicit, &handlers.handler) {
                 (Some(answer), _) => answer(asked).await?,
                 (None, Some(handler)) => handler.elicit(asked).await?,
@@ -115,13 +115,13 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
             if !declared.supports_url_elicitation() {
                 return Err(undeclared("url"));
             }
-            let asked = InputContext::new(params, asker);
+            let asked = InputContext::new(params, source);
             let mut result = match (&handlers.elicit_url, &handlers.handler) {
                 (Some(answer), _) => answer(asked).await?,
                 (None, Some(handler)) => handler.elicit_url(asked).await?,
                 (None, None) => return Err(undeclared("url")),
             };
-            // Agreeing to visit a page fills nothing in.
+            // An answer to a URL request has no content.
             result.content = None;
             write(&result)
         }
@@ -129,7 +129,7 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
     }
 }
 
-async fn sample(handlers: &HandlerSet, request: &RawRequest, asker: RequestSource) -> Result<Value, RpcError> {
+async fn sample(handlers: &HandlerSet, request: &RawRequest, source: RequestSource) -> Result<Value, RpcError> {
     let declared = handlers.capabilities();
     if !declared.supports_sampling() {
         return Err(refuse(request.method()));
@@ -138,8 +138,8 @@ async fn sample(handlers: &HandlerSet, request: &RawRequest, asker: RequestSourc
     if (params.tools.is_some() || params.tool_choice.is_some()) && !declared.supports_sampling_tools() {
         return Err(RpcError::invalid_params("the client does not support tools in sampling"));
     }
-    let version = asker.negotiated.version;
-    let asked = InputContext::new(params, asker);
+    let version = source.negotiated.version;
+    let asked = InputContext::new(params, source);
     let mut result = match (&handlers.sample, &handlers.handler) {
         (Some(answer), _) => answer(asked).await?,
         (None, Some(handler)) => handler.sample(asked).await?,
@@ -155,7 +155,7 @@ fn decode<T: serde::de::DeserializeOwned>(request: &RawRequest) -> Result<T, Rpc
 
 fn write(result: &impl Serialize) -> Result<Value, RpcError> {
     serde_json::to_value(result).map_err(|error| {
-        tracing::error!(%error, "an answer has no JSON form");
-        RpcError::internal("the answer of the client cannot be written")
+        tracing::error!(%error, "an answer cannot be serialized");
+        RpcError::internal("the answer of the client cannot be serialized")
     })
 }

@@ -1,4 +1,4 @@
-//! What one subscription has heard and its reader has not: a bounded set.
+//! The updates of one subscription that wait for the reader: a bounded set.
 
 use std::{
     collections::VecDeque,
@@ -20,31 +20,42 @@ use crate::{
     connection::{Notification, StreamReceiver},
 };
 
-/// Something changed on the server.
+/// A change on the server ([`Subscription`](crate::Subscription)).
+///
+/// ```
+/// use mcp_client::Update;
+///
+/// fn describe(update: &Update) -> String {
+///     match update {
+///         Update::ResourceUpdated { uri } => format!("{uri} changed"),
+///         Update::Missed => "anything may have changed".into(),
+///         other => format!("{other:?}"),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Update {
-    /// The list of tools is another one.
+    /// The list of tools changed.
     ToolsChanged,
-    /// The list of prompts is another one.
+    /// The list of prompts changed.
     PromptsChanged,
-    /// The list of resources is another one.
+    /// The list of resources changed.
     ResourcesChanged,
-    /// A resource is another one. The URI may be that of a part of what was subscribed to.
+    /// A resource changed. The URI can be that of a part of the subscribed resource.
     ResourceUpdated {
-        /// The resource.
+        /// The URI of the resource.
         uri: String,
     },
-    /// A task moved on (tasks extension).
+    /// A task changed (tasks extension).
     Task(Box<DetailedTask>),
-    /// Anything may have changed: the subscription was opened anew, what was told is lost on the way, or nobody read it for too
-    /// long.
+    /// Anything may have changed: the subscription was reopened, updates were lost, or the reader was too slow.
     Missed,
 }
 
-/// Updates that wait. Beyond, they are one that says that anything may have changed.
+/// The largest number of waiting updates. Beyond it, one [`Update::Missed`] replaces them.
 const WAITING: usize = 256;
-/// Bytes of a URI that is told; a change of one that is longer is told without it.
+/// The longest URI of an update, in bytes. [`Update::Missed`] replaces an update with a longer one.
 const LONGEST_URI: usize = 8 * 1024;
 
 pub(crate) struct UpdateQueue {
@@ -56,7 +67,7 @@ pub(crate) struct UpdateQueue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Update>,
-    /// Whether the subscription is open now; what the server said it will tell.
+    /// Whether the subscription is open; and the changes that the server agreed to report.
     is_open: bool,
     honoured: Option<SubscriptionFilter>,
     end: Option<Option<Error>>,
@@ -75,14 +86,14 @@ impl UpdateQueue {
         self.state.with(|state| state.honoured.clone().unwrap_or_default())
     }
 
-    /// Takes a notification, when it is one that was asked for.
+    /// Adds the update that a notification reports, if the filter contains it.
     pub(crate) fn receive(&self, notification: &Notification) {
         let flag = |asked: Option<bool>, update| (asked == Some(true)).then_some(update);
         let update = match notification.method() {
             SubscriptionsAcknowledged::NAME => {
                 match notification.decode::<SubscriptionsAcknowledgedParams>() {
                     Ok(acknowledged) => self.open(acknowledged.notifications),
-                    Err(error) => tracing::debug!(%error, "an acknowledgement makes no sense"),
+                    Err(error) => tracing::debug!(%error, "an acknowledgement is invalid"),
                 }
                 return;
             }
@@ -107,7 +118,7 @@ impl UpdateQueue {
         }
     }
 
-    /// The subscription is open. When it was open before, something may have been missed meanwhile.
+    /// Opens the subscription. If it was open before, updates may have been missed.
     pub(crate) fn open(&self, honoured: SubscriptionFilter) {
         self.state.change(|state| {
             if std::mem::replace(&mut state.is_open, true) {
@@ -120,28 +131,28 @@ impl UpdateQueue {
         self.news.notify_waiters();
     }
 
-    /// Whether the server has said what it will tell.
+    /// Returns true if the server has acknowledged the subscription.
     pub(crate) fn is_open(&self) -> bool {
         self.state.with(|state| state.is_open)
     }
 
-    /// It is not open any more, and will be again. Returns whether it was.
+    /// Marks the subscription as interrupted until it is reopened. Returns true if it was open.
     pub(crate) fn interrupt(&self) -> bool {
         self.state.with(|state| std::mem::take(&mut state.is_open))
     }
 
-    /// It is over.
+    /// Ends the stream.
     pub(crate) fn end(&self, error: Option<Error>) {
         self.state.change(|state| _ = state.end.get_or_insert(error));
         self.news.notify_waiters();
     }
 
-    /// Waits until it is open.
+    /// Waits until the subscription is open.
     pub(crate) async fn opened(&self) -> Result<(), Error> {
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
-            // Counted from here on, so that nothing is missed between the look and the wait.
+            // Registered before the check, so that no change is missed between the check and the wait.
             news.as_mut().enable();
             let opened = self.state.with(|state| match &state.end {
                 Some(end) => Some(Err(end.clone().unwrap_or_else(Error::closed))),
@@ -162,7 +173,7 @@ impl UpdateQueue {
         })
     }
 
-    /// Whether a resource was subscribed to, or one that it may be a part of.
+    /// Returns true if the filter contains the resource, or one that it can be a part of.
     fn wants(&self, uri: &str) -> bool {
         self.filter.resource_subscriptions.iter().any(|wanted| uri.starts_with(wanted.as_str()))
     }
@@ -184,7 +195,7 @@ impl State {
             return;
         }
         if let Update::Task(task) = &update {
-            // Only how a task stands now counts.
+            // Only the newest state of a task counts.
             self.waiting
                 .retain(|other| !matches!(other, Update::Task(other) if other.task.task_id == task.task.task_id));
         }

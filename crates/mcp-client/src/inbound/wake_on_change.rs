@@ -1,10 +1,10 @@
-//! State behind a lock that one reader polls: whoever changes it wakes the reader.
+//! State behind a lock that one reader polls. Each change wakes the reader.
 
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// See the module.
+/// State that wakes its reader when it changes.
 #[derive(Debug, Default)]
 pub(crate) struct WakeOnChange<S> {
     inner: Mutex<Inner<S>>,
@@ -17,12 +17,12 @@ struct Inner<S> {
 }
 
 impl<S> WakeOnChange<S> {
-    /// Looks at the state, or changes it in a way that is no news to the reader.
+    /// Accesses the state without waking the reader.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
         look(&mut self.lock().state)
     }
 
-    /// Changes the state and wakes the reader, without the lock.
+    /// Changes the state, then wakes the reader after releasing the lock.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
         let mut inner = self.lock();
         let changed = change(&mut inner.state);
@@ -34,7 +34,7 @@ impl<S> WakeOnChange<S> {
         changed
     }
 
-    /// Takes from the state. The task is woken by the next change when there is nothing to take.
+    /// Takes a value from the state, or registers the task to be woken by the next change.
     pub(crate) fn poll<T>(&self, cx: &Context<'_>, take: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
         let mut inner = self.lock();
         let taken = take(&mut inner.state);

@@ -1,4 +1,4 @@
-//! Whether a skill is what its server said of it. Every refusal is a sentence.
+//! Verifies skills against their entries. Each refusal is a sentence.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ const SKILL_MD: &str = "SKILL.md";
 
 type Refusal = Box<str>;
 
-/// The file of a skill's `SKILL.md`, when the entry keeps the rules.
+/// Returns the file of the `SKILL.md`, if the entry is valid.
 pub(super) fn entry(skill: &Skill) -> Result<&SkillFile, Refusal> {
     let refuse = |what: &str| Refusal::from(format!("{}: {what}", skill.uri));
     let directory = directory(skill).ok_or_else(|| refuse("the URI is not that of a SKILL.md in a directory"))?;
@@ -21,29 +21,29 @@ pub(super) fn entry(skill: &Skill) -> Result<&SkillFile, Refusal> {
         return Err(refuse("the front matter has no name or no description"));
     };
     if directory.trim_end_matches('/').rsplit('/').next() != Some(name) {
-        return Err(refuse("its name is not that of its directory"));
+        return Err(refuse("its name differs from the name of its directory"));
     }
     let SkillResources::Files(files) = &skill.resources else {
-        return Err(refuse("the server vouches for none of its files"));
+        return Err(refuse("the entry lists no files"));
     };
     let mut seen = HashSet::new();
     for file in files {
         let inside = file.uri.strip_prefix(directory);
         let is_inside = inside.is_some_and(|path| path.split('/').all(|part| !matches!(part, "" | "." | "..")));
         if !is_inside {
-            return Err(refuse(&format!("{} is no file in its directory", file.uri)));
+            return Err(refuse(&format!("{} is not a file in its directory", file.uri)));
         }
         if !seen.insert(&*file.uri) {
             return Err(refuse(&format!("{} is listed twice", file.uri)));
         }
         if !is_digest(&file.digest) {
-            return Err(refuse(&format!("the digest of {} is none of SHA-256", file.uri)));
+            return Err(refuse(&format!("the digest of {} is not a SHA-256 digest", file.uri)));
         }
     }
     files.iter().find(|file| file.uri == skill.uri).ok_or_else(|| refuse("its SKILL.md is not among its files"))
 }
 
-/// The files of a skill.
+/// Returns the files of a skill.
 pub(super) fn files(skill: &Skill) -> &[SkillFile] {
     match &skill.resources {
         SkillResources::Files(files) => files,
@@ -51,7 +51,7 @@ pub(super) fn files(skill: &Skill) -> &[SkillFile] {
     }
 }
 
-/// A file by its path in the skill's directory, or by its URI.
+/// Finds a file by its path in the directory of the skill, or by its URI.
 pub(super) fn find<'a>(skill: &'a Skill, path: &str) -> Result<&'a SkillFile, Refusal> {
     let path = path.strip_prefix("./").unwrap_or(path);
     let directory = directory(skill).unwrap_or_default();
@@ -62,31 +62,31 @@ pub(super) fn find<'a>(skill: &'a Skill, path: &str) -> Result<&'a SkillFile, Re
     })
 }
 
-/// Whether the bytes are those of the file.
+/// Verifies the bytes of a file.
 pub(super) fn bytes(file: &SkillFile, bytes: &[u8]) -> Result<(), Refusal> {
     let length = bytes.len() as u64;
     if let Some(size) = file.size.filter(|size| *size != length) {
         return Err(format!("{} has {length} bytes instead of {size}", file.uri).into());
     }
     if digest(bytes) != file.digest {
-        return Err(format!("{} has another digest than it was said to have", file.uri).into());
+        return Err(format!("the digest of {} differs from its entry", file.uri).into());
     }
     Ok(())
 }
 
-/// The text of a `SKILL.md`, and where its instructions begin, when it has the front matter that it was said to have.
+/// Returns the text of a `SKILL.md` and the position of its instructions, if the front matter matches the entry.
 pub(super) fn instructions(skill: &Skill, bytes: Vec<u8>) -> Result<(String, usize), Refusal> {
     let refuse = |what: &str| Refusal::from(format!("{}: {what}", skill.uri));
     let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8"))?;
     let read = FrontMatter::read(&text).map_err(|error| refuse(&error.to_string()))?;
     let at = text.len() - read.body.len();
     if !is_same(&Value::Object(read.members), &Value::from(skill.frontmatter.clone())) {
-        return Err(refuse("its front matter is another one than it was said to have"));
+        return Err(refuse("its front matter differs from its entry"));
     }
     Ok((text, at))
 }
 
-/// The URI of a skill's directory, with the slash at its end.
+/// Returns the URI of the directory of a skill, with a trailing slash.
 fn directory(skill: &Skill) -> Option<&str> {
     skill.uri.strip_suffix(SKILL_MD).filter(|directory| directory.ends_with('/'))
 }
@@ -104,7 +104,7 @@ fn is_digest(text: &str) -> bool {
     digits.is_some_and(|d| d.len() == 64 && d.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-/// Whether two values say the same, field by field. `1` and `1.0` do: what wrote the entry may know one kind of number only.
+/// Compares two values by member. `1` and `1.0` are equal, because some writers know only one kind of number.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -146,17 +146,20 @@ mod tests {
         for (skill, reason) in [
             (changed(&|wire| wire["uri"] = json!("skill://x/a/other.md")), "not that of a SKILL.md"),
             (changed(&|wire| wire["uri"] = json!("skill:SKILL.md")), "not that of a SKILL.md"),
-            (changed(&|wire| wire["frontmatter"]["name"] = json!("b")), "not that of its directory"),
+            (changed(&|wire| wire["frontmatter"]["name"] = json!("b")), "differs from the name of its directory"),
             (changed(&|wire| wire["frontmatter"]["description"] = json!(" ")), "no name or no description"),
             (changed(&|wire| wire["frontmatter"] = json!({})), "no name or no description"),
-            (changed(&|wire| wire["resources"] = json!("dynamic")), "vouches for none"),
+            (changed(&|wire| wire["resources"] = json!("dynamic")), "lists no files"),
             (changed(&|wire| drop(wire["resources"].as_array_mut().unwrap().remove(0))), "not among its files"),
             (changed(&|wire| wire["resources"][1]["uri"] = json!(URI)), "listed twice"),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/b/c.md")), "no file in its directory"),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/../b")), "no file in its directory"),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/")), "no file in its directory"),
-            (changed(&|wire| wire["resources"][1]["digest"] = json!("sha256:00")), "none of SHA-256"),
-            (changed(&|wire| wire["resources"][1]["digest"] = json!(digest(b"").to_uppercase())), "none of SHA-256"),
+            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/b/c.md")), "not a file in its directory"),
+            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/../b")), "not a file in its directory"),
+            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/")), "not a file in its directory"),
+            (changed(&|wire| wire["resources"][1]["digest"] = json!("sha256:00")), "not a SHA-256 digest"),
+            (
+                changed(&|wire| wire["resources"][1]["digest"] = json!(digest(b"").to_uppercase())),
+                "not a SHA-256 digest",
+            ),
         ] {
             let refusal = entry(&skill).unwrap_err();
             assert!(refusal.contains(reason), "{skill:?}: {refusal}");
@@ -181,8 +184,8 @@ mod tests {
         for (size, content, reason) in [
             (3, "abc", None),
             (4, "abc", Some("3 bytes instead of 4")),
-            (3, "abd", Some("another digest")),
-            (4, "abcd", Some("another digest")),
+            (3, "abd", Some("differs from its entry")),
+            (4, "abcd", Some("differs from its entry")),
         ] {
             let checked = bytes(&SkillFile::new("u", digest, size), content.as_bytes());
             assert_eq!(checked.is_ok(), reason.is_none(), "{content}");

@@ -1,4 +1,4 @@
-//! Keeps one subscription open: on every connection anew, in the way of its revision.
+//! Keeps one subscription open, and reopens it on each new connection in the form of its revision.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,41 +19,41 @@ use crate::{
     retry::{EraTrust, RequestFailure, back_off},
 };
 
-/// Why a subscription is not open any more.
+/// The reason why a subscription is not open any more.
 enum End {
-    /// It may be opened again.
+    /// It can be reopened.
     Again(Error),
-    /// The server is of another era than it was taken for: this is what it said.
+    /// The server changed its era, and answered with this error.
     Elsewhere(Error),
-    /// There is no connection to open it on.
+    /// There is no connection.
     Unreached(Error),
-    /// The server refuses it, or it cannot be asked for: it will not work another time either.
+    /// The server rejects it. Another attempt would fail in the same way.
     Refused(Error),
 }
 
-/// What a subscription ends with for good.
+/// The final error of a subscription.
 struct Last {
     error: Error,
     is_refused: bool,
 }
 
-/// Keeps a subscription open until the client is closed, the server says that there is none, or as many attempts in a row have
-/// failed as are made at a connection.
+/// Keeps a subscription open. It ends when the client is closed, when the server rejects it, or when as many
+/// consecutive attempts have failed as [`Reconnect`](crate::Reconnect) allows.
 pub(super) async fn keep(core: Arc<ClientCore>, inbox: Arc<UpdateQueue>) {
     let closing = core.connections.closing.clone();
     let end = closing.run_until_cancelled(reopen(&core, &inbox)).await;
     inbox.end(end.map(|last| last.error));
 }
 
-/// The same for callbacks, whom nobody would open again: what ends otherwise than by a refusal is begun anew, whenever there is a
-/// connection. A server that was given up is left alone until somebody else needs it.
+/// Keeps a subscription for callbacks open. After a failure it starts again as soon as there is a connection, and does
+/// not cause attempts to connect.
 pub(super) async fn keep_on(core: &Arc<ClientCore>, filter: &SubscriptionFilter) -> Error {
     loop {
         let last = reopen(core, &Arc::new(UpdateQueue::new(filter.clone()))).await;
         if core.connections.is_closed() || last.is_refused {
             return last.error;
         }
-        tracing::debug!(error = %last.error, "nothing tells what changes for now");
+        tracing::debug!(error = %last.error, "the subscription is interrupted");
         sleep(core.config.reconnect.longest).await;
         core.connections.ready().await;
     }
@@ -61,7 +61,7 @@ pub(super) async fn keep_on(core: &Arc<ClientCore>, filter: &SubscriptionFilter)
 
 async fn reopen(core: &Arc<ClientCore>, inbox: &Arc<UpdateQueue>) -> Last {
     let policy = &core.config.reconnect;
-    // Attempts since the last that lasted, for the wait, and since the last that opened it, for the end.
+    // The attempts since the last lasting one determine the wait. The failures since the last open one determine the end.
     let (mut attempt, mut failures) = (0, 0);
     let mut has_been_open = false;
     let _leave = Leave(core, inbox);
@@ -75,8 +75,7 @@ async fn reopen(core: &Arc<ClientCore>, inbox: &Arc<UpdateQueue>) -> Last {
                 Some(_) => follow(core, &connection, inbox).await,
                 None => End::Again(Error::closed()),
             },
-            // Every attempt at a connection has failed, and one more: the next call makes another one, as do those who subscribe
-            // again.
+            // All attempts to connect have failed. The next call or subscription causes another one.
             Err(error) => End::Unreached(error),
         };
         let was_open = inbox.interrupt();
@@ -85,10 +84,10 @@ async fn reopen(core: &Arc<ClientCore>, inbox: &Arc<UpdateQueue>) -> Last {
         match end {
             End::Refused(error) => return Last { error, is_refused: true },
             End::Unreached(error) => return Last { error, is_refused: false },
-            // One that changes its mind each time is not followed for ever.
+            // A server that changes its era each time is not followed forever.
             End::Elsewhere(error) if failures >= policy.attempts.max(1) => return Last { error, is_refused: true },
             End::Elsewhere(_) => continue,
-            // Whoever waits for the first time is told what is wrong.
+            // A caller that waits for the first acknowledgement receives the error.
             End::Again(error) if !has_been_open || failures >= policy.attempts.max(1) => {
                 return Last { error, is_refused: false };
             }
@@ -99,7 +98,7 @@ async fn reopen(core: &Arc<ClientCore>, inbox: &Arc<UpdateQueue>) -> Last {
     }
 }
 
-/// Leaves the session's subscribers with the work that joined them, wherever that is stopped: after it, never before.
+/// Removes the subscription from the session when the work that added it ends.
 struct Leave<'a>(&'a Arc<ClientCore>, &'a Arc<UpdateQueue>);
 
 impl Drop for Leave<'_> {
@@ -108,7 +107,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Listens by a request that stays open (2026-07-28).
+/// Subscribes with a request that stays open (2026-07-28).
 async fn listen(
     core: &Arc<ClientCore>,
     connection: &Arc<Connection>,
@@ -128,23 +127,23 @@ async fn listen(
         &RequestExtras::default(),
     );
     let beginning = connection.begin_listening(id, message, hints, inbox.clone());
-    // The acknowledgement comes before anything else; the stream itself has no bound.
-    let patience = core.config.idle_timeout.unwrap_or(Duration::MAX);
-    let mut guard = match timeout(patience, beginning).await {
+    // Only the acknowledgement has a time limit, the stream has none.
+    let limit = core.config.idle_timeout.unwrap_or(Duration::MAX);
+    let mut guard = match timeout(limit, beginning).await {
         Ok(Ok(guard)) => guard,
         Ok(Err(failure)) => return ended(failure),
-        Err(_) => return End::Again(Error::timeout(Listen::NAME, patience)),
+        Err(_) => return End::Again(Error::timeout(Listen::NAME, limit)),
     };
     let outcome = tokio::select! {
         biased;
         outcome = guard.outcome() => outcome,
-        opened = timeout(patience, inbox.opened()) => match opened {
+        opened = timeout(limit, inbox.opened()) => match opened {
             Ok(_) => guard.outcome().await,
-            Err(_) => return End::Again(Error::timeout(Listen::NAME, patience)),
+            Err(_) => return End::Again(Error::timeout(Listen::NAME, limit)),
         },
     };
     match outcome {
-        // The server ended it in good order.
+        // The server ended the subscription without an error.
         Ok(_) => End::Again(Kind::Lost(None).into()),
         Err(failure) => {
             let trust = connection.era_trust();
@@ -167,9 +166,9 @@ fn ended(failure: RequestFailure) -> End {
     if failure.rejects_subscription() { End::Refused(failure.into()) } else { End::Again(failure.into()) }
 }
 
-/// Listens to a session: what is wanted of resources is said by requests, and the notices come by themselves.
+/// Subscribes in a session: requests select the resources, and the session delivers all notifications.
 async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, inbox: &Arc<UpdateQueue>) -> End {
-    // Before it is said, so that nothing is missed.
+    // This comes before the request, so that no notification is missed.
     core.inbound.subscribers.join(inbox);
     for uri in &inbox.filter().resource_subscriptions {
         let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
@@ -194,17 +193,17 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, inbox: &Ar
     End::Again(connection.lost())
 }
 
-/// What a server of sessions tells, of what is wanted.
+/// Returns the part of a filter that a session server reports.
 fn offered(connection: &Connection, wanted: &SubscriptionFilter) -> SubscriptionFilter {
     let mut offered = wanted.clone();
     offered.task_ids = Vec::new();
     let Some(agreed) = connection.agreed() else { return offered };
     let capabilities = &agreed.negotiated.capabilities;
-    let told =
+    let filter =
         |flag: &mut Option<bool>, list_changed: Option<bool>| *flag = flag.filter(|_| list_changed == Some(true));
-    told(&mut offered.tools_list_changed, capabilities.tools.as_ref().and_then(|tools| tools.list_changed));
-    told(&mut offered.prompts_list_changed, capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed));
+    filter(&mut offered.tools_list_changed, capabilities.tools.as_ref().and_then(|tools| tools.list_changed));
+    filter(&mut offered.prompts_list_changed, capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed));
     let resources = capabilities.resources.as_ref().and_then(|resources| resources.list_changed);
-    told(&mut offered.resources_list_changed, resources);
+    filter(&mut offered.resources_list_changed, resources);
     offered
 }
