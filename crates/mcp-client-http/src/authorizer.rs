@@ -1,4 +1,4 @@
-//! The hook that authorizes requests and hears when one was refused.
+//! The hook that authorizes requests and handles refusals.
 
 use std::{error::Error, fmt};
 
@@ -8,77 +8,114 @@ use reqwest::Url;
 
 use crate::config;
 
-/// Gives requests their authorization, and decides what becomes of one that was refused.
+/// Authorizes requests, and decides whether a refused request is repeated.
 ///
-/// One authorizer serves every request of its [`Http`](crate::Http), in parallel. How long it takes is its own to bound:
-/// a person may have to log in. A request that is given up meanwhile drops the future.
+/// One authorizer serves all requests of its [`Http`](crate::Http) in parallel. It has no time limit, because a user
+/// may have to log in. If the request is cancelled meanwhile, the future is dropped.
+///
+/// ```
+/// use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
+/// use mcp_transport::BoxFuture;
+/// use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+/// # use mcp_client_http::reqwest;
+///
+/// struct Token(HeaderValue);
+///
+/// impl Authorizer for Token {
+///     fn authorize<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+///         let headers = HeaderMap::from_iter([(AUTHORIZATION, self.0.clone())]);
+///         Box::pin(std::future::ready(Ok(headers)))
+///     }
+///
+///     fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+///         Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+///     }
+/// }
+///
+/// let http = Http::new("https://mcp.example.com/mcp")?.authorizer(Token(HeaderValue::from_static("Bearer t")));
+/// # Ok::<_, mcp_client_http::ConfigError>(())
+/// ```
 pub trait Authorizer: Send + Sync + 'static {
-    /// The headers that authorize a request: `Authorization`, and what belongs to it.
+    /// Returns the headers that authorize a request, such as `Authorization`.
     ///
     /// # Errors
-    /// Why there is no authorization to be had; the request fails with it.
+    /// The reason why there is no authorization. The request fails with it.
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>>;
 
-    /// The server answered 401 or 403. A request is repeated twice at most, however often this says so.
+    /// Decides about a request that the server answered with 401 or 403. A request is repeated at most twice.
     ///
     /// # Errors
-    /// Why there is no better authorization to be had; the request fails with it.
+    /// The reason why there is no better authorization. The request fails with it.
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>>;
 }
 
-/// Why an [`Authorizer`] has no authorization: the error that the failing request shows.
+/// The error of an [`Authorizer`], with which the request fails.
 pub type AuthorizerError = Box<dyn Error + Send + Sync>;
 
-/// The request that is to be authorized.
+/// A request that needs authorization.
+///
+/// ```
+/// use mcp_client_http::{Target, reqwest::Method};
+///
+/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
+/// assert_eq!(target.method, Method::POST);
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Target {
-    /// The method of HTTP.
+    /// The HTTP method.
     pub method: Method,
-    /// The URL in full.
+    /// The whole URL.
     pub url: String,
 }
 
 impl Target {
-    /// A request of this method to this URL.
+    /// Returns a target with this method and URL.
     pub fn new(method: Method, url: impl Into<String>) -> Self {
         Self { method, url: url.into() }
     }
 }
 
-/// A request that was refused, and how.
+/// A request that the server refused.
+///
+/// ```
+/// use mcp_client_http::{Refusal, Target, reqwest::{Method, StatusCode}};
+///
+/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
+/// assert!(Refusal::new(target, StatusCode::UNAUTHORIZED).challenges.is_empty());
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Refusal {
     /// The request.
     pub target: Target,
-    /// 401 or 403.
+    /// The status: 401 or 403.
     pub status: StatusCode,
     /// The values of `WWW-Authenticate`, in order.
     pub challenges: Vec<String>,
-    /// The headers that [`Authorizer::authorize`] gave it: another request may have brought better ones since.
+    /// The headers from [`Authorizer::authorize`]. The authorizer may have better ones by now.
     pub sent: HeaderMap,
 }
 
 impl Refusal {
-    /// A refusal without challenges, of a request that was sent without authorization.
+    /// Returns a refusal without challenges, of a request without authorization.
     pub fn new(target: Target, status: StatusCode) -> Self {
         Self { target, status, challenges: Vec::new(), sent: HeaderMap::new() }
     }
 }
 
-/// What becomes of a request that was refused.
+/// The decision about a refused request ([`Authorizer::refused`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a request is repeated or not")]
 pub enum Verdict {
-    /// It is authorized again and repeated.
+    /// The request is authorized again and repeated.
     Retry,
-    /// It fails with the status that the server answered.
+    /// The request fails with the status of the server.
     GiveUp,
 }
 
 impl fmt::Debug for Target {
-    /// Leaves out what may be a secret: user, query, long parts of the path.
+    /// Omits possible secrets: user, query, and long segments of the path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = Url::parse(&self.url).map(|url| config::shown(&url)).unwrap_or_default();
         f.debug_struct("Target").field("method", &self.method).field("url", &shown).finish()
@@ -86,7 +123,7 @@ impl fmt::Debug for Target {
 }
 
 impl fmt::Debug for Refusal {
-    /// Leaves out the authorization, and what the server said about it.
+    /// Omits the authorization and the challenges.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refusal").field("target", &self.target).field("status", &self.status).finish_non_exhaustive()
     }

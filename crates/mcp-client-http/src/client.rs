@@ -1,4 +1,4 @@
-//! The HTTP client: whom it trusts, where it goes, what it follows.
+//! The HTTP client: its trusted certificates, its proxy, and its redirects.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -20,7 +20,7 @@ use crate::{
     fault::Fault,
 };
 
-/// A client for this endpoint alone.
+/// Builds a client for one endpoint.
 pub(crate) fn build(url: &Url, config: &Config) -> Result<Client, Fault> {
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls(url, config).map_err(Fault::Roots)?)
@@ -39,13 +39,13 @@ pub(crate) fn build(url: &Url, config: &Config) -> Result<Client, Fault> {
     builder.build().map_err(Fault::Client)
 }
 
-/// How often a peer of HTTP/2 is asked whether it is there, and how long it may take to say so. TCP's own question, which
-/// the client also asks, is answered by the machine even when the process hangs.
+/// The interval of HTTP/2 pings, and the time limit for their answers. The keep-alive of TCP, which the client also
+/// uses, does not detect a hanging process.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// More redirects than a proxy and a trailing slash need.
+/// The largest number of redirects, which covers a proxy and a trailing slash.
 const MAX_REDIRECTS: usize = 3;
 
-/// What is not followed comes back as the answer, and is a fault then.
+/// Decides about a redirect. A redirect that is not followed becomes the response, which is then a fault.
 fn follow(attempt: Attempt<'_>) -> Action {
     let keeps_request = matches!(attempt.status().as_u16(), 307 | 308);
     let is_same_origin = attempt.previous().iter().all(|url| config::is_same_origin(url, attempt.url()));
@@ -57,10 +57,10 @@ fn follow(attempt: Attempt<'_>) -> Action {
 }
 
 fn tls(url: &Url, config: &Config) -> Result<ClientConfig, rustls::Error> {
-    /// Reading the system's certificates takes time, so it is done once.
+    /// The certificates of the system are read once, because reading takes time.
     static SYSTEM: OnceLock<ClientConfig> = OnceLock::new();
     if url.scheme() == "http" && config.proxy.is_none() {
-        // No connection can need a certificate, and the system may have none.
+        // No connection needs a certificate, and the system may have none.
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(config.roots.iter().cloned());
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;

@@ -1,4 +1,4 @@
-//! What can be set on an [`Http`](crate::Http), and why a setting is refused.
+//! The settings of an [`Http`](crate::Http), and the errors of invalid settings.
 
 use std::{borrow::Cow, error::Error, fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -9,7 +9,12 @@ use rustls::pki_types::CertificateDer;
 
 use crate::Authorizer;
 
-/// A setting that cannot be. The text is for people; it shows no values.
+/// An invalid setting. The text is for people and contains no values.
+///
+/// ```
+/// let error = mcp_client_http::Http::new("localhost:8080/mcp").unwrap_err();
+/// assert_eq!(error.to_string(), "the URL of the endpoint has no scheme: begin it with `http://` or `https://`");
+/// ```
 pub struct ConfigError {
     text: Cow<'static, str>,
     source: Option<Box<dyn Error + Send + Sync>>,
@@ -46,9 +51,9 @@ impl Error for ConfigError {
 
 #[derive(Clone)]
 pub(crate) struct Config {
-    /// Whether the server is known to speak HTTP+SSE.
+    /// The server is known to speak HTTP+SSE.
     pub(crate) is_sse: bool,
-    /// Sent with every request. Values that may be secret are marked.
+    /// The headers of every request. Values that may be secret are marked.
     pub(crate) headers: HeaderMap,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) client: Option<Client>,
@@ -78,7 +83,7 @@ impl Config {
         }
     }
 
-    /// Whether something is sent that proves who sends it.
+    /// Returns true if requests contain credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         let named = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE];
         self.authorizer.is_some()
@@ -86,7 +91,7 @@ impl Config {
     }
 }
 
-/// The URL of an endpoint.
+/// Parses the URL of an endpoint.
 pub(crate) fn endpoint(text: &str) -> Result<Url, ConfigError> {
     let url = match Url::parse(text) {
         Ok(url) => url,
@@ -98,7 +103,10 @@ pub(crate) fn endpoint(text: &str) -> Result<Url, ConfigError> {
         if !text.contains("://") {
             return Err(no_scheme());
         }
-        return Err(ConfigError::new(format!("an endpoint is reached by http or https, not by `{}`", url.scheme())));
+        return Err(ConfigError::new(format!(
+            "the scheme of an endpoint must be `http` or `https`, not `{}`",
+            url.scheme()
+        )));
     }
     Ok(url)
 }
@@ -107,7 +115,7 @@ fn no_scheme() -> ConfigError {
     ConfigError::new("the URL of the endpoint has no scheme: begin it with `http://` or `https://`")
 }
 
-/// Takes the user out of a URL, and gives the header that says who that is (RFC 7617). Nothing else shows or sends it then.
+/// Removes the user from a URL and returns the header that authenticates the user (RFC 7617).
 pub(crate) fn take_user(url: &mut Url) -> Result<Option<HeaderValue>, ConfigError> {
     if url.username().is_empty() && url.password().is_none() {
         return Ok(None);
@@ -115,12 +123,12 @@ pub(crate) fn take_user(url: &mut Url) -> Result<Option<HeaderValue>, ConfigErro
     let mut user = decoded(url.username());
     if user.contains(&b':') {
         return Err(ConfigError::new(
-            "the user in the URL holds a colon, which no server could tell from the password's",
+            "the user name in the URL contains a colon, which also separates it from the password",
         ));
     }
     user.push(b':');
     user.extend(decoded(url.password().unwrap_or_default()));
-    // URLs that may have a user can also be without one.
+    // This cannot fail for a URL that has a user.
     let _ = url.set_username("").and_then(|()| url.set_password(None));
     let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user)))
         .map_err(|error| ConfigError::new("the user in the URL cannot be sent").because(error))?;
@@ -128,7 +136,7 @@ pub(crate) fn take_user(url: &mut Url) -> Result<Option<HeaderValue>, ConfigErro
     Ok(Some(value))
 }
 
-/// The bytes of a part of a URL. A percent sign that encodes nothing is one.
+/// Decodes the percent-encoding of a part of a URL. Invalid percent signs are kept.
 fn decoded(part: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -148,7 +156,8 @@ fn decoded(part: &str) -> Vec<u8> {
     bytes
 }
 
-/// What is secret in the value of a header: of `Bearer …` the token, of a cookie its values, of a user the password.
+/// Returns the secrets in the value of a header: the token of `Bearer …`, the values of cookies, the password of a
+/// user.
 pub(crate) fn secrets(name: &HeaderName, value: &HeaderValue) -> Vec<String> {
     let text = String::from_utf8_lossy(value.as_bytes());
     if *name == header::COOKIE {
@@ -166,41 +175,41 @@ pub(crate) fn secrets(name: &HeaderName, value: &HeaderValue) -> Vec<String> {
     secrets
 }
 
-/// A header that the application may set.
+/// Parses a header of the application.
 pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), ConfigError> {
     let name = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|error| ConfigError::new("the name of a header holds what names cannot hold").because(error))?;
+        .map_err(|error| ConfigError::new("the name of a header contains an invalid character").because(error))?;
     if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("mcp-") {
         return Err(ConfigError::new(format!("the header `{name}` is set by the transport")));
     }
     let value = HeaderValue::from_str(value)
-        .map_err(|_| ConfigError::new(format!("the value of the header `{name}` holds what values cannot hold")))?;
+        .map_err(|_| ConfigError::new(format!("the value of the header `{name}` contains an invalid character")))?;
     Ok((name, value))
 }
 
 const RESERVED: [&str; 7] =
     ["accept", "connection", "content-length", "content-type", "last-event-id", "te", "transfer-encoding"];
 
-/// Whether nothing leaves the machine on the way to this URL.
+/// Returns true if the URL leads to this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Scheme, host and port: what may be shown of a URL.
+/// Returns scheme, host and port, which contain no secrets.
 pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Whether both URLs lead to the same server.
+/// Returns true if both URLs have the same origin.
 pub(crate) fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
         && one.host_str() == other.host_str()
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
-/// What may be shown of a URL: no user, no query, and no part of the path that is long enough to be a key.
+/// Returns a URL for display: without user, query, and segments of the path that are long enough to be a key.
 pub(crate) fn shown(url: &Url) -> String {
     let mut shown = origin(url);
     for segment in url.path_segments().into_iter().flatten() {
@@ -210,7 +219,7 @@ pub(crate) fn shown(url: &Url) -> String {
     shown
 }
 
-/// Longer parts of a path are more likely keys than words.
+/// The longest segment of a path that is shown. Longer ones are probably keys.
 const LONGEST_SEGMENT: usize = 24;
 
 #[cfg(test)]
@@ -268,10 +277,10 @@ mod tests {
     #[test]
     fn endpoints_are_urls_of_http() {
         for (url, expected) in [
-            ("ftp://a.example/", "an endpoint is reached by http or https, not by `ftp`"),
-            ("localhost:8080", "an endpoint is reached by http or https, not by `localhost`"),
-            ("/mcp", "the URL of the endpoint is not one"),
-            ("", "the URL of the endpoint is not one"),
+            ("ftp://a.example/", "the scheme of an endpoint must be `http` or `https`, not `ftp`"),
+            ("localhost:8080", "the URL of the endpoint has no scheme: begin it with `http://` or `https://`"),
+            ("/mcp", "the URL of the endpoint has no scheme: begin it with `http://` or `https://`"),
+            ("http://", "the URL of the endpoint is invalid"),
         ] {
             assert_eq!(endpoint(url).unwrap_err().to_string(), expected, "{url}");
         }

@@ -1,4 +1,4 @@
-//! What goes wrong between a request and its answer, in words that show no secrets.
+//! The faults between a request and its answer. Their texts contain no secrets.
 
 use std::{error::Error, fmt, io, time::Duration};
 
@@ -7,28 +7,28 @@ use reqwest::Url;
 
 use crate::{AuthorizerError, config};
 
-/// Why there is no answer, or none that can be used.
+/// A reason why there is no usable answer.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// Nothing was sent: no connection could be made.
+    /// Nothing was sent: no connection could be opened.
     Connect {
         origin: String,
         source: reqwest::Error,
     },
-    /// Nothing was sent: the other side is not who it has to be.
+    /// Nothing was sent: the certificate of the server is not trusted.
     Tls {
         origin: String,
         source: rustls::Error,
     },
-    /// Nothing was sent: secrets would be read by everybody on the way.
+    /// Nothing was sent: the credentials would not be encrypted.
     Cleartext {
         origin: String,
     },
-    /// Nothing was sent: there is no client to send with.
+    /// Nothing was sent: the HTTP client cannot be built.
     Client(reqwest::Error),
     /// Nothing was sent: the certificates of the system cannot be used.
     Roots(rustls::Error),
-    /// Nothing was sent: the message has something that no header can carry.
+    /// Nothing was sent: a header cannot carry a part of the message.
     Unsendable(String),
     /// The connection broke after something was sent.
     Broken(reqwest::Error),
@@ -36,7 +36,7 @@ pub(crate) enum Fault {
         status: u16,
         to: Option<String>,
     },
-    /// It would go on at the same server, too often or as another request.
+    /// The server redirects within its origin, too often or to another method.
     RedirectWithin {
         status: u16,
     },
@@ -49,7 +49,7 @@ pub(crate) enum Fault {
         limit: usize,
     },
     Authorizer(AuthorizerError),
-    /// The stream of HTTP+SSE did not begin as it has to.
+    /// The stream of HTTP+SSE does not begin with an endpoint.
     NoEndpoint,
     ForeignEndpoint {
         origin: String,
@@ -59,7 +59,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What kept a request from being answered.
+    /// Classifies an error of sending a request.
     pub(crate) fn sending(error: reqwest::Error, url: &Url) -> Self {
         let origin = config::origin(url);
         match certificate_fault(&error) {
@@ -70,7 +70,7 @@ impl Fault {
         }
     }
 
-    /// Whether the server cannot have seen anything of the message.
+    /// Returns true if the server cannot have received any part of the message.
     pub(crate) fn is_before_sending(&self) -> bool {
         matches!(self, Self::Connect { .. })
     }
@@ -108,13 +108,13 @@ impl fmt::Display for Fault {
             }
             Self::Client(_) => f.write_str("the HTTP client cannot be used as it is configured"),
             Self::Roots(_) => f.write_str("the root certificates cannot be used"),
-            Self::Unsendable(what) => write!(f, "the message has {what}, which no header can carry"),
+            Self::Unsendable(what) => write!(f, "the message contains {what}, which a header cannot carry"),
             Self::Broken(_) => f.write_str("the connection broke before the answer was whole"),
             Self::Redirect { status, to: Some(to) } => {
-                write!(f, "the server redirects to `{to}` (HTTP status {status}), and nothing from there is taken")
+                write!(f, "the server redirects to `{to}` (HTTP status {status}), which is not followed")
             }
             Self::Redirect { status, to: None } => {
-                write!(f, "the server redirects nowhere with HTTP status {status}")
+                write!(f, "the server redirects with HTTP status {status} but without a target")
             }
             Self::RedirectWithin { status: status @ (307 | 308) } => {
                 write!(f, "the server redirects to itself too often (HTTP status {status})")
@@ -122,7 +122,7 @@ impl fmt::Display for Fault {
             Self::RedirectWithin { status } => {
                 write!(
                     f,
-                    "the server redirects with HTTP status {status}, by which the request would become another one"
+                    "the server redirects with HTTP status {status}, which would change the method of the request"
                 )
             }
             Self::Silent { after } => write!(f, "the server did not answer within {after:?}"),
@@ -156,11 +156,11 @@ impl Error for Fault {
     }
 }
 
-/// What TLS has against the other side, from wherever it is in the chain of causes.
+/// Finds the TLS error in the chain of causes.
 fn certificate_fault(error: &reqwest::Error) -> Option<rustls::Error> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        // An I/O error hides the error inside of it from the chain.
+        // `io::Error` does not return its inner error as the source.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let tls = inner.and_then(|inner| inner.downcast_ref()).or_else(|| error.downcast_ref::<rustls::Error>());
         if let Some(tls) = tls {

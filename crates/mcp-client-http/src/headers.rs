@@ -1,32 +1,32 @@
-//! The headers that mirror a message (2025-06-18 and 2026-07-28, transports), and what is read from those of an answer.
+//! The headers that mirror a message (2025-06-18 and 2026-07-28, transports), and the headers of a response.
 
 use std::time::{Duration, SystemTime};
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use mcp_protocol::{Excerpt, mirror};
 use mcp_transport::Hints;
 
 use crate::fault::Fault;
 
-pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(crate) const SESSION: HeaderName = HeaderName::from_static(mirror::SESSION_ID);
+pub(crate) const VERSION: HeaderName = HeaderName::from_static(mirror::PROTOCOL_VERSION);
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(mirror::LAST_EVENT_ID);
+const METHOD: HeaderName = HeaderName::from_static(mirror::METHOD);
+const NAME: HeaderName = HeaderName::from_static(mirror::NAME);
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(crate) const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-/// Whether a message belongs to the stateless era. One that does not say belongs to a session.
+/// Returns true if a message belongs to the stateless era. A message without a revision belongs to a session.
 pub(crate) fn is_stateless(hints: &Hints) -> bool {
     hints.version.is_some_and(|version| version.is_stateless())
 }
 
-/// Puts what the hints of a message say into its headers.
-pub(crate) fn mirror(hints: &Hints, headers: &mut HeaderMap) -> Result<(), Fault> {
+/// Adds the headers that mirror the hints of a message.
+pub(crate) fn add_mirrored(hints: &Hints, headers: &mut HeaderMap) -> Result<(), Fault> {
     let Some(version) = hints.version else { return Ok(()) };
-    // `initialize` is what settles the version, and servers that check the header do not know every version.
+    // `initialize` negotiates the version, and servers that check the header may not know this one.
     if version.has_version_header() && hints.method.as_deref() != Some("initialize") {
         headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
     }
@@ -38,46 +38,40 @@ pub(crate) fn mirror(hints: &Hints, headers: &mut HeaderMap) -> Result<(), Fault
             headers.insert(NAME, encode(name)?);
         }
         for (name, value) in &hints.params {
-            let param = HeaderName::try_from(format!("mcp-param-{name}"));
+            let param = HeaderName::try_from(format!("{}{name}", mirror::PARAM_PREFIX));
             headers.append(param.map_err(|_| unsendable("the parameter", name))?, encode(value)?);
         }
     }
     Ok(())
 }
 
-/// A value as it travels: itself, or in base64 when it is not plain or looks as if it were encoded.
+/// Returns the header value for a text.
 fn encode(value: &str) -> Result<HeaderValue, Fault> {
-    let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_matches(' ') == value;
-    let looks_encoded = value.starts_with("=?base64?") && value.ends_with("?=");
-    if is_plain && !looks_encoded {
-        return HeaderValue::from_str(value).map_err(|_| Fault::Unsendable("a value".to_owned()));
-    }
-    let encoded = format!("=?base64?{}?=", BASE64_STANDARD.encode(value));
-    HeaderValue::try_from(encoded).map_err(|_| Fault::Unsendable("a value".to_owned()))
+    HeaderValue::from_str(&mirror::encode(value)).map_err(|_| Fault::Unsendable("a value".to_owned()))
 }
 
 fn unsendable(what: &str, name: &str) -> Fault {
-    Fault::Unsendable(format!("{what} {name:?}"))
+    Fault::Unsendable(format!("{what} {:?}", Excerpt::new(name)))
 }
 
-/// The session that an answer opened. An id that is not visible ASCII is none.
+/// Returns the id of the session that a response opened. An id that is not visible ASCII is ignored.
 pub(crate) fn session(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut id = headers.get(SESSION)?.clone();
     if id.is_empty() || !id.as_bytes().iter().all(u8::is_ascii_graphic) {
-        tracing::warn!("the server opened a session with an id that is not visible ASCII; it is left out");
+        tracing::warn!("the id of the session is not visible ASCII and is ignored");
         return None;
     }
     id.set_sensitive(true);
     Some(id)
 }
 
-/// The type of the content, in lower case and without parameters.
+/// Returns the content type in lower case, without parameters.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// How long the server asks to wait: seconds, or until a date.
+/// Returns the wait that the server requested, in seconds or until a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
@@ -105,7 +99,7 @@ mod tests {
     #[track_caller]
     fn check(version: &str, method: &str, expected: &[(&str, &str)]) {
         let mut headers = HeaderMap::new();
-        mirror(&hints(version, method), &mut headers).unwrap();
+        add_mirrored(&hints(version, method), &mut headers).unwrap();
         let got: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(got, expected, "{version} {method}");
     }
@@ -132,10 +126,10 @@ mod tests {
 
     #[test]
     fn what_no_header_can_carry_is_refused() {
-        assert!(mirror(&hints("2026-07-28", "a\nb"), &mut HeaderMap::new()).is_err());
+        assert!(add_mirrored(&hints("2026-07-28", "a\nb"), &mut HeaderMap::new()).is_err());
         let mut with_param = hints("2026-07-28", "tools/call");
         with_param.params = vec![("a b".into(), "x".into())];
-        assert!(mirror(&with_param, &mut HeaderMap::new()).is_err());
+        assert!(add_mirrored(&with_param, &mut HeaderMap::new()).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What an application configures: an endpoint, how it is reached, and how much it may send.
+//! The endpoint that an application configures.
 
 use std::{
     fmt,
@@ -15,33 +15,45 @@ use crate::{
     Authorizer, client,
     config::{self, Config, ConfigError},
     fault::Fault,
-    link::Link,
-    old,
+    legacy_sse,
+    shared::Shared,
     transport::HttpTransport,
 };
 
-/// An endpoint that is reached over HTTP. Its transports share a pool of connections.
+/// An HTTP endpoint. Its transports share a pool of connections.
 ///
-/// Redirects are followed within the origin of the endpoint, and only those that keep method and body (307, 308).
-/// Requests to a loopback address use no proxy; others use that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`,
-/// `NO_PROXY`) unless one is set.
+/// The client follows redirects within the origin of the endpoint, and only those that keep method and body (307, 308).
+/// Requests to a loopback address use no proxy. Other requests use the proxy of the environment (`HTTPS_PROXY`,
+/// `HTTP_PROXY`, `NO_PROXY`), unless [`Http::proxy`] sets one.
+///
+/// ```
+/// # use mcp_client_http::Http;
+/// let http = Http::new("https://mcp.example.com/mcp")?.bearer("secret")?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Http {
     url: Url,
     config: Config,
-    /// Made when the first transport is opened.
+    /// The HTTP client, built for the first transport.
     client: OnceLock<Client>,
 }
 
 impl Http {
-    /// The endpoint at this URL, which speaks Streamable HTTP or, when it refuses `initialize` and answers a GET with an
-    /// `endpoint` event, HTTP+SSE.
+    /// Returns the endpoint at this URL. It speaks Streamable HTTP. If it rejects `initialize` and answers a GET with
+    /// an `endpoint` event, it speaks HTTP+SSE.
     ///
-    /// A user in the URL (`https://user:password@…`) is sent as `Authorization: Basic …` with every request to the endpoint, and
-    /// nowhere else; [`Http::bearer`] and whatever else sets that header takes its place.
+    /// A user in the URL (`https://user:password@…`) is sent as `Authorization: Basic …` with each request to the
+    /// endpoint. [`Http::bearer`] and other settings of that header replace it.
     ///
     /// # Errors
-    /// The text is no URL, or neither `http` nor `https`, or has a user that cannot be sent.
+    /// If the text is not a URL, its scheme is not `http` or `https`, or its user cannot be sent.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("http://127.0.0.1:8000/mcp")?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(url: impl AsRef<str>) -> Result<Self, ConfigError> {
         let mut url = config::endpoint(url.as_ref())?;
         let mut config = Config::new();
@@ -51,21 +63,36 @@ impl Http {
         Ok(Self { url, config, client: OnceLock::new() })
     }
 
-    /// The event stream at this URL, of a server that is known to speak HTTP+SSE (2024-11-05).
+    /// Returns the event stream at this URL, for a server that speaks HTTP+SSE (2024-11-05).
     ///
     /// # Errors
     /// As for [`Http::new`].
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::sse("http://127.0.0.1:8000/sse")?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sse(url: impl AsRef<str>) -> Result<Self, ConfigError> {
         let mut http = Self::new(url)?;
         http.config.is_sse = true;
         Ok(http)
     }
 
-    /// Sends this header with every request to the endpoint. Its value counts as a secret when it is one that usually is:
-    /// `authorization`, `cookie`, and names with `key`, `token` or `secret` in them.
+    /// Sends a header with each request to the endpoint.
+    ///
+    /// The value is treated as a secret if the name is `authorization` or `cookie`, or contains `key`, `token` or
+    /// `secret`.
     ///
     /// # Errors
-    /// Name or value hold what they cannot hold, or the header is the transport's own (`accept`, `content-type`, `mcp-…`).
+    /// If the name or the value is invalid, or the transport sets the header itself (`accept`, `content-type`,
+    /// `mcp-…`).
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.header("x-team", "blue")?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Result<Self, ConfigError> {
         let (name, mut value) = config::header(name.as_ref(), value.as_ref())?;
         let secret = ["authorization", "cookie", "key", "token", "secret"];
@@ -74,22 +101,37 @@ impl Http {
         Ok(self)
     }
 
-    /// Sends this token with every request, as `Authorization: Bearer …`.
+    /// Sends a token with each request, as `Authorization: Bearer …`.
     ///
     /// # Errors
-    /// The token holds what a header cannot hold.
+    /// If a header cannot carry the token.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.bearer("secret")?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn bearer(self, token: impl AsRef<str>) -> Result<Self, ConfigError> {
         self.header("authorization", format!("Bearer {}", token.as_ref()))
     }
 
-    /// Asks this authorizer for every request. What it gives comes after the headers of the application, in their place.
+    /// Authorizes each request with this authorizer. Its headers replace equal headers of the application. See
+    /// [`Authorizer`] for an example.
     #[must_use]
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
         self.config.authorizer = Some(Arc::new(authorizer));
         self
     }
 
-    /// Goes through this proxy, and not through that of the environment.
+    /// Uses this proxy instead of the proxy of the environment.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// use mcp_client_http::reqwest::Proxy;
+    ///
+    /// let http = Http::new("https://mcp.example.com/mcp")?.proxy(Proxy::all("http://proxy.example.com:3128")?);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn proxy(mut self, proxy: Proxy) -> Self {
         self.config.proxy = Some(proxy);
@@ -97,25 +139,36 @@ impl Http {
         self
     }
 
-    /// Trusts these certificates, in PEM, beside those of the system.
+    /// Trusts these certificates (PEM) in addition to those of the system.
     ///
     /// # Errors
-    /// There is none in the text, or one cannot be read.
+    /// If the text contains no certificate, or an invalid one.
+    ///
+    /// ```no_run
+    /// use mcp_client_http::Http;
+    ///
+    /// let pem = std::fs::read("ca.pem")?;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.root_certificates(pem)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn root_certificates(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_ref()).collect();
         let read = read.map_err(|error| ConfigError::new("a root certificate cannot be read").because(error))?;
         if read.is_empty() {
-            return Err(ConfigError::new("there is no root certificate in the text"));
+            return Err(ConfigError::new("the text contains no root certificate"));
         }
         self.config.roots.extend(read);
         self.client = OnceLock::new();
         Ok(self)
     }
 
-    /// Sends with a client that the application made. Proxy, roots and connection timeout are its own then, and so are its
-    /// redirects, which is the danger: what it follows to another origin takes headers along. Give it
-    /// [`reqwest::redirect::Policy::none`]. It also needs TLS of its own ([`reqwest::ClientBuilder::tls_backend_preconfigured`]
-    /// or a crypto provider of the process): this crate builds reqwest without one.
+    /// Sends requests with a client of the application. The client has its own proxy, certificates and connection
+    /// timeout.
+    ///
+    /// It also has its own redirects, which is the danger: a redirect to another origin would send the headers there.
+    /// Configure it with [`reqwest::redirect::Policy::none`]. It needs its own TLS configuration
+    /// ([`reqwest::ClientBuilder::tls_backend_preconfigured`], or a crypto provider of the process), because this crate
+    /// builds reqwest without one.
     #[must_use]
     pub fn dangerous_client(mut self, client: Client) -> Self {
         self.config.client = Some(client);
@@ -123,15 +176,27 @@ impl Http {
         self
     }
 
-    /// Sends credentials over `http://` to other machines too, where everybody on the way can read them. Without it such
-    /// an endpoint cannot be connected to when a token, a cookie, a secret header or an authorizer is set.
+    /// Sends credentials over `http://` to other machines too, where others can read them. Without this, connecting to
+    /// such an endpoint fails if a token, a cookie, a secret header or an authorizer is set.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("http://mcp.internal/mcp")?.bearer("secret")?.dangerous_cleartext_credentials();
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn dangerous_cleartext_credentials(mut self) -> Self {
         self.config.cleartext = true;
         self
     }
 
-    /// How long a connection may take to be made, TLS included. Default 10 s.
+    /// Sets how long opening a connection may take, including TLS. Default: 10 seconds.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.connect_timeout(std::time::Duration::from_secs(3));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = timeout;
@@ -139,25 +204,44 @@ impl Http {
         self
     }
 
-    /// How long the head of a response may take, of everything that is not a request of the protocol: notifications,
-    /// answers, streams, the end of a session. Default 30 s. A request may take as long as its sender waits.
+    /// Sets how long the head of a response may take for messages that are not requests: notifications, answers,
+    /// streams, the end of a session. Default: 30 seconds. The caller of a request bounds its time.
     ///
-    /// A notification or an answer that the server has no time for is brought again when that says so (`Retry-After`), if it is
-    /// within this time; otherwise it is given up at once.
+    /// If a busy server requests a wait (`Retry-After`) within this time, a notification or an answer is sent again.
+    /// Otherwise it is dropped.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.response_timeout(std::time::Duration::from_secs(5));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.config.response_timeout = timeout;
         self
     }
 
-    /// The longest message that is taken, in bytes: the body of an answer, the data of an event. Default 4 MiB.
+    /// Sets the largest message that is received, in bytes: the body of an answer, or the data of an event. Default: 4
+    /// MiB.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.max_message(64 << 20);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.config.max_message = bytes;
         self
     }
 
-    /// How many requests may be under way; more wait. Signs of life wait for none of them. Default 1,024.
+    /// Sets how many requests may run at the same time; further ones wait. Pings do not count. Default: 1,024.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.max_requests(16);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn max_requests(mut self, count: u32) -> Self {
         self.config.max_requests = count.max(1);
@@ -177,10 +261,10 @@ impl Http {
         if is_clear && !self.config.cleartext && self.config.has_credentials() {
             return Err(Fault::Cleartext { origin: config::origin(&self.url) });
         }
-        let (link, inbound) = Link::new(self.ready_client()?, self.url.clone(), self.config.clone());
-        let transport = HttpTransport::new(Arc::clone(&link), inbound);
+        let (shared, inbound) = Shared::new(self.ready_client()?, self.url.clone(), self.config.clone());
+        let transport = HttpTransport::new(Arc::clone(&shared), inbound);
         if self.config.is_sse {
-            old::open(&link).await?;
+            legacy_sse::open(&shared).await?;
         }
         Ok(Box::new(transport))
     }
@@ -197,7 +281,7 @@ impl Connect for Http {
 }
 
 impl fmt::Debug for Http {
-    /// Shows where it goes, and which headers it sends, without their values.
+    /// Shows the endpoint and the names of the headers, without their values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.config.headers.keys().map(http::HeaderName::as_str).collect();
         f.debug_struct("Http").field("url", &self.describe()).field("headers", &headers).finish_non_exhaustive()

@@ -1,8 +1,9 @@
-//! HTTP for clients of the Model Context Protocol: Streamable HTTP of every revision, and HTTP+SSE of the first.
+//! The HTTP client transports of the Model Context Protocol: Streamable HTTP of every revision, and HTTP+SSE of
+//! 2024-11-05.
 //!
-//! [`Http`] is a [`Connect`](mcp_transport::Connect): it opens transports to one endpoint. A transport finds out by itself
-//! whether the server speaks Streamable HTTP or HTTP+SSE, once the first `initialize` shows it; what it is told in the
-//! hints of a frame it mirrors in headers.
+//! [`Http`] is a [`Connect`](mcp_transport::Connect): it opens transports to one endpoint. A transport detects with the
+//! first `initialize` whether the server speaks Streamable HTTP or HTTP+SSE. It mirrors the hints of a frame in
+//! headers.
 //!
 //! ```
 //! use mcp_client_http::Http;
@@ -12,30 +13,32 @@
 //! # Ok::<_, mcp_client_http::ConfigError>(())
 //! ```
 //!
-//! Every message is a POST of its own; requests run in parallel over connections that are kept. What comes back is given
-//! on with the route that it came on. A session (2025-03-26 to 2025-11-25) is opened by the answer to `initialize`,
-//! listened to after `notifications/initialized` was accepted, and ended by `shutdown`; its streams are resumed.
+//! Each message is a POST of its own. Requests run in parallel over pooled connections. A received frame has the route
+//! of the request whose response contained it.
+//!
+//! The answer to `initialize` opens a session (2025-03-26 to 2025-11-25). The transport opens the stream of the session
+//! after the server has accepted `notifications/initialized`, resumes its streams, and ends the session on shutdown.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod authorizer;
 mod client;
 mod config;
-mod exchange;
 mod fault;
 mod headers;
 mod http;
-mod link;
+mod http_request;
+mod legacy_sse;
 mod listen;
-mod old;
 mod post;
 mod refusal;
 mod request;
+mod request_tasks;
+mod shared;
 mod stream;
-mod tasks;
 mod transport;
 
-/// The client of HTTP below, for [`Http::proxy`] and [`Http::dangerous_client`].
+/// The HTTP client library, for [`Http::proxy`] and [`Http::dangerous_client`].
 pub use reqwest;
 
 pub use self::{

@@ -1,4 +1,4 @@
-//! What is posted without expecting an answer: notifications, and answers to what the server asked.
+//! Messages without an answer: notifications, and answers to requests of the server.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -6,29 +6,31 @@ use http::{HeaderMap, StatusCode};
 use mcp_transport::{Frame, TransportError};
 use tokio::time::sleep;
 
-use crate::{exchange::Exchange, headers::retry_after, link::Link, refusal::is_session_lost, stream::Place};
+use crate::{
+    headers::retry_after, http_request::HttpRequest, refusal::is_session_lost, shared::Shared, stream::Position,
+};
 
-/// How often it is tried to bring a message to a server that is not there or busy.
+/// The number of attempts to deliver a message to a server that is unreachable or busy.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// Posts a message. Says whether the server took it.
-pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mut headers: HeaderMap) -> bool {
-    let in_session = link.name_session(&mut headers, &frame.hints) || link.endpoint.get().is_some();
-    let post = Exchange::post(link, headers, frame.message.clone());
-    let mut attempts = Place::default();
+/// Posts a message. Returns true if the server accepted it.
+pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: HeaderMap) -> bool {
+    let in_session = shared.name_session(&mut headers, &frame.hints) || shared.endpoint.get().is_some();
+    let post = HttpRequest::post(shared, headers, frame.message.clone());
+    let mut attempts = Position::default();
     loop {
-        let wait = match post.clone().send(link, Some(link.config.response_timeout)).await {
+        let wait = match post.clone().send(shared, Some(shared.config.response_timeout)).await {
             Ok(response) if response.status().is_success() => return true,
             Ok(response) if is_busy(response.status()) && attempts.failed() < MAX_ATTEMPTS => {
                 retry_after(response.headers(), SystemTime::now())
             }
             Ok(response) => {
                 let status = response.status();
-                if is_session_lost(link, response, in_session).await {
-                    link.deliver(Err(TransportError::session_lost())).await;
+                if is_session_lost(shared, response, in_session).await {
+                    shared.deliver(Err(TransportError::session_lost())).await;
                 } else {
                     let method = frame.hints.method.as_deref();
-                    tracing::warn!(%status, method, "the server did not take a message");
+                    tracing::warn!(%status, method, "the server did not accept a message");
                 }
                 return false;
             }
@@ -38,17 +40,22 @@ pub(crate) async fn run(link: &Arc<Link>, frame: &Frame, mut headers: HeaderMap)
                 return false;
             }
         };
-        let (asked, longest) = (wait.unwrap_or_default(), link.config.response_timeout);
+        let (asked, longest) = (wait.unwrap_or_default(), shared.config.response_timeout);
         if asked > longest {
             let method = frame.hints.method.as_deref();
-            tracing::warn!(?asked, ?longest, method, "the server takes no message for longer than it is waited for");
+            tracing::warn!(
+                ?asked,
+                ?longest,
+                method,
+                "the server requested a longer wait than the limit; the message is dropped"
+            );
             return false;
         }
         sleep(attempts.wait().min(longest).max(asked)).await;
     }
 }
 
-/// Whether the server says that it did nothing with the message, and may later.
+/// Returns true if the server did nothing with the message and may accept it later.
 fn is_busy(status: StatusCode) -> bool {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }

@@ -1,4 +1,4 @@
-//! A response that is not a success: a message of the protocol all the same, or a status and what it says to people.
+//! A response that is not a success: a message of the protocol, or a status with a text.
 
 use std::time::SystemTime;
 
@@ -10,22 +10,22 @@ use reqwest::Response;
 use tokio::time::timeout;
 
 use crate::{
-    exchange::{self, Authorization},
     headers::{content_type, retry_after},
-    link::Link,
+    http_request::{self, Authorization},
+    shared::Shared,
 };
 
-/// What a server answered with a status that is not a success.
+/// A response with a status that is not a success.
 pub(crate) enum Refused {
-    /// A response of JSON-RPC.
+    /// A JSON-RPC response.
     Message { bytes: Bytes, code: Option<ErrorCode> },
-    /// Anything else, and whatever says more by its status than by its message.
+    /// Any other response, and responses whose status is more specific than their message.
     Fault(TransportError),
 }
 
 impl Refused {
-    /// Whether the answer to `initialize` may be that of a server which speaks HTTP+SSE.
-    pub(crate) fn may_be_old(&self, status: StatusCode) -> bool {
+    /// Returns true if a server that speaks HTTP+SSE could have answered `initialize` so.
+    pub(crate) fn may_be_legacy_sse(&self, status: StatusCode) -> bool {
         let is_modern = match self {
             Self::Message { code: Some(code), .. } => MODERN.contains(code),
             _ => false,
@@ -34,7 +34,7 @@ impl Refused {
     }
 }
 
-/// The errors that only a server which knows 2026-07-28 answers by such a status.
+/// The errors that only servers of 2026-07-28 send with such a status.
 const MODERN: [ErrorCode; 4] = [
     ErrorCode::HEADER_MISMATCH,
     ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -42,16 +42,16 @@ const MODERN: [ErrorCode; 4] = [
     ErrorCode::METHOD_NOT_FOUND,
 ];
 
-/// Reads a response that is not a success, to a request that named a session or did not.
-pub(crate) async fn refusal(link: &Link, mut response: Response, in_session: bool) -> Refused {
+/// Reads a response that is not a success.
+pub(crate) async fn refusal(shared: &Shared, mut response: Response, in_session: bool) -> Refused {
     let status = response.status();
     let wait = retry_after(response.headers(), SystemTime::now());
     let kind = content_type(response.headers());
     let Authorization(sent) = response.extensions_mut().remove().unwrap_or_default();
-    let reading = exchange::body(&mut response, link.config.max_message);
-    let body = match timeout(link.config.response_timeout, reading).await {
+    let reading = http_request::body(&mut response, shared.config.max_message);
+    let body = match timeout(shared.config.response_timeout, reading).await {
         Ok(Ok(body)) => body,
-        // The status is answer enough.
+        // The status is sufficient.
         Ok(Err(_)) | Err(_) => Bytes::new(),
     };
     let message = match Message::parse(&body) {
@@ -69,19 +69,19 @@ pub(crate) async fn refusal(link: &Link, mut response: Response, in_session: boo
     if in_session && !names_request && status == StatusCode::BAD_REQUEST && is_about_session(&said) {
         return Refused::Fault(TransportError::session_lost());
     }
-    // What has to be done about these, their message does not say.
+    // The status and its headers determine the reaction to these, not the message.
     let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match message {
         Some((_, error)) if !is_about_status => Refused::Message { code: error.map(|error| error.code), bytes: body },
-        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &link.secrets(&sent)))),
+        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &shared.secrets(&sent)))),
     }
 }
 
-/// Whether the server refuses a message because it does not know the session that it named.
-pub(crate) async fn is_session_lost(link: &Link, response: Response, in_session: bool) -> bool {
+/// Returns true if the server rejected a message because it does not know its session.
+pub(crate) async fn is_session_lost(shared: &Shared, response: Response, in_session: bool) -> bool {
     match response.status() {
         StatusCode::NOT_FOUND => in_session,
-        StatusCode::BAD_REQUEST if in_session => match refusal(link, response, in_session).await {
+        StatusCode::BAD_REQUEST if in_session => match refusal(shared, response, in_session).await {
             Refused::Fault(fault) => fault.is_session_lost(),
             Refused::Message { .. } => false,
         },
@@ -89,20 +89,20 @@ pub(crate) async fn is_session_lost(link: &Link, response: Response, in_session:
     }
 }
 
-/// Whether a server that refuses what named a session does so because of the session: many say so with a 400 where a 404
-/// is asked for, and a client that took it for anything else would never get out of a session that is gone.
+/// Returns true if the text of a 400 is about the session. Many servers answer so instead of 404, and the client must
+/// then open a new session.
 fn is_about_session(said: &str) -> bool {
     said.to_ascii_lowercase().contains("session")
 }
 
-/// More than is shown of a body, whatever it is written in.
+/// The bytes of a body that are examined for its text.
 const MAX_READ: usize = 4096;
-/// How much is shown of it, in characters.
+/// The longest text of a body, in characters.
 const MAX_SHOWN: usize = 200;
-/// Words from this length on that hold a digit are more likely keys than words.
+/// Words of this length with a digit are probably keys.
 const KEY_LEN: usize = 32;
 
-/// What a body says, on one line, shortened, without secrets.
+/// Returns the text of a body on one line, shortened and without secrets.
 fn detail(said: &str, secrets: &[String]) -> String {
     let mut text = said.to_owned();
     for secret in secrets {
@@ -158,7 +158,7 @@ mod tests {
             (message(Some(ErrorCode::HEADER_MISMATCH)), 400, false),
             (message(Some(ErrorCode::METHOD_NOT_FOUND)), 404, false),
         ] {
-            assert_eq!(refused.may_be_old(StatusCode::from_u16(status).unwrap()), expected, "{status}");
+            assert_eq!(refused.may_be_legacy_sse(StatusCode::from_u16(status).unwrap()), expected, "{status}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A request of the protocol: its POST, and whatever way its answer comes back.
+//! A request of the protocol: its POST, and its answer as JSON or on an event stream.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,34 +12,39 @@ use reqwest::Response;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    exchange::{self, Exchange},
     fault::Fault,
     headers::{self, content_type},
-    link::Link,
-    old,
+    http_request::{self, HttpRequest},
+    legacy_sse,
     refusal::{Refused, refusal},
-    stream::{self, Events, Place},
+    shared::Shared,
+    stream::{self, EventStream, Position},
 };
 
-/// Connections in a row that bring nothing before a stream is given up.
+/// The number of consecutive connections without an event after which a stream fails.
 const MAX_FAILURES: u32 = 5;
-/// How long the end of a stream may take to come once the answer is there, so that its connection can be used again.
+/// The longest wait for the end of a stream after the answer. Then its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How much may come in that time.
+/// The largest number of bytes that are read in that time.
 const DRAIN_LEN: usize = 64 * 1024;
 
-/// Posts a request and gives its answer on, or the fault that stands for it.
-pub(crate) async fn run(link: Arc<Link>, id: RequestId, frame: Frame, headers: HeaderMap) {
-    if let Err(error) = answer(&link, &id, &frame, headers).await {
-        link.tasks.answered(&id);
-        link.deliver(Err(error.of_request(id))).await;
+/// Posts a request and delivers its answer, or the fault of the request.
+pub(crate) async fn run(shared: Arc<Shared>, id: RequestId, frame: Frame, headers: HeaderMap) {
+    if let Err(error) = answer(&shared, &id, &frame, headers).await {
+        shared.tasks.answered(&id);
+        shared.deliver(Err(error.of_request(id))).await;
     }
 }
 
-async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mut headers: HeaderMap) -> Result<(), TransportError> {
-    let is_old = link.endpoint.get().is_some();
-    let in_session = link.name_session(&mut headers, &frame.hints) || is_old;
-    let response = Exchange::post(link, headers, frame.message.clone()).send(link, None).await;
+async fn answer(
+    shared: &Arc<Shared>,
+    id: &RequestId,
+    frame: &Frame,
+    mut headers: HeaderMap,
+) -> Result<(), TransportError> {
+    let is_legacy_sse = shared.endpoint.get().is_some();
+    let in_session = shared.name_session(&mut headers, &frame.hints) || is_legacy_sse;
+    let response = HttpRequest::post(shared, headers, frame.message.clone()).send(shared, None).await;
     let response = response.map_err(Fault::into_error)?;
     let status = response.status();
     if status == StatusCode::NOT_FOUND && in_session {
@@ -47,67 +52,67 @@ async fn answer(link: &Arc<Link>, id: &RequestId, frame: &Frame, mut headers: He
     }
     let opens_session = frame.hints.method.as_deref() == Some("initialize") && !headers::is_stateless(&frame.hints);
     if status.is_success() {
-        if is_old {
+        if is_legacy_sse {
             // The answer comes on the stream of the session.
             return Ok(());
         }
         if opens_session {
-            link.open_session(headers::session(response.headers()));
+            shared.open_session(headers::session(response.headers()));
         }
-        return read(link, id, frame, response).await;
+        return read(shared, id, frame, response).await;
     }
-    let refused = Box::pin(refusal(link, response, in_session)).await;
-    if opens_session && !is_old && refused.may_be_old(status) {
-        match Box::pin(old::open(link)).await {
+    let refused = Box::pin(refusal(shared, response, in_session)).await;
+    if opens_session && !is_legacy_sse && refused.may_be_legacy_sse(status) {
+        match Box::pin(legacy_sse::open(shared)).await {
             Ok(()) => {
-                let headers = link.message_headers(&frame.hints).map_err(Fault::into_error)?;
-                return Box::pin(answer(link, id, frame, headers)).await;
+                let headers = shared.message_headers(&frame.hints).map_err(Fault::into_error)?;
+                return Box::pin(answer(shared, id, frame, headers)).await;
             }
             Err(fault) => tracing::debug!(%fault, "the server does not speak HTTP+SSE either"),
         }
     }
     match refused {
-        Refused::Message { bytes, .. } => give(link, id, Frame::new(bytes)).await,
+        Refused::Message { bytes, .. } => give(shared, id, Frame::new(bytes)).await,
         Refused::Fault(fault) => return Err(fault),
     }
     Ok(())
 }
 
-/// Gives the answer on.
-async fn give(link: &Link, id: &RequestId, frame: Frame) {
-    link.tasks.answered(id);
-    link.deliver(Ok(frame.with_route(Route::Request(id.clone())))).await;
+/// Delivers the answer.
+async fn give(shared: &Shared, id: &RequestId, frame: Frame) {
+    shared.tasks.answered(id);
+    shared.deliver(Ok(frame.with_route(Route::Request(id.clone())))).await;
 }
 
-async fn read(link: &Link, id: &RequestId, frame: &Frame, mut response: Response) -> Result<(), TransportError> {
+async fn read(shared: &Shared, id: &RequestId, frame: &Frame, mut response: Response) -> Result<(), TransportError> {
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Err(TransportError::unanswered());
     }
     let kind = content_type(response.headers());
     if kind == "text/event-stream" {
-        // Most answers are no streams, and a future is as large as the largest that it may become.
-        return Box::pin(follow(link, id, frame, Events::new(response, link, &Place::default()))).await;
+        // Most answers are not streams. Boxing keeps the future small.
+        return Box::pin(follow(shared, id, frame, EventStream::new(response, shared, &Position::default()))).await;
     }
     if kind != "application/json" && !kind.ends_with("+json") {
         return Err(Fault::ContentType(kind).into_error());
     }
-    let body = exchange::body(&mut response, link.config.max_message).await.map_err(Fault::into_error)?;
+    let body = http_request::body(&mut response, shared.config.max_message).await.map_err(Fault::into_error)?;
     let is_answer = answers(&body, id);
-    give(link, id, Frame::new(body)).await;
-    // Whatever it was, nothing else comes.
+    give(shared, id, Frame::new(body)).await;
+    // No other message follows a JSON body.
     if is_answer { Ok(()) } else { Err(TransportError::unanswered()) }
 }
 
-/// Reads the stream of a request to its answer, over as many connections as the server wants it to take.
-async fn follow(link: &Link, id: &RequestId, frame: &Frame, mut events: Events) -> Result<(), TransportError> {
-    let mut place = Place::default();
+/// Reads the stream of a request until the answer. The server may split the stream over several connections.
+async fn follow(shared: &Shared, id: &RequestId, frame: &Frame, mut events: EventStream) -> Result<(), TransportError> {
+    let mut position = Position::default();
     loop {
         let mut is_further = false;
         while let Some(event) = events.next().await {
             let event = match event {
                 Ok(event) => event,
                 Err(error) if jsonrpc::beginning(error.start()) == Beginning::Other => {
-                    tracing::warn!(%error, "a message that the server sent before its answer was skipped");
+                    tracing::warn!(%error, "a message before the answer was skipped");
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -116,38 +121,38 @@ async fn follow(link: &Link, id: &RequestId, frame: &Frame, mut events: Events) 
                 let is_answer = answers(&event.data, id);
                 let message = Frame::new(event.data);
                 if is_answer {
-                    give(link, id, message).await;
+                    give(shared, id, message).await;
                     drain(events).await;
                     return Ok(());
                 }
-                if !link.deliver(Ok(message.with_route(Route::Request(id.clone())))).await {
+                if !shared.deliver(Ok(message.with_route(Route::Request(id.clone())))).await {
                     return Ok(());
                 }
             }
-            is_further |= place.note(&events);
+            is_further |= position.note(&events);
         }
-        is_further |= place.note(&events);
-        if headers::is_stateless(&frame.hints) || place.last_event_id().is_none() {
+        is_further |= position.note(&events);
+        if headers::is_stateless(&frame.hints) || position.last_event_id().is_none() {
             return Err(TransportError::unanswered());
         }
-        // A server that says when to come back wants to be asked again and again; the sender bounds how long.
+        // A server that sends `retry` lets the client poll. The sender of the request bounds the time.
         if is_further || events.is_polling() {
-            place.succeeded();
-        } else if place.failed() > MAX_FAILURES {
+            position.succeeded();
+        } else if position.failed() > MAX_FAILURES {
             return Err(TransportError::unanswered());
         }
-        events = resume(link, &mut place).await?;
+        events = resume(shared, &mut position).await?;
     }
 }
 
-/// Goes on with a stream behind the last event that was read.
-async fn resume(link: &Link, place: &mut Place) -> Result<Events, TransportError> {
+/// Resumes a stream after the last event that was read.
+async fn resume(shared: &Shared, position: &mut Position) -> Result<EventStream, TransportError> {
     let mut asked = Duration::ZERO;
     loop {
-        sleep(place.wait().max(asked)).await;
-        match stream::open(link, place).await {
+        sleep(position.wait().max(asked)).await;
+        match stream::open(shared, position).await {
             Ok(events) => return Ok(events),
-            Err(stream::Refused::ForNow(_)) if place.failed() > MAX_FAILURES => {
+            Err(stream::Refused::ForNow(_)) if position.failed() > MAX_FAILURES => {
                 return Err(TransportError::unanswered());
             }
             Err(stream::Refused::ForNow(wait)) => asked = wait.unwrap_or_default(),
@@ -156,8 +161,8 @@ async fn resume(link: &Link, place: &mut Place) -> Result<Events, TransportError
                 return Err(TransportError::unanswered());
             }
             Err(stream::Refused::SessionLost) => {
-                // Everybody is told that it is lost. This request was taken before, and may have been done.
-                link.deliver(Err(TransportError::session_lost())).await;
+                // The server accepted this request before it lost the session, so it may have executed it.
+                shared.deliver(Err(TransportError::session_lost())).await;
                 return Err(TransportError::unanswered());
             }
             Err(stream::Refused::Fault(fault)) => return Err(fault.into_error()),
@@ -165,8 +170,8 @@ async fn resume(link: &Link, place: &mut Place) -> Result<Events, TransportError
     }
 }
 
-/// Whether the message, or one of a batch (2025-03-26), is the answer to this request. An error without an id can be about nothing
-/// else.
+/// Returns true if the message, or a message of the batch (2025-03-26), is the answer to this request. An error without
+/// an id is its answer too.
 fn answers(message: &[u8], id: &RequestId) -> bool {
     let is_answer = |parsed| {
         let Ok(Message::Response(response)) = parsed else { return false };
@@ -182,7 +187,7 @@ fn answers(message: &[u8], id: &RequestId) -> bool {
 }
 
 /// Reads the end of a stream, which should follow the answer.
-async fn drain(events: Events) {
+async fn drain(events: EventStream) {
     let mut response = events.into_response();
     let reading = async {
         let mut len = 0;
@@ -193,7 +198,7 @@ async fn drain(events: Events) {
             }
         }
     };
-    // When it does not end, its connection is closed.
+    // If the stream does not end, its connection is closed.
     let _is_over = timeout(DRAIN, reading).await;
 }
 
@@ -207,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_request_is_a_small_future() {
-        // It is moved to its task, by copying.
+        // Spawning a task copies its future.
         let size = size(run);
         assert!(size <= 3 * 1024, "{size}");
     }

@@ -1,4 +1,4 @@
-//! A stream of events, the place in it that was read, and how long to wait before it is opened again.
+//! An event stream, the position up to which it was read, and the wait before it is reopened.
 
 use std::{
     collections::hash_map::RandomState,
@@ -15,30 +15,30 @@ use mcp_transport::{
 use reqwest::Response;
 
 use crate::{
-    exchange::Exchange,
     fault::Fault,
     headers::{self, content_type},
-    link::Link,
+    http_request::HttpRequest,
     refusal,
+    shared::Shared,
 };
 
-/// Events as they come.
-pub(crate) struct Events {
+/// The events of one response.
+pub(crate) struct EventStream {
     response: Response,
     decoder: Decoder,
 }
 
-impl Events {
-    pub(crate) fn new(response: Response, link: &Link, place: &Place) -> Self {
-        let decoder = Decoder::new(link.config.max_message);
-        let decoder = match &place.last_event_id {
+impl EventStream {
+    pub(crate) fn new(response: Response, shared: &Shared, position: &Position) -> Self {
+        let decoder = Decoder::new(shared.config.max_message);
+        let decoder = match &position.last_event_id {
             Some(id) => decoder.with_last_event_id(id.as_str()),
             None => decoder,
         };
         Self { response, decoder }
     }
 
-    /// The next event that has data; `None` when the stream ended or broke.
+    /// Returns the next event with data; `None` when the stream has ended or is broken.
     pub(crate) async fn next(&mut self) -> Option<Result<Received, TransportError>> {
         loop {
             match self.decoder.next_event() {
@@ -67,27 +67,27 @@ impl Events {
     }
 }
 
-/// How far a stream was read, and when it may be opened again.
+/// The position up to which a stream was read, and the time at which it may be reopened.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     last_event_id: Option<String>,
     retry: Option<Duration>,
-    /// Connections since the last that brought something new.
+    /// The connections since the last one with a new event.
     failures: u32,
 }
 
-/// The first wait when the server named none.
+/// The first wait, if the server names none.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait that the server did not name.
+/// The longest wait, if the server names none.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest wait that is kept to: beyond it the clock of the runtime has no meaning.
+/// The longest wait that a server can request.
 const LONGEST_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most that chance adds to the wait that the server named.
+/// The largest random addition to a wait that the server requested.
 const JITTER: Duration = Duration::from_millis(50);
 
-impl Place {
-    /// Notes how far the stream was read. Says whether that is further than before.
-    pub(crate) fn note(&mut self, events: &Events) -> bool {
+impl Position {
+    /// Records the position. Returns true if it advanced.
+    pub(crate) fn note(&mut self, events: &EventStream) -> bool {
         self.retry = events.decoder.retry().or(self.retry);
         let id = events.decoder.last_event_id();
         let is_further = id != self.last_event_id.as_deref();
@@ -98,29 +98,29 @@ impl Place {
         is_further
     }
 
-    /// Where to go on; nowhere when the server gave no id, or one that no header can carry.
+    /// Returns the id after which to resume; `None` if the server sent none, or one that a header cannot carry.
     pub(crate) fn last_event_id(&self) -> Option<HeaderValue> {
         self.last_event_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok())
     }
 
-    /// The server does not know the place, or has no such stream any more: there is nowhere to go on. Says whether there was.
+    /// Forgets the position, which the server does not know any more. Returns true if there was one.
     pub(crate) fn forget(&mut self) -> bool {
         self.last_event_id.take().is_some()
     }
 
-    /// Something came, whether it can be resumed from or not.
+    /// Records that something was received.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// The connection brought nothing, or there was none. Says how many there were now.
+    /// Records a connection that failed or brought nothing. Returns their number.
     pub(crate) fn failed(&mut self) -> u32 {
         self.failures = self.failures.saturating_add(1);
         self.failures
     }
 
-    /// How long to wait before the next connection: as long as the server asked, longer the more have failed, and never
-    /// at the same moment as everybody else.
+    /// Returns the wait before the next connection. It is at least as long as the server requested, grows with the
+    /// failures, and varies randomly.
     pub(crate) fn wait(&self) -> Duration {
         self.wait_with(random())
     }
@@ -136,24 +136,24 @@ impl Place {
     }
 }
 
-/// Why a stream was not opened again.
+/// The reason why a stream was not opened.
 pub(crate) enum Refused {
-    /// Another attempt makes sense, after this wait if the server said so.
+    /// Another attempt can succeed, after this wait.
     ForNow(Option<Duration>),
-    /// The server has no such stream, or not for us.
+    /// The server has no such stream.
     ForGood(StatusCode),
-    /// The server does not know the session any more.
+    /// The server has lost the session.
     SessionLost,
-    /// There is no use in asking.
+    /// Another attempt would fail in the same way.
     Fault(Fault),
 }
 
-/// Opens the stream of the session, or goes on with one of its streams behind the last event.
-pub(crate) async fn open(link: &Link, place: &Place) -> Result<Events, Refused> {
+/// Opens the stream of the session, or resumes a stream after its last event.
+pub(crate) async fn open(shared: &Shared, position: &Position) -> Result<EventStream, Refused> {
     let mut headers = HeaderMap::new();
-    let in_session = link.name_session_and_version(&mut headers);
-    let get = Exchange::stream(link, headers, place.last_event_id());
-    let response = match get.send(link, Some(link.config.response_timeout)).await {
+    let in_session = shared.name_session_and_version(&mut headers);
+    let get = HttpRequest::stream(shared, headers, position.last_event_id());
+    let response = match get.send(shared, Some(shared.config.response_timeout)).await {
         Ok(response) => response,
         Err(Fault::Connect { .. } | Fault::Broken(_) | Fault::Silent { .. }) => return Err(Refused::ForNow(None)),
         Err(fault) => return Err(Refused::Fault(fault)),
@@ -162,20 +162,20 @@ pub(crate) async fn open(link: &Link, place: &Place) -> Result<Events, Refused> 
     let wait = headers::retry_after(response.headers(), SystemTime::now());
     match status {
         StatusCode::OK if content_type(response.headers()) == "text/event-stream" => {
-            Ok(Events::new(response, link, place))
+            Ok(EventStream::new(response, shared, position))
         }
-        // The server may think that the connection before is still there.
+        // The server may not have noticed the loss of the former connection.
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
             Err(Refused::ForNow(wait))
         }
         StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => Err(Refused::ForGood(status)),
         _ if status.is_server_error() => Err(Refused::ForNow(wait)),
-        _ if refusal::is_session_lost(link, response, in_session).await => Err(Refused::SessionLost),
+        _ if refusal::is_session_lost(shared, response, in_session).await => Err(Refused::SessionLost),
         _ => Err(Refused::ForGood(status)),
     }
 }
 
-/// At least 0, less than 1. The keys of a hash map are chance enough to keep clients apart.
+/// Returns a random number of at least 0 and less than 1. The keys of a hasher are sufficiently random here.
 fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 11;
     #[expect(clippy::cast_precision_loss, reason = "53 bits are what the mantissa holds")]
@@ -189,9 +189,9 @@ mod tests {
 
     #[track_caller]
     fn check(retry: Option<u64>, failures: u32, least: u64, most: u64) {
-        let place = Place { last_event_id: None, retry: retry.map(Duration::from_millis), failures };
+        let position = Position { last_event_id: None, retry: retry.map(Duration::from_millis), failures };
         for (random, expected) in [(0.0, least), (1.0, most)] {
-            assert_eq!(place.wait_with(random), Duration::from_millis(expected), "{retry:?} {failures} {random}");
+            assert_eq!(position.wait_with(random), Duration::from_millis(expected), "{retry:?} {failures} {random}");
         }
     }
 

@@ -173,7 +173,7 @@ async fn does_not_follow_a_redirect_to_another_origin() {
     for (status, to, shown) in [
         (307, format!("{}/mcp?key=hunter2", other.origin), format!("`{}`", other.origin)),
         (308, other.url(), "308".to_owned()),
-        (302, "/elsewhere".to_owned(), "302, by which the request would become another one".to_owned()),
+        (302, "/elsewhere".to_owned(), "302, which would change the method of the request".to_owned()),
         (303, "/elsewhere".to_owned(), "303".to_owned()),
         (301, "/elsewhere".to_owned(), "301".to_owned()),
         (307, String::new(), "307".to_owned()),

@@ -203,6 +203,6 @@ async fn rejects_a_frame_that_no_header_can_carry() {
     frame.hints.params = vec![("a b".into(), "x".into())];
     assert!(matches!(peer.sender().try_send(frame.clone()), Err(mcp_transport::TrySendError::Refused(_))));
     let error = peer.sender().send(frame).await.unwrap_err();
-    assert_eq!(error.to_string(), "the message has the parameter \"a b\", which no header can carry");
+    assert_eq!(error.to_string(), "the message contains the parameter \"a b\", which a header cannot carry");
     assert!(error.is_lasting() && error.request().is_none());
 }

@@ -93,7 +93,10 @@ async fn ignores_responses_with_an_unknown_id() {
         peer.answer(json!(id), said("as text")).await;
         let error = call.await.unwrap().unwrap_err();
         assert!(error.is_invalid_response(), "{version}: {error}");
-        assert!(error.to_string().ends_with(&format!("the answer to request {id} has the id {id:?}")), "{version}: {error}");
+        assert!(
+            error.to_string().ends_with(&format!("the answer to request {id} has the id {id:?}")),
+            "{version}: {error}"
+        );
     }
 }
 

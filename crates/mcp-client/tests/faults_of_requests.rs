@@ -21,7 +21,7 @@ async fn a_request_that_no_header_can_carry() {
     let error = client.request_raw("x/\u{1}", ()).await.unwrap_err();
     assert_eq!(predicates(&error), "request", "{error:?}");
     let why = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(why, r#"the message has the method "x/\u{1}", which no header can carry"#);
+    assert_eq!(why, r#"the message contains the method "x/\u{1}", which a header cannot carry"#);
     let error = client.notify("x/\u{1}", ()).await.unwrap_err();
     assert_eq!(predicates(&error), "request", "{error:?}");
     // The connection is the same, and what waits on it still does.

@@ -1,4 +1,4 @@
-//! One request of HTTP and the head of its response: authorized, within its time, and not from elsewhere.
+//! One HTTP request and the head of its response: authorization, time limit, and the check of its origin.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,32 +12,32 @@ use crate::{
     config::{self, Config},
     fault::Fault,
     headers::{EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
-    link::Link,
+    shared::Shared,
 };
 
 /// A request that can be sent more than once.
 #[derive(Clone)]
-pub(crate) struct Exchange {
+pub(crate) struct HttpRequest {
     method: Method,
     url: Url,
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// What authorized a request: no text about the response may show it.
+/// The headers that authorized a request. No text about the response may contain them.
 #[derive(Clone, Default)]
 pub(crate) struct Authorization(pub(crate) HeaderMap);
 
-/// How often a request is repeated because its authorizer has something better.
+/// The number of repetitions because the authorizer has a better authorization.
 const MAX_REFUSALS: usize = 2;
 
-impl Exchange {
-    /// A message, with the headers of [`Exchange::post_headers`] and those that belong to it.
-    pub(crate) fn post(link: &Link, headers: HeaderMap, message: Bytes) -> Self {
-        Self { method: Method::POST, url: link.target().clone(), headers, body: message }
+impl HttpRequest {
+    /// Returns a POST of a message, with the headers of [`HttpRequest::post_headers`] and those of the message.
+    pub(crate) fn post(shared: &Shared, headers: HeaderMap, message: Bytes) -> Self {
+        Self { method: Method::POST, url: shared.target().clone(), headers, body: message }
     }
 
-    /// The headers that every message is posted with.
+    /// Returns the headers that all POSTs share.
     pub(crate) fn post_headers(config: &Config) -> HeaderMap {
         let mut headers = config.headers.clone();
         headers.insert(header::CONTENT_TYPE, JSON);
@@ -45,9 +45,9 @@ impl Exchange {
         headers
     }
 
-    /// A stream of events, from its beginning or from behind an event.
-    pub(crate) fn stream(link: &Link, named: HeaderMap, last_event_id: Option<HeaderValue>) -> Self {
-        let mut get = Self::without_body(link, Method::GET, named);
+    /// Returns the GET of an event stream, from its start or after an event.
+    pub(crate) fn stream(shared: &Shared, named: HeaderMap, last_event_id: Option<HeaderValue>) -> Self {
+        let mut get = Self::without_body(shared, Method::GET, named);
         get.headers.insert(header::ACCEPT, EVENT_STREAM);
         if let Some(id) = last_event_id {
             get.headers.insert(LAST_EVENT_ID, id);
@@ -55,28 +55,29 @@ impl Exchange {
         get
     }
 
-    /// The end of a session.
-    pub(crate) fn delete(link: &Link, named: HeaderMap) -> Self {
-        Self::without_body(link, Method::DELETE, named)
+    /// Returns the request that ends a session.
+    pub(crate) fn delete(shared: &Shared, named: HeaderMap) -> Self {
+        Self::without_body(shared, Method::DELETE, named)
     }
 
-    fn without_body(link: &Link, method: Method, named: HeaderMap) -> Self {
-        let mut headers = link.config.headers.clone();
+    fn without_body(shared: &Shared, method: Method, named: HeaderMap) -> Self {
+        let mut headers = shared.config.headers.clone();
         headers.extend(named);
-        Self { method, url: link.url.clone(), headers, body: Bytes::new() }
+        Self { method, url: shared.url.clone(), headers, body: Bytes::new() }
     }
 
-    /// Sends it, and again as often as its authorizer has something better. The head of each response may take `limit`.
-    pub(crate) async fn send(self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
-        match &link.config.authorizer {
-            Some(authorizer) => Box::pin(self.send_authorized(link, authorizer, limit)).await,
-            None => self.send_once(link, limit).await,
+    /// Sends the request, and repeats it if the authorizer has a better authorization. `limit` bounds the time until
+    /// the head of each response.
+    pub(crate) async fn send(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
+        match &shared.config.authorizer {
+            Some(authorizer) => Box::pin(self.send_authorized(shared, authorizer, limit)).await,
+            None => self.send_once(shared, limit).await,
         }
     }
 
     async fn send_authorized(
         self,
-        link: &Link,
+        shared: &Shared,
         authorizer: &Arc<dyn Authorizer>,
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
@@ -89,7 +90,7 @@ impl Exchange {
                 value.set_sensitive(true);
                 authorized.headers.insert(name, value);
             }
-            let mut response = authorized.send_once(link, limit).await?;
+            let mut response = authorized.send_once(shared, limit).await?;
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             if is_refused && refusals < MAX_REFUSALS {
                 refusals += 1;
@@ -102,31 +103,31 @@ impl Exchange {
         }
     }
 
-    async fn send_once(self, link: &Link, limit: Option<Duration>) -> Result<Response, Fault> {
+    async fn send_once(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
         let has_body = self.method == Method::POST;
         let mut request = Request::new(self.method, self.url);
         *request.headers_mut() = self.headers;
         if has_body {
             *request.body_mut() = Some(self.body.into());
         }
-        let sending = link.client.execute(request);
+        let sending = shared.client.execute(request);
         let sent = match limit {
             Some(after) => timeout(after, sending).await.map_err(|_| Fault::Silent { after })?,
             None => sending.await,
         };
-        let response = sent.map_err(|error| Fault::sending(error, &link.url))?;
+        let response = sent.map_err(|error| Fault::sending(error, &shared.url))?;
         let status = response.status();
         let to = if status.is_redirection() {
             response.headers().get(header::LOCATION).and_then(|to| response.url().join(to.to_str().ok()?).ok())
-        } else if !config::is_same_origin(response.url(), &link.url) {
-            // Only a client of the application goes there.
+        } else if !config::is_same_origin(response.url(), &shared.url) {
+            // Only a client of the application follows such redirects.
             Some(response.url().clone())
         } else {
             return Ok(response);
         };
         let status = status.as_u16();
         Err(match to {
-            Some(to) if config::is_same_origin(&to, &link.url) => Fault::RedirectWithin { status },
+            Some(to) if config::is_same_origin(&to, &shared.url) => Fault::RedirectWithin { status },
             to => Fault::Redirect { status, to: to.as_ref().map(config::origin) },
         })
     }
@@ -149,7 +150,7 @@ impl Exchange {
     }
 }
 
-/// The whole body of a response, when it is not longer than `limit` bytes.
+/// Reads the whole body of a response, up to `limit` bytes.
 pub(crate) async fn body(response: &mut Response, limit: usize) -> Result<Bytes, Fault> {
     if response.content_length().is_some_and(|length| length > limit as u64) {
         return Err(Fault::TooLarge { limit });

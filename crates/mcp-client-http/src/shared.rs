@@ -1,4 +1,4 @@
-//! What the tasks of one transport share: the endpoint, the session, the way in, and the room there is.
+//! The state that the tasks of one transport share: endpoint, session, capacity, and the queue of received frames.
 
 use std::{
     mem,
@@ -21,39 +21,39 @@ use tokio::sync::{
 
 use crate::{
     config::{self, Config},
-    exchange::Exchange,
     fault::Fault,
     headers::{self, SESSION, VERSION},
-    tasks::Tasks,
+    http_request::HttpRequest,
+    request_tasks::RequestTasks,
 };
 
-/// What is received: a frame, or a fault.
-pub(crate) type Inbound = Result<Frame, TransportError>;
+/// A received frame, or a fault.
+pub(crate) type Received = Result<Frame, TransportError>;
 
-/// See the module.
-pub(crate) struct Link {
+/// The state that the tasks of one transport share.
+pub(crate) struct Shared {
     pub(crate) client: Client,
-    /// Where the application said the server is.
+    /// The URL of the endpoint.
     pub(crate) url: Url,
     pub(crate) config: Config,
-    /// The headers that every message is posted with.
+    /// The headers that all POSTs share.
     pub(crate) post_headers: HeaderMap,
-    /// Where messages are posted to, once the server turned out to speak HTTP+SSE.
+    /// The URL for POSTs, once the server has turned out to speak HTTP+SSE.
     pub(crate) endpoint: OnceLock<Url>,
-    pub(crate) tasks: Arc<Tasks>,
-    /// Room for requests under way.
+    pub(crate) tasks: Arc<RequestTasks>,
+    /// The capacity for requests.
     pub(crate) requests: Arc<Semaphore>,
-    /// Room for those that open a connection and for signs of life, which wait for no others.
+    /// The capacity for handshakes and pings, which do not wait for other requests.
     pub(crate) signs: Arc<Semaphore>,
-    /// Room for everything else that is posted.
+    /// The capacity for notifications and answers.
     pub(crate) posts: Arc<Semaphore>,
-    /// Whether the notice that ends the handshake is under way: what belongs to the session waits for it.
+    /// True while `notifications/initialized` is being sent. Messages of the session wait for it.
     pub(crate) handshake: watch::Sender<bool>,
     pub(crate) is_closing: AtomicBool,
-    /// The server does not know the session any more.
+    /// The server has lost the session.
     is_lost: AtomicBool,
     session: Mutex<Session>,
-    inbound: Mutex<Option<mpsc::Sender<Inbound>>>,
+    inbound: Mutex<Option<mpsc::Sender<Received>>>,
 }
 
 /// A session of the older revisions.
@@ -63,21 +63,21 @@ struct Session {
     version: Option<ProtocolVersion>,
 }
 
-/// Notifications and answers that may be under way at once.
+/// The largest number of notifications and answers at the same time.
 pub(crate) const MAX_POSTS: u32 = 64;
-/// Requests that open a connection and signs of life that may be under way at once.
+/// The largest number of handshakes and pings at the same time.
 const MAX_SIGNS: usize = 16;
-/// Frames that were received and not taken.
+/// The largest number of received frames that wait for the reader.
 const MAX_INBOUND: usize = 64;
 
-impl Link {
-    pub(crate) fn new(client: Client, url: Url, config: Config) -> (Arc<Self>, mpsc::Receiver<Inbound>) {
+impl Shared {
+    pub(crate) fn new(client: Client, url: Url, config: Config) -> (Arc<Self>, mpsc::Receiver<Received>) {
         let (inbound, receiver) = mpsc::channel(MAX_INBOUND);
-        let link = Self {
+        let shared = Self {
             client,
             url,
             endpoint: OnceLock::new(),
-            tasks: Tasks::new(),
+            tasks: RequestTasks::new(),
             requests: Arc::new(Semaphore::new(config.max_requests as usize)),
             signs: Arc::new(Semaphore::new(MAX_SIGNS)),
             posts: Arc::new(Semaphore::new(MAX_POSTS as usize)),
@@ -86,26 +86,26 @@ impl Link {
             is_lost: AtomicBool::new(false),
             session: Mutex::default(),
             inbound: Mutex::new(Some(inbound)),
-            post_headers: Exchange::post_headers(&config),
+            post_headers: HttpRequest::post_headers(&config),
             config,
         };
-        (Arc::new(link), receiver)
+        (Arc::new(shared), receiver)
     }
 
-    /// Where messages go.
+    /// Returns the URL for POSTs.
     pub(crate) fn target(&self) -> &Url {
         self.endpoint.get().unwrap_or(&self.url)
     }
 
-    /// The headers of a message, but for its session.
+    /// Returns the headers of a message, without its session.
     pub(crate) fn message_headers(&self, hints: &Hints) -> Result<HeaderMap, Fault> {
         let mut headers = self.post_headers.clone();
-        headers::mirror(hints, &mut headers)?;
+        headers::add_mirrored(hints, &mut headers)?;
         Ok(headers)
     }
 
-    /// Gives on what was received. False when nobody receives any more.
-    pub(crate) async fn deliver(&self, inbound: Inbound) -> bool {
+    /// Delivers a frame or a fault to the reader. Returns false if there is no reader any more.
+    pub(crate) async fn deliver(&self, inbound: Received) -> bool {
         if inbound.as_ref().is_err_and(TransportError::is_session_lost) {
             self.is_lost.store(true, Ordering::Release);
         }
@@ -117,7 +117,7 @@ impl Link {
         }
     }
 
-    /// Names the session, when there is one and the message belongs to it. Says whether it did.
+    /// Adds the session id if the message belongs to a session. Returns true if it did.
     pub(crate) fn name_session(&self, headers: &mut HeaderMap, hints: &Hints) -> bool {
         if headers::is_stateless(hints) || hints.method.as_deref() == Some("initialize") {
             return false;
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// Names the session and its revision in a message that is not of the protocol. Says whether there is a session.
+    /// Adds the session id and the revision. Returns true if there is a session.
     pub(crate) fn name_session_and_version(&self, headers: &mut HeaderMap) -> bool {
         let session = lock(&self.session);
         if let Some(version) = session.version.filter(|version| version.has_version_header()) {
@@ -140,17 +140,17 @@ impl Link {
         }
     }
 
-    /// The answer to `initialize` has come.
+    /// Stores the id of a new session.
     pub(crate) fn open_session(&self, id: Option<HeaderValue>) {
         lock(&self.session).id = id;
     }
 
-    /// The session speaks this revision.
+    /// Stores the revision of the session.
     pub(crate) fn settle(&self, version: Option<ProtocolVersion>) {
         lock(&self.session).version = version;
     }
 
-    /// What names the session one last time; nothing when there is none any more.
+    /// Returns the headers that end the session, and forgets it; `None` if there is no session.
     pub(crate) fn end_session(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let is_there = self.name_session_and_version(&mut headers) && !self.is_lost.load(Ordering::Acquire);
@@ -158,7 +158,7 @@ impl Link {
         is_there.then_some(headers)
     }
 
-    /// What no text may show about a request that was sent with this authorization.
+    /// Returns the secrets of a request, which no text about its response may contain.
     pub(crate) fn secrets(&self, authorization: &HeaderMap) -> Vec<String> {
         let session = lock(&self.session).id.clone().map(|id| (SESSION, id));
         let configured = self.config.headers.iter().filter(|(_, value)| value.is_sensitive());
@@ -170,7 +170,7 @@ impl Link {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// Ends everything that runs. What was received can still be taken.
+    /// Ends all tasks. Received frames can still be read.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.tasks.close();

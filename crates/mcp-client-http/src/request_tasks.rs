@@ -1,4 +1,5 @@
-//! The tasks of one transport: they end by themselves, by the id of their request, or all with the transport.
+//! The tokio tasks of one transport. A task ends when its work is done, is aborted by the id of its request, or ends
+//! with the transport.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -6,9 +7,9 @@ use mcp_protocol::RequestId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::AbortHandle};
 
-/// See the module.
+/// The tasks of one transport.
 #[derive(Debug)]
-pub(crate) struct Tasks {
+pub(crate) struct RequestTasks {
     runtime: Handle,
     state: Mutex<State>,
 }
@@ -18,24 +19,24 @@ struct State {
     is_closed: bool,
     next: u64,
     running: HashMap<u64, Running>,
-    /// The task of each request whose answer has not come.
+    /// The task of each request that waits for its answer.
     requests: HashMap<RequestId, u64>,
 }
 
 #[derive(Debug)]
 enum Running {
-    /// Between its entry in the table and its start.
+    /// The task is in the table but not started.
     Starting,
     Started(AbortHandle),
 }
 
-impl Tasks {
-    /// No tasks yet; they will run in the runtime that this is called in.
+impl RequestTasks {
+    /// Returns an empty table. The tasks run on the current runtime.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { runtime: Handle::current(), state: Mutex::default() })
     }
 
-    /// Runs a task, for a request or for none. Does nothing when closed.
+    /// Runs a task, for a request or for none. Does nothing after [`RequestTasks::close`].
     pub(crate) fn spawn(self: &Arc<Self>, request: Option<RequestId>, task: impl Future<Output = ()> + Send + 'static) {
         let mut state = self.lock();
         if state.is_closed {
@@ -49,7 +50,7 @@ impl Tasks {
         }
         drop(state);
         let entry = Entry { tasks: Arc::clone(self), number, request };
-        // Without the lock: where the runtime ends, the task is dropped here, and its entry takes the lock.
+        // The lock is released, because a task that is dropped by an ending runtime locks the table.
         let handle = self.runtime.spawn(async move {
             let _entry = entry;
             task.await;
@@ -58,11 +59,11 @@ impl Tasks {
             *running = Running::Started(handle.abort_handle());
             return;
         }
-        // It has ended, or it was to end before there was a handle to end it by.
+        // The task has ended, or was aborted before its handle was stored.
         handle.abort();
     }
 
-    /// Ends the task of a request, if it has one.
+    /// Aborts the task of a request.
     pub(crate) fn abort(&self, id: &RequestId) {
         let mut state = self.lock();
         let running = state.requests.remove(id).and_then(|number| state.running.remove(&number));
@@ -70,12 +71,12 @@ impl Tasks {
         end(running);
     }
 
-    /// The answer to the request has come: its task may finish by itself.
+    /// Records that the answer has arrived. The task is not aborted any more by the id of the request.
     pub(crate) fn answered(&self, id: &RequestId) {
         self.lock().requests.remove(id);
     }
 
-    /// Ends the tasks of all requests.
+    /// Aborts the tasks of all requests.
     pub(crate) fn abort_requests(&self) {
         let mut state = self.lock();
         let requests = mem::take(&mut state.requests);
@@ -84,7 +85,7 @@ impl Tasks {
         running.into_iter().for_each(|running| end(Some(running)));
     }
 
-    /// Ends all tasks, and runs no more.
+    /// Aborts all tasks, and accepts no more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -106,9 +107,9 @@ fn end(running: Option<Running>) {
     }
 }
 
-/// Takes a task out of the table when it ends, however it ends.
+/// Removes a task from the table when it ends.
 struct Entry {
-    tasks: Arc<Tasks>,
+    tasks: Arc<RequestTasks>,
     number: u64,
     request: Option<RequestId>,
 }
@@ -133,8 +134,8 @@ mod tests {
 
     use super::*;
 
-    /// A task that runs until it is ended, and what says that it was.
-    fn endless(tasks: &Arc<Tasks>, request: Option<i64>) -> oneshot::Receiver<()> {
+    /// Spawns a task that runs until it is aborted. The receiver fails then.
+    fn endless(tasks: &Arc<RequestTasks>, request: Option<i64>) -> oneshot::Receiver<()> {
         let (alive, ended) = oneshot::channel();
         tasks.spawn(request.map(RequestId::from), async move {
             let _alive: oneshot::Sender<()> = alive;
@@ -145,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_end_by_id_and_all_at_once() {
-        let tasks = Tasks::new();
+        let tasks = RequestTasks::new();
         let (first, second, other) = (endless(&tasks, Some(1)), endless(&tasks, Some(2)), endless(&tasks, None));
         tasks.abort(&1.into());
         first.await.unwrap_err();
@@ -162,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_id_belongs_to_the_last_that_took_it() {
-        let tasks = Tasks::new();
+        let tasks = RequestTasks::new();
         let (done, is_done) = oneshot::channel::<()>();
         tasks.spawn(Some(1.into()), async move { drop(done) });
         let second = endless(&tasks, Some(1));
@@ -174,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_answered_is_not_ended_by_its_id() {
-        let tasks = Tasks::new();
+        let tasks = RequestTasks::new();
         let mut running = endless(&tasks, Some(1));
         tasks.answered(&1.into());
         tasks.abort(&1.into());
