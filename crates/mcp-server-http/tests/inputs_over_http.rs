@@ -18,7 +18,6 @@ use tokio::{
 
 use crate::common::{BASE, request};
 
-#[path = "../../mcp-server-core/tests/inputs.rs"]
 mod inputs;
 
 /// A client's end: every message is a POST, and what comes back is read in the order in which it comes.

@@ -1,0 +1,1 @@
+../../../mcp-server-core/tests/inputs.rs
