@@ -104,7 +104,7 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// The document that tells who issues tokens for a server (RFC 9728).
+/// The document with the issuers of tokens for a server (RFC 9728).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProtectedResourceMetadata {
@@ -116,7 +116,7 @@ pub struct ProtectedResourceMetadata {
     /// The URL of the server's keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_uri: Option<String>,
-    /// The scopes that a client may ask for.
+    /// The scopes that a client may request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes_supported: Option<Vec<String>>,
     /// How a token may be sent: `header`.
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_never_run_into_each_other() {
+    fn keys_of_different_principals_differ() {
         let all = [
             Principal::new("a"),
             Principal::new("b"),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authentication_ends_on_the_second() {
+    fn an_authentication_expires_exactly_at_its_time() {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(10);
         let principal = Principal::new("a").with_expires_at(end);
         assert!(!principal.is_expired(end - Duration::from_secs(1)));

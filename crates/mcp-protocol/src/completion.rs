@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_is_told_by_its_type() {
+    fn references_are_distinguished_by_type() {
         for (wire, reference) in [
             (json!({"type": "ref/prompt", "name": "p"}), CompletionReference::prompt("p")),
             (
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_capped_and_the_cut_is_told() {
+    fn values_over_the_maximum_are_cut_and_counted() {
         let fits = Completion::new((0..100).map(|n| n.to_string()));
         assert_eq!((fits.values.len(), fits.total, fits.has_more), (100, None, None));
         let cut = Completion::new((0..101).map(|n| n.to_string()));

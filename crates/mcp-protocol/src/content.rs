@@ -1,4 +1,4 @@
-//! Content blocks: what tools, prompts and messages are made of (schema, `ContentBlock`).
+//! Content blocks of tool results, prompts and messages (schema, `ContentBlock`).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -63,7 +63,7 @@ setters! {
     }
 }
 
-/// One piece of content, told apart by its `type`.
+/// A piece of content. Its `type` selects the variant.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ContentBlock {
@@ -118,7 +118,7 @@ impl ContentBlock {
         }
     }
 
-    /// Sets annotations. A block of an unknown type stays as it is.
+    /// Sets annotations. A block of an unknown type is unchanged.
     #[must_use]
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         match &mut self {
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_in_and_out() {
+    fn bytes_are_encoded_and_decoded() {
         for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
             let image = ImageContent::from_bytes(bytes, "image/png");
             assert_eq!(image.data, text);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_place_and_without_rust() {
+    fn decode_errors_name_the_place_and_json_types() {
         for (value, expected) in [
             (json!("x"), "invalid type: string \"x\", expected an object"),
             (json!({ "inner": {} }), "`/inner`: invalid type: object, expected an array"),

@@ -1,11 +1,11 @@
-//! Elicitation: a server asks the user, by a form or at a URL (client, elicitation; 2025-06-18).
+//! Elicitation: a server requests input from the user, by a form or at a URL (client, elicitation; 2025-06-18).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use crate::{JsonObject, Meta, RpcError, tasks::TaskMetadata};
 
-/// Parameters of `elicitation/create`, told apart by `mode`; without one it is a form.
+/// Parameters of `elicitation/create`. The `mode` selects the variant; without a mode it is a form.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitParams {
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for ElicitParams {
 pub struct FormElicitParams {
     /// The text for the user.
     pub message: String,
-    /// The JSON Schema of the answer: a flat object of primitive values. It never asks for a secret.
+    /// The JSON Schema of the answer: a flat object of primitive values. It must not request secrets.
     pub requested_schema: JsonObject,
     /// Requests a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ setters! {
 pub struct UrlElicitParams {
     /// The text for the user.
     pub message: String,
-    /// The page; the client shows it in full and asks before it opens it.
+    /// The URL of the page. The client shows the full URL and requires consent before it opens the page.
     pub url: String,
     /// The name of this elicitation (2025-11-25 only, and required there).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,7 +227,7 @@ setters! {
 pub enum ElicitAction {
     /// The user agreed.
     Accept,
-    /// The user said no.
+    /// The user declined.
     Decline,
     /// The user went away without an answer.
     Cancel,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_tells_the_form() {
+    fn the_mode_selects_the_parameters() {
         let schema = json!({"type": "object", "properties": {}});
         let form = ElicitParams::form("m", JsonObject::from_value(schema.clone()).unwrap());
         let bare = json!({"message": "m", "requestedSchema": schema});

@@ -36,7 +36,7 @@ impl ErrorCode {
     pub const HEADER_MISMATCH: Self = Self(-32020);
     /// The request needs a capability that the client did not declare on it (2026-07-28).
     pub const MISSING_REQUIRED_CLIENT_CAPABILITY: Self = Self(-32021);
-    /// The revision that the request names is not spoken here (2026-07-28).
+    /// The server does not support the revision of the request (2026-07-28).
     pub const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
     /// The client must first visit a URL (2025-11-25 only).
     pub const URL_ELICITATION_REQUIRED: Self = Self(-32042);
@@ -54,7 +54,7 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// The error member of a response. Its text is for the peer: it never holds details of a fault on our side.
+/// The error member of a response. Its text is for the peer and must not contain internal details.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RpcError {
@@ -91,7 +91,7 @@ impl RpcError {
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {}", Excerpt::new(method)))
     }
 
-    /// `-32601` for a method that a revision does not have, with what takes its place there.
+    /// `-32601` for a method that a revision does not have, with a hint for the replacement.
     #[must_use]
     pub fn method_not_in(method: &str, version: ProtocolVersion) -> Self {
         let mut error = Self::method_not_found(method);
@@ -106,7 +106,7 @@ impl RpcError {
         Self::new(ErrorCode::INVALID_PARAMS, message)
     }
 
-    /// `-32603`: a fault on our side, in words that give nothing away.
+    /// `-32603`: an internal error. The message must not contain internal details.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
     }
@@ -137,7 +137,7 @@ impl RpcError {
     }
 
     /// Returns the pages that the user must visit first (`-32042`). Empty for any other error, and
-    /// without those that make no sense.
+    /// without malformed entries.
     #[must_use]
     pub fn url_elicitations(&self) -> Vec<UrlElicitParams> {
         if self.code != ErrorCode::URL_ELICITATION_REQUIRED {
@@ -155,7 +155,7 @@ impl RpcError {
             .with_data(json!({ "requiredCapabilities": required }))
     }
 
-    /// `-32022` with what is supported and what was asked for.
+    /// `-32022` with the supported revisions and the requested revision.
     #[must_use]
     pub fn unsupported_version(requested: &str, supported: &[ProtocolVersion]) -> Self {
         let requested = Excerpt::new(requested);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_to_visit_travel_in_the_error() {
+    fn an_error_contains_the_pages_to_visit() {
         let page = UrlElicitParams::new("Sign in.", "https://a.example").with_elicitation_id("e");
         let error = RpcError::url_elicitation_required([page.clone()]);
         let wire = json!({"mode": "url", "message": "Sign in.", "url": "https://a.example", "elicitationId": "e"});

@@ -64,7 +64,7 @@ setters! {
 pub struct Icon {
     /// An `https:` or `data:` URI. A client must reject other schemes and must not send credentials.
     pub src: String,
-    /// The media type, where `src` does not tell it.
+    /// The media type, if `src` does not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// Sizes such as `48x48`, or `any`.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 /// assert_eq!(object.get("days").and_then(|days| days.as_u64()), Some(3));
 /// ```
 ///
-/// It derefs to [`serde_json::Map`], so everything that a map does is at hand.
+/// It derefs to [`serde_json::Map`], so the methods of a map are available.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[expect(clippy::exhaustive_structs, reason = "a JSON object is its members and nothing else")]
@@ -119,7 +119,7 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Reads a size: an integer, or a float without a fraction (the schemas say `number` in places).
+/// Reads a size: an integer, or a float without a fraction (some schemas have the type `number`).
 pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     whole(&number).map(Some).ok_or_else(|| de::Error::custom("expected an integer of at least 0"))
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_peers_write_and_writes_one_form() {
+    fn lenient_forms_are_read_and_one_form_is_written() {
         check(&[
             ("{}", r#"{"list":[]}"#),
             (r#"{"size":null,"ttl":null,"float":null,"list":null}"#, r#"{"list":[]}"#),

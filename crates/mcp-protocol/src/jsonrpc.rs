@@ -117,9 +117,10 @@ impl<'de> Deserialize<'de> for RequestId {
 /// ```
 /// use mcp_protocol::Message;
 ///
-/// let bytes = br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"add","_meta":{"progressToken":1}}}"#;
-/// let Message::Request(request) = Message::parse(bytes)? else { panic!("not a request") };
-/// assert_eq!((request.id, &*request.method), ("a".into(), "tools/call"));
+/// let bytes =
+/// br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"add","_meta":{"progressToken":1}}}"#; let
+/// Message::Request(request) = Message::parse(bytes)? else { panic!("not a request") }; assert_eq!((request.id,
+/// &*request.method), ("a".into(), "tools/call"));
 ///
 /// let error = Message::parse(br#"{"jsonrpc":"2.0","id":7,"method":1}"#).unwrap_err();
 /// assert_eq!((error.id, error.error.code.0), (Some(7.into()), -32600));
@@ -132,7 +133,7 @@ pub enum Message<'a> {
     Request(Request<'a>),
     /// Never answered.
     Notification(Notification<'a>),
-    /// The answer to a request of ours.
+    /// The response to a request of this process.
     Response(Response<'a>),
 }
 
@@ -242,7 +243,7 @@ pub enum Beginning {
     Response(Option<RequestId>),
     /// A request or a notification.
     Other,
-    /// They tell nothing.
+    /// The bytes do not show the kind.
     Unknown,
 }
 
@@ -258,7 +259,7 @@ pub fn beginning(start: &[u8]) -> Beginning {
 /// An `invalid params` [`RpcError`] that names the method and what did not fit.
 pub fn decode_params<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a RawValue>) -> Result<T, RpcError> {
     let raw = params.map_or("{}", RawValue::get);
-    // A derived reader would take an array for the members in their order.
+    // A derived reader would accept an array as the members in their order.
     if !raw.starts_with('{') {
         return Err(RpcError::invalid_params(format!("{method}: `params` must be an object")));
     }

@@ -36,7 +36,7 @@ mod elicitation;
 mod error;
 mod excerpt;
 mod implementation;
-mod input;
+mod input_request;
 mod json;
 pub mod jsonrpc;
 mod lifecycle;
@@ -78,7 +78,7 @@ pub use self::{
     error::{ErrorCode, RpcError},
     excerpt::Excerpt,
     implementation::{Icon, IconTheme, Implementation},
-    input::{InputRequest, InputRequests, InputRequiredResult},
+    input_request::{InputRequest, InputRequests, InputRequiredResult},
     json::JsonObject,
     jsonrpc::{Message, RequestId},
     lifecycle::{DiscoverResult, EmptyParams, EmptyResult, InitializeParams, InitializeResult},

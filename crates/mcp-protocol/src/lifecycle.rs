@@ -84,7 +84,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DiscoverResult {
-    /// The revisions that the server speaks, legacy ones included.
+    /// The revisions that the server supports, including those of the session era.
     pub supported_versions: Vec<String>,
     /// The capabilities of the server.
     #[serde(default, deserialize_with = "json::null_default")]
@@ -124,7 +124,7 @@ setters! {
     }
 }
 
-/// Parameters of a request or notification that has none of its own.
+/// Parameters of a request or notification without members except `_meta`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -149,7 +149,7 @@ setters! {
     }
 }
 
-/// A result that only says that it worked.
+/// A result without members except `_meta`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

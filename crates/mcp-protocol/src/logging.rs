@@ -119,7 +119,7 @@ setters! {
 pub struct LoggingMessageParams {
     /// How severe it is.
     pub level: LoggingLevel,
-    /// What speaks.
+    /// The name of the logger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logger: Option<String>,
     /// The message: a string or any other JSON value.

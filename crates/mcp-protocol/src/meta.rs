@@ -30,7 +30,7 @@ pub use self::{
 /// assert_eq!(meta.get("com.example/tenant").and_then(|tenant| tenant.as_str()), Some("t1"));
 /// ```
 ///
-/// It derefs to [`serde_json::Map`], so everything that a map does is at hand.
+/// It derefs to [`serde_json::Map`], so the methods of a map are available.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[expect(clippy::exhaustive_structs, reason = "metadata is its members and nothing else")]
@@ -108,7 +108,7 @@ impl Meta {
         self.text(keys::BAGGAGE).filter(|text| is_valid_baggage(text))
     }
 
-    /// Returns the trace that the message belongs to, as far as it is well-formed.
+    /// Returns the trace context of the message, without malformed values.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
         TraceContext::from_meta(self)

@@ -100,7 +100,7 @@ requests! {
     Initialize "initialize" InitializeParams => InitializeResult, ProtocolVersion::has_handshake;
     /// Requests an empty response, to check the connection.
     Ping "ping" EmptyParams => EmptyResult, ProtocolVersion::has_session_methods;
-    /// Asks what the server speaks and can do.
+    /// Requests the revisions and capabilities of the server.
     Discover "server/discover" EmptyParams => DiscoverResult, ProtocolVersion::is_stateless;
     /// Asks for notices of change, for as long as the request is open.
     Listen "subscriptions/listen" ListenParams => ListenResult, ProtocolVersion::has_listen;
@@ -126,13 +126,13 @@ requests! {
     Complete "completion/complete" CompleteParams => CompleteResult, |_| true;
     /// Sets the log level of the session.
     SetLevel "logging/setLevel" SetLevelParams => EmptyResult, ProtocolVersion::has_session_methods;
-    /// A server asks the model.
+    /// A server requests sampling from the client.
     CreateMessage "sampling/createMessage" CreateMessageParams => CreateMessageResult, ProtocolVersion::has_handshake;
-    /// A server asks for the roots.
+    /// A server requests the roots of the client.
     ListRoots "roots/list" EmptyParams => ListRootsResult, ProtocolVersion::has_handshake;
-    /// A server asks the user.
+    /// A server requests input from the user.
     Elicit "elicitation/create" ElicitParams => ElicitResult, |v| v.has_elicitation() && v.has_handshake();
-    /// Asks where a task stands (2025-11-25).
+    /// Requests the status of a task (2025-11-25).
     GetTask "tasks/get" TaskParams => tasks::TaskState, ProtocolVersion::has_core_tasks;
     /// Waits for the result of a task.
     GetTaskPayload "tasks/result" TaskParams => tasks::TaskPayload, ProtocolVersion::has_core_tasks;
@@ -140,7 +140,7 @@ requests! {
     ListTasks "tasks/list" PaginatedParams => tasks::ListTasksResult, ProtocolVersion::has_core_tasks;
     /// Cancels a task (2025-11-25).
     CancelTask "tasks/cancel" TaskParams => tasks::TaskState, ProtocolVersion::has_core_tasks;
-    /// Asks where a task stands (tasks extension).
+    /// Requests the status of a task (tasks extension).
     GetDetailedTask "tasks/get" TaskParams => tasks::ext::DetailedTask, ProtocolVersion::has_extensions;
     /// Answers questions of a task (tasks extension).
     UpdateTask "tasks/update" tasks::ext::UpdateTaskParams => EmptyResult, ProtocolVersion::has_extensions;
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_is_told_with_what_takes_its_place() {
+    fn removed_methods_have_a_hint_for_their_replacement() {
         for (name, exists) in REQUESTS {
             let gone = exists(ProtocolVersion::LATEST_LEGACY) && !exists(ProtocolVersion::LATEST);
             let is_in_another_form = exists_in(name, ProtocolVersion::LATEST);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_which() {
+    fn each_revision_has_its_own_names() {
         // One column per revision, oldest first.
         for (name, expected) in [
             ("initialize", "++++-"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mirrored() {
+    fn mirrored_parameters_depend_on_the_method() {
         for (name, param) in [
             ("tools/call", Some("name")),
             ("prompts/get", Some("name")),

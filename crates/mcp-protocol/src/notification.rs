@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_which() {
+    fn each_revision_has_its_own_names() {
         // One column per revision, oldest first.
         for (name, expected) in [
             ("notifications/initialized", "++++-"),

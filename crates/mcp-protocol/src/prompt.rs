@@ -110,7 +110,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// Who speaks.
+    /// The role of the author.
     pub role: Role,
     /// The content of the message.
     pub content: ContentBlock,

@@ -279,9 +279,9 @@ impl TryFrom<WireContents> for ResourceContents {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CacheScope {
-    /// It is the same for everybody.
+    /// All callers may share the result.
     Public,
-    /// It is for this authorization context only.
+    /// Only the same authorization context may reuse the result.
     #[default]
     Private,
 }
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn caching_hints_are_read_with_care() {
+    fn invalid_caching_hints_are_read_as_the_narrowest() {
         let wire = json!({"resources": [], "ttlMs": -1, "cacheScope": "galaxy"});
         let page: ListResourcesResult = serde_json::from_value(wire).unwrap();
         assert_eq!((page.ttl_ms, page.cache_scope), (Some(0), Some(CacheScope::Private)));

@@ -12,7 +12,7 @@ use crate::{
     json::write, jsonrpc::describe, skills, tasks,
 };
 
-/// The kinds of result that 2026-07-28 tells apart.
+/// The kinds of result in 2026-07-28.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResultType {
@@ -22,7 +22,7 @@ pub enum ResultType {
     InputRequired,
     /// The request became a task (tasks extension).
     Task,
-    /// A kind that this library does not know: an invalid response, unless an extension says otherwise.
+    /// A kind that is unknown to this library: an invalid response, unless an extension defines it.
     Other(String),
 }
 
@@ -49,7 +49,7 @@ impl ResultType {
             #[serde(default, borrow)]
             result_type: Option<Cow<'a, str>>,
         }
-        // A derived reader would take an array for the members in their order.
+        // A derived reader would accept an array as the members in their order.
         if !result.get().starts_with('{') {
             return Err(RpcError::invalid_request("the result is not an object"));
         }

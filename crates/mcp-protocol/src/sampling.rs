@@ -1,4 +1,4 @@
-//! Sampling: a server asks the model of the client (client, sampling; deprecated since 2026-07-28).
+//! Sampling: a server uses the model of the client (client, sampling; deprecated since 2026-07-28).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
@@ -94,7 +94,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SamplingMessage {
-    /// Who speaks.
+    /// The role of the author.
     pub role: Role,
     /// The content of the message.
     pub content: SamplingContent,
@@ -190,7 +190,7 @@ impl<'de> Deserialize<'de> for SamplingContent {
     }
 }
 
-/// One block of a message, told apart by its `type`.
+/// A block of a message. Its `type` selects the variant.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum SamplingBlock {
@@ -369,7 +369,7 @@ setters! {
     }
 }
 
-/// A model that a server would like.
+/// A hint for the choice of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -393,7 +393,7 @@ impl ModelHint {
 pub enum IncludeContext {
     /// Of no server.
     None,
-    /// Of the server that asks.
+    /// The context of the requesting server.
     ThisServer,
     /// Of all servers.
     AllServers,
@@ -422,7 +422,7 @@ impl ToolChoice {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ToolChoiceMode {
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
     /// It must use at least one.
@@ -443,7 +443,7 @@ pub enum ToolChoiceMode {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CreateMessageResult {
-    /// Who speaks.
+    /// The role of the author.
     pub role: Role,
     /// The content of the message.
     pub content: SamplingContent,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_of_tools_are_answered_by_the_next_message_and_by_nothing_else() {
+    fn the_next_message_contains_exactly_the_results_of_tool_uses() {
         let text = json!({ "type": "text", "text": "x" });
         let user = json!({ "role": "user", "content": text });
         let model = json!({ "role": "assistant", "content": text });

@@ -1,5 +1,5 @@
 //! Gives values the form that a revision knows. This is the one place that drops what a revision has no member for, and
-//! adds what it requires; everybody else builds values of the newest form.
+//! adds what it requires. All other code builds values of the newest form.
 //!
 //! Members that this library does not know, and `_meta`, are left alone: objects are open in every revision.
 

@@ -8,7 +8,7 @@ use crate::{CacheScope, JsonObject, Meta, json};
 /// The identifier of the extension in capabilities.
 pub const IDENTIFIER: &str = "io.modelcontextprotocol/skills";
 
-/// The setting of the extension that says that directories can be listed.
+/// The setting of the extension for servers that can list directories.
 pub const DIRECTORY_READ: &str = "directoryRead";
 
 /// The media type of a directory.
@@ -40,7 +40,7 @@ impl Skill {
 pub enum SkillResources {
     /// All of them, each once, `SKILL.md` included.
     Files(Vec<SkillFile>),
-    /// They are made when they are asked for, so that nothing can be said of them beforehand.
+    /// The server generates the files on request, so it cannot list them in advance.
     Dynamic,
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_as_the_draft_writes_them() {
+    fn skills_have_the_form_of_the_draft() {
         let file = json!({ "uri": "skill://a/SKILL.md", "digest": "sha256:00", "size": 3 });
         let listed = json!({ "uri": "skill://a/SKILL.md", "frontmatter": { "name": "a" }, "resources": [file] });
         let dynamic = json!({ "uri": "skill://a/SKILL.md", "frontmatter": {}, "resources": "dynamic" });

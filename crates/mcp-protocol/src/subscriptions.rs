@@ -54,7 +54,7 @@ impl SubscriptionFilter {
         self
     }
 
-    /// Whether it asks for nothing.
+    /// Whether the filter has no subscriptions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let flags = [self.tools_list_changed, self.prompts_list_changed, self.resources_list_changed];
@@ -134,7 +134,7 @@ setters! {
     }
 }
 
-/// Parameters of `notifications/subscriptions/acknowledged`: what the server will send of what was asked for.
+/// Parameters of `notifications/subscriptions/acknowledged`: the requested notifications that the server will send.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_asks_for_nothing_is_empty() {
+    fn a_filter_without_subscriptions_is_empty() {
         for (wire, is_empty) in [
             (json!({}), true),
             (json!({"toolsListChanged": false, "resourceSubscriptions": null}), true),

@@ -32,7 +32,7 @@ impl TaskStatus {
     }
 }
 
-/// The `task` parameter, which asks for a task (2025-11-25).
+/// The `task` parameter, which requests a task (2025-11-25).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -43,7 +43,7 @@ pub struct TaskMetadata {
 }
 
 impl TaskMetadata {
-    /// Returns metadata for a task that the server keeps as long as it likes.
+    /// Returns metadata without a time to live: the server chooses it.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -166,7 +166,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TaskState {
-    /// The task; its members stand beside `_meta`.
+    /// The task. Its members are at the same level as `_meta`.
     #[serde(flatten)]
     pub task: Task,
     /// Metadata of the message.

@@ -101,7 +101,7 @@ setters! {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolAnnotations {
-    /// The name for people; [`Tool::title`] goes first.
+    /// The name for people. [`Tool::title`] takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// It changes nothing. Default false.
@@ -167,7 +167,7 @@ pub enum TaskSupport {
     /// It never runs as a task.
     #[default]
     Forbidden,
-    /// It runs as a task when asked to.
+    /// It runs as a task on request.
     Optional,
     /// It runs as a task only.
     Required,
@@ -249,7 +249,7 @@ pub struct CallToolResult {
     /// `null`, `None` is no structured content.
     #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// Whether the tool failed; the content then tells the model what went wrong. Left out when false.
+    /// Whether the tool failed. The content then describes the error for the model. Omitted when false.
     #[serde(default, deserialize_with = "json::null_default", skip_serializing_if = "json::is_false")]
     pub is_error: bool,
     /// Metadata of the result.
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_null_and_none_are_two_things() {
+    fn structured_null_differs_from_no_structured_content() {
         for (wire, expected) in [
             (json!({"content": []}), None),
             (json!({"content": [], "structuredContent": null}), Some(Value::Null)),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_and_success_is_silent() {
+    fn only_failures_have_is_error() {
         assert_eq!(
             serde_json::to_value(CallToolResult::error("no")).unwrap(),
             json!({"content": [{"type": "text", "text": "no"}], "isError": true})

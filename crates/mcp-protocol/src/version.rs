@@ -66,7 +66,7 @@ impl ProtocolVersion {
         self < V2026_07_28
     }
 
-    /// Whether each request stands alone: metadata in `_meta`, no handshake, no session.
+    /// Whether each request is independent: metadata in `_meta`, no handshake, no session.
     #[must_use]
     pub fn is_stateless(self) -> bool {
         !self.has_handshake()
@@ -84,7 +84,7 @@ impl ProtocolVersion {
         self >= V2026_07_28
     }
 
-    /// Whether a server asks by an `input_required` result instead of by a request of its own.
+    /// Whether a server sends input requests in an `input_required` result instead of as separate requests.
     #[must_use]
     pub fn has_input_required(self) -> bool {
         self >= V2026_07_28
@@ -108,12 +108,6 @@ impl ProtocolVersion {
         self >= V2026_07_28
     }
 
-    /// Whether closing the response stream cancels the request.
-    #[must_use]
-    pub fn disconnect_cancels(self) -> bool {
-        self >= V2026_07_28
-    }
-
     /// Whether HTTP requests after `initialize` name the revision in a header.
     #[must_use]
     pub fn has_version_header(self) -> bool {
@@ -126,13 +120,13 @@ impl ProtocolVersion {
         self == V2025_03_26
     }
 
-    /// Whether an empty cursor is one like any other, and not the end of the list.
+    /// Whether an empty cursor is a cursor, and not the end of the list.
     #[must_use]
     pub fn has_empty_cursors(self) -> bool {
         self >= V2026_07_28
     }
 
-    /// Whether a missing resource has an error code of its own.
+    /// Whether a missing resource has its own error code.
     #[must_use]
     pub fn has_resource_not_found_code(self) -> bool {
         self < V2026_07_28
@@ -205,7 +199,8 @@ impl ProtocolVersion {
         self >= V2025_11_25
     }
 
-    /// Whether a server tells that the user is done at a URL, and names each URL elicitation.
+    /// Whether a server sends a notification when the user has finished at a URL, and gives an id to each URL
+    /// elicitation.
     #[must_use]
     pub fn has_elicitation_complete(self) -> bool {
         self == V2025_11_25
@@ -254,7 +249,7 @@ impl fmt::Debug for ProtocolVersion {
     }
 }
 
-/// The text does not name a revision that this library speaks.
+/// The text does not name a revision that this library supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownVersion;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::graph::Graph;
 
-/// The steps that collecting all reasons would take, or `None` when they are more than `budget`.
+/// Returns the number of steps for collecting all reasons, or `None` when it exceeds `budget`.
 pub(crate) fn effort(graph: &Graph, value: &Value, budget: usize) -> Option<usize> {
     let mut walk = Walk { graph, left: budget };
     walk.node(0, value, false)?;
@@ -37,7 +37,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// `copied` says that every reason found here keeps a copy of its value.
+    /// With `copied`, each reason that is found here keeps a copy of its value.
     fn node(&mut self, at: usize, value: &Value, copied: bool) -> Option<()> {
         let node = &self.graph.nodes[at];
         let weight = if copied { weight(value, self.left)? } else { 1 };

@@ -20,7 +20,7 @@ use crate::{
     validation::ValidationErrors,
 };
 
-/// A form: the fields that a user is asked to fill in.
+/// A form: the fields that a user fills in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     fields: Vec<Field>,
@@ -115,7 +115,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// A field allows several choices, which that revision cannot ask for.
+    /// A field allows several choices, which that revision does not support.
     pub fn legacy_schema(&self) -> Result<Value, FormError> {
         render::legacy_schema(&self.fields)
     }

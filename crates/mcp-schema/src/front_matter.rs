@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_taken_apart() {
+    fn files_are_split_into_front_matter_and_body() {
         for (text, members, body) in [
             ("---\na: 1\n---\nbody\n", json!({ "a": 1 }), "body\n"),
             ("\u{feff}---\r\na: x\r\n---\r\nbody", json!({ "a": "x" }), "body"),

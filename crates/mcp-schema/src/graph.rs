@@ -27,7 +27,7 @@ pub(crate) struct Graph {
 /// One subschema.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
-    /// About how many checks it makes of its own.
+    /// The approximate number of its own checks.
     pub(crate) checks: usize,
     pub(crate) in_place: Vec<usize>,
     pub(crate) members: Vec<usize>,
@@ -347,7 +347,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether two URI references are equal as far as the shorter one goes.
+/// Whether two URI references are equal up to the end of the shorter one.
 fn same_end(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim_start_matches(['.', '/']), b.trim_start_matches(['.', '/']));
     let (long, short) = if a.len() < b.len() { (b, a) } else { (a, b) };

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_not_mistaken_for_schemas() {
+    fn data_is_not_read_as_a_schema() {
         let schema = json!({
             "properties": {"a/b": {}, "c~": true, "bad": 3},
             "default": {"properties": {}}, "const": {}, "enum": [{}], "x-own": {"properties": {}},

@@ -4,7 +4,7 @@
 //!   can act on. It is bounded by [`Limits`] and never reads anything outside the schema.
 //! - [`tool`] holds what the protocol demands of the schemas of a tool, and [`header`] the parameters that are mirrored
 //!   in HTTP headers (`x-mcp-header`).
-//! - [`elicitation`] is the flat subset of JSON Schema that a form can ask for.
+//! - [`elicitation`] is the flat subset of JSON Schema for forms.
 //! - `FrontMatter` (feature `front-matter`) reads the YAML that Markdown begins with.
 //! - [`safe_relative_path`] checks the relative path in a URI.
 //!

@@ -13,7 +13,7 @@ use crate::{
     validation::ValidationErrorKind,
 };
 
-/// Levels of alternatives within alternatives that a sentence goes into.
+/// The maximum nesting of alternatives in a sentence.
 const MAX_NESTED: usize = 2;
 /// Values that are checked for being listed twice.
 const MAX_LISTED: usize = 32;

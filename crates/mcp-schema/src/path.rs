@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_accepted_stays_below() {
+    fn accepted_paths_stay_below_the_directory() {
         const PIECES: [&str; 12] = ["..", ".", "/", "a", "%2e", "%2f", "%25", "\\", ":", "\0", " ", "c"];
         let mut state = 1usize;
         let mut accepted = 0;

@@ -91,7 +91,7 @@ impl Schema {
         Ok(Self { inner: Arc::new(Inner { source: schema.clone(), dialect, validator, graph, depth }) })
     }
 
-    /// Checks a value, and says what is wrong with it in sentences that a model can act on.
+    /// Checks a value. The errors are sentences that help a model to correct the value.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// The refusal of a schema by the compiler, told by the place in the schema.
+/// Returns the error of the compiler, with its place in the schema.
 fn refusal(error: &jsonschema::ValidationError<'_>) -> SchemaError {
     use jsonschema::error::ValidationErrorKind as Kind;
     let pointer = error.instance_path().as_str();

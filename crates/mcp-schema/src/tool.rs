@@ -45,7 +45,7 @@ pub fn check_tool_input_schema(schema: &Value) -> Result<(), SchemaError> {
     }
 }
 
-/// Whether the root of a schema says `"type": "object"`, as revisions before 2026-07-28 demand of an `outputSchema`.
+/// Whether the root of a schema has `"type": "object"`, which revisions before 2026-07-28 require of an `outputSchema`.
 pub fn has_object_root(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn object_roots_are_told_from_others() {
+    fn object_roots_are_recognized() {
         assert!(has_object_root(&json!({"type": "object"})));
         for other in
             [json!({"type": "array"}), json!({"type": ["object", "null"]}), json!({}), json!(true), json!("object")]

@@ -188,7 +188,7 @@ impl<'a> IntoIterator for &'a ValidationErrors {
     }
 }
 
-/// Turns the validator's findings into ours; `schema` is asked for the names that would have been right.
+/// Converts the errors of the validator. The names of valid members come from `schema`.
 pub(crate) fn explain<'i, E: Borrow<jsonschema::ValidationError<'i>>>(
     schema: &Value,
     found: impl Iterator<Item = E>,

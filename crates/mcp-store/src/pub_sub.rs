@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_that_is_gone_frees_its_messages() {
+    fn a_dropped_reader_frees_its_messages() {
         let (sender, reader) = subscription(4).unwrap();
         let message: Arc<[u8]> = Arc::from([1]);
         assert!(sender.send(message.clone()));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_even_without_a_message_after_it() {
+    fn a_gap_is_reported_without_a_following_message() {
         let (sender, mut reader) = subscription(1).unwrap();
         assert!(sender.lost(3) && sender.lost(2));
         assert_eq!(reader.try_recv(), Some(Delivery::Lagged(5)));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_read_before_the_end() {
+    async fn queued_messages_are_read_before_the_end() {
         let (sender, mut reader) = subscription(2).unwrap();
         sender.send(Arc::from([7]));
         drop(sender);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_one_request_names_it() {
+    fn an_error_of_one_request_names_it() {
         let error = TransportError::http(503, Some(Duration::from_secs(3)), "busy").of_request(7.into());
         assert_eq!(error.request(), Some(&7.into()));
         assert_eq!((error.http_status(), error.retry_after()), (Some(503), Some(Duration::from_secs(3))));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn some_faults_last() {
+    fn lasting_errors_are_marked() {
         let unreachable = TransportError::unreachable("connection refused");
         assert!(
             unreachable.is_unreachable() && !unreachable.is_lasting() && unreachable.to_string().contains("refused")

@@ -24,13 +24,13 @@ pub struct ClientCapabilities {
     /// Capabilities outside the protocol, by their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experimental: Option<JsonObject>,
-    /// It can list its roots.
+    /// The client can list its roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<RootsCapability>,
-    /// It can ask a model.
+    /// The client can sample a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingCapability>,
-    /// It can ask the user (2025-06-18).
+    /// The client can elicit input from the user (2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation: Option<ElicitationCapability>,
     /// It can run requests of the server as tasks (2025-11-25 only).
@@ -51,25 +51,25 @@ impl ClientCapabilities {
         Self::default()
     }
 
-    /// Whether the user can be asked to fill in a form.
+    /// Whether the client supports elicitation by a form.
     #[must_use]
     pub fn supports_form_elicitation(&self) -> bool {
         self.elicitation.as_ref().is_some_and(ElicitationCapability::has_form)
     }
 
-    /// Whether the user can be sent to a URL.
+    /// Whether the client supports elicitation at a URL.
     #[must_use]
     pub fn supports_url_elicitation(&self) -> bool {
         self.elicitation.as_ref().is_some_and(|e| e.url.is_some())
     }
 
-    /// Whether a model can be asked.
+    /// Whether the client supports sampling.
     #[must_use]
     pub fn supports_sampling(&self) -> bool {
         self.sampling.is_some()
     }
 
-    /// Whether a model can be asked with tools.
+    /// Whether the client supports sampling with tools.
     #[must_use]
     pub fn supports_sampling_tools(&self) -> bool {
         self.sampling.as_ref().is_some_and(|s| s.tools.is_some())
@@ -128,7 +128,7 @@ setters! {
     }
 }
 
-/// The client can list its roots.
+/// The roots capability of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -162,7 +162,7 @@ setters! {
     }
 }
 
-/// The client can ask a model.
+/// The sampling capability of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -217,7 +217,7 @@ pub struct ElicitationCapability {
     /// The user can be sent to a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<JsonObject>,
-    /// Members that this library does not know, and modes that are `null`: they say that the object is not bare.
+    /// Members that are unknown to this library, and modes that are `null`. They show that the object is not empty.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_named() {
+    fn only_missing_capabilities_are_named() {
         for (required, declared, missing) in [
             (json!({}), json!({}), None),
             (json!({"roots": {}}), json!({"roots": {"listChanged": false}}), None),

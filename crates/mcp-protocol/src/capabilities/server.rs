@@ -24,19 +24,19 @@ pub struct ServerCapabilities {
     /// Capabilities outside the protocol, by their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experimental: Option<JsonObject>,
-    /// It sends log messages.
+    /// The server sends log messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<JsonObject>,
     /// It completes arguments (2025-03-26; 2024-11-05 has the method without the capability).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<JsonObject>,
-    /// It has prompts.
+    /// The server has prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PromptsCapability>,
-    /// It has resources.
+    /// The server has resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesCapability>,
-    /// It has tools.
+    /// The server has tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsCapability>,
     /// It can run requests of the client as tasks (2025-11-25 only).

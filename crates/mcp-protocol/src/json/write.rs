@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// Bytes that are looked at in one step, without branches in between.
+/// The bytes that are checked in one step, without branches.
 const STEP: usize = 64;
 /// The bytes that are searched before they are copied, so that they are read from memory once.
 const BLOCK: usize = 16 << 10;

@@ -25,7 +25,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a message was refused before its method was looked at.
+/// The reason why a message was rejected before its method was read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EnvelopeError {
@@ -108,7 +108,7 @@ fn parse_slowly<'a>(text: &'a str, limits: &Limits) -> Result<Message<'a>, Envel
     members.into_message()
 }
 
-/// The id of a request whose first bytes are all that is left of it; `None` when they do not tell, or it is no request.
+/// Returns the id of a cut-off request; `None` when the text does not contain it, or is not a request.
 pub(super) fn request_id(start: &[u8]) -> Option<RequestId> {
     let text = whole_text(start)?;
     let (mut ids, mut is_request) = (Vec::new(), false);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_request_tells_its_id_where_it_holds_it() {
+    fn the_id_of_a_cut_off_request_is_read() {
         for (start, id) in [
             (r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":"xxx"#, Some("7")),
             (r#"{"method":"m","jsonrpc":"2.0","id":"a\"b","params":["#, Some("\"a\\\"b\"")),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_message_tells_what_it_is() {
+    fn the_kind_of_a_cut_off_message_is_read() {
         let response = |id: RequestId| Beginning::Response(Some(id));
         for (start, expected) in [
             (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, response(7.into())),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_three_forms() {
+    fn requests_notifications_and_responses_are_parsed() {
         check(&[
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping None"),
             (r#"{"jsonrpc":"2.0","id":"1","method":"ping","params":null}"#, "request \"1\" ping None"),
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_message_and_says_why() {
+    fn invalid_messages_are_rejected_with_a_reason() {
         check(&[
             ("", "-32700 None the message is empty"),
             ("{", "-32700 None the message is not valid JSON"),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_depth_outside_strings_only() {
+    fn brackets_in_strings_do_not_count_as_depth() {
         let nested = |n: usize| {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}{}}}"#, "[".repeat(n), "]".repeat(n))
         };

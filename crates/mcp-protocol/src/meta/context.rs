@@ -4,7 +4,7 @@ use super::{Meta, is_valid_baggage, is_valid_traceparent, is_valid_tracestate, k
 
 /// The parts of a trace parent that this version of the format has; a later version may have more behind them.
 const PARENT: usize = 55;
-/// More baggage is let go: so much has to be carried at most (W3C Baggage, §3.3.2).
+/// The maximum bytes of baggage, which W3C Baggage §3.3.2 requires to propagate. Longer baggage is dropped.
 const BAGGAGE: usize = 8192;
 
 /// The position of a message in a distributed trace, with its baggage (2026-07-28 basic, §_meta).
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_well_formed_is_read_and_written_and_the_rest_is_not_there() {
+    fn only_well_formed_trace_values_are_read_and_written() {
         let later = PARENT.replace("00-0a", "01-0a") + "-more";
         let long = format!("a={}", "x".repeat(8192));
         for (said, expected) in [
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_has_parts_and_takes_the_place_of_another() {
+    fn a_trace_context_replaces_another() {
         let context = TraceContext::new(PARENT).unwrap();
         assert_eq!(context.trace_id(), Some("0af7651916cd43dd8448eb211c80319c"));
         assert_eq!(context.parent_id(), Some("b7ad6b7169203331"));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_label_reserves() {
+    fn reserved_prefixes_are_recognized_by_their_second_label() {
         for reserved in ["io.modelcontextprotocol/x", "dev.mcp/", "com.mcp.tools/x", "progressToken", "baggage"] {
             assert!(is_reserved_key(reserved), "{reserved}");
         }

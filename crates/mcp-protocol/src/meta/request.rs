@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
+    fn invalid_metadata_is_rejected_with_its_key() {
         check(&[
             ("[]", "-32602 modern=false `params` must be an object"),
             (r#"{"_meta":[]}"#, "-32602 modern=false `_meta` must be an object"),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_request_needs_version_and_capabilities() {
+    fn a_stateless_request_needs_version_and_capabilities() {
         for (params, missing) in [
             (r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#, Some(keys::PROTOCOL_VERSION)),
             (r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}"#, Some(keys::CLIENT_CAPABILITIES)),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn decodes_what_stayed_raw() {
+    fn raw_members_are_decoded() {
         let raw: Box<RawValue> = serde_json::from_str(
             r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"sampling":{"tools":{}}},
                 "io.modelcontextprotocol/clientInfo":{"name":7},"a/b":1}}"#,

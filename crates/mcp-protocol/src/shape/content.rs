@@ -6,7 +6,7 @@ use super::Shape;
 use crate::{Annotations, CallToolResult, ContentBlock, ProtocolVersion, Resource, TextContent};
 
 impl Shape for ContentBlock {
-    /// A block that has no form in the revision becomes a text that says what it was.
+    /// A block without a form in the revision becomes a text that describes it.
     fn shape(&mut self, version: ProtocolVersion) {
         // Since blocks have icons nothing was added to them.
         if version.has_icons() {

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_moves_into_annotations_only_where_there_is_none() {
+    fn a_title_moves_into_annotations_without_one() {
         let full = json!({"name": "t", "title": "T", "inputSchema": {}, "annotations": {"title": "A"}});
         let first = json!({"name": "t", "inputSchema": {}});
         let second = json!({"name": "t", "inputSchema": {}, "annotations": {"title": "A"}});
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn output_schemas_of_other_types_are_for_the_newest_only() {
+    fn only_the_newest_revision_has_output_schemas_of_other_types() {
         for schema in [json!({"type": "array"}), json!({"oneOf": []}), json!({"type": ["object"]})] {
             let full = json!({"name": "t", "inputSchema": {}, "outputSchema": schema});
             let bare = json!({"name": "t", "inputSchema": {}});
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_objects_until_the_newest() {
+    fn properties_are_objects_before_the_newest_revision() {
         let schema = json!({"type": "object", "properties": {"a": true, "b": false, "c": {"type": "string"}}});
         let spelled = json!({"type": "object", "properties": {"a": {}, "b": {"not": {}}, "c": {"type": "string"}}});
         let full = json!({"name": "t", "inputSchema": schema, "outputSchema": schema});

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_argument_is_called_is_its_own_business() {
+    fn arguments_with_reserved_names_are_kept() {
         let arguments = json!({"name": "t", "arguments": {"task": 1, "requestState": 2}});
         let shaped = shape_params("tools/call", &arguments.to_string(), ProtocolVersion::V2024_11_05).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&shaped).unwrap(), arguments);

@@ -46,7 +46,7 @@ impl Shape for CreateMessageResult {
 }
 
 impl Shape for SamplingBlock {
-    /// A block that has no form in the revision becomes a text that says what it was.
+    /// A block without a form in the revision becomes a text that describes it.
     fn shape(&mut self, version: ProtocolVersion) {
         match self {
             Self::Text(block) => block.annotations.shape(version),

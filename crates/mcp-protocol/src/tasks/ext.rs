@@ -8,7 +8,7 @@ use crate::{InputRequests, JsonObject, Meta, RpcError, json};
 /// The identifier of the extension in capabilities.
 pub const IDENTIFIER: &str = "io.modelcontextprotocol/tasks";
 
-/// A task. Its members stand flat in every message that shows it.
+/// A task. Messages contain its members without nesting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -115,7 +115,7 @@ setters! {
     }
 }
 
-/// A task with what its status brings along: the result of `tasks/get` and the parameters of `notifications/tasks`.
+/// A task with the members of its status: the result of `tasks/get` and the parameters of `notifications/tasks`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_status_brings_its_own_member() {
+    fn each_status_has_its_own_member() {
         let task = Task::new("t", "2026-08-01T00:00:00Z");
         let base = value!({
             "taskId": "t", "createdAt": "2026-08-01T00:00:00Z", "lastUpdatedAt": "2026-08-01T00:00:00Z", "ttlMs": null

@@ -88,7 +88,7 @@ pub(crate) fn whole(number: &Number) -> Option<Number> {
     if number.is_i64() || number.is_u64() {
         return Some(number.clone());
     }
-    // From 2^53 on a float no longer says which integer was meant.
+    // From 2^53 on a float does not identify an integer.
     #[expect(clippy::cast_possible_truncation, reason = "whole and within the exact range")]
     number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9_007_199_254_740_992.0).map(|f| Number::from(f as i64))
 }

@@ -1,4 +1,4 @@
-//! From the schema of a Rust type to the subset that a form can ask for.
+//! Conversion of the schema of a Rust type into the subset for forms.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -13,7 +13,7 @@ const MAX_HOPS: usize = 16;
 
 type Schema = Map<String, Value>;
 
-/// The same form as a flat schema. Whether that is in the subset is for the parser to say.
+/// Returns the same form as a flat schema. The parser then checks whether it is in the subset.
 pub(crate) fn simplify(document: &Value) -> Result<Value, FormError> {
     let root = resolve(document, document).map_err(FormError::form)?;
     for keyword in ["oneOf", "anyOf", "allOf"] {
@@ -88,7 +88,7 @@ fn field(document: &Value, schema: &Value) -> Result<(Schema, bool), String> {
     Ok((schema, nullable))
 }
 
-/// A schema with its reference replaced by what it refers to; what stands beside the reference wins.
+/// Returns a schema with its reference resolved. Keywords beside the reference take precedence.
 fn resolve(schema: &Value, document: &Value) -> Result<Schema, String> {
     let mut merged = Schema::new();
     let mut next = schema;

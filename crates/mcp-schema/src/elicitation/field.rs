@@ -23,7 +23,7 @@ pub struct Field {
     pub kind: FieldKind,
 }
 
-/// The values that a field takes.
+/// The values of a field.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FieldKind {
@@ -121,7 +121,7 @@ impl TextFormat {
     }
 }
 
-/// Keywords that say nothing about the values.
+/// Keywords that do not restrict the values.
 pub(crate) fn is_annotation(keyword: &str) -> bool {
     keyword.starts_with("x-")
         || matches!(
@@ -320,7 +320,7 @@ fn typed<T>(
     }
 }
 
-/// A count; a schema of TypeScript may say `3.0`.
+/// A count. A schema from TypeScript may contain `3.0`.
 fn count(schema: &Map<String, Value>, keyword: &str) -> Result<Option<u64>, String> {
     typed(schema, keyword, "a count", |value| content::whole(value.as_number()?)?.as_u64())
 }

@@ -1,4 +1,4 @@
-//! The schema of a form as it goes out, in the two shapes that the revisions know.
+//! The schema of a form, in the two forms of the revisions.
 
 use serde_json::{Map, Number, Value, json};
 

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_hold_is_an_error() {
+    fn values_without_a_json_form_are_errors() {
         let deep = "[".repeat(1000);
         for (text, reason) in [
             ("a: .inf", "no finite number"),

@@ -22,7 +22,7 @@ fn used(store: &MemoryStore) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn what_is_written_is_accounted_for_and_given_back() {
+async fn the_usage_counts_writes_and_deletions() {
     let store = store(100, 1_000);
     store.put("abc", data(10), None).await.unwrap();
     assert_eq!(used(&store), (1, 13));
@@ -39,7 +39,7 @@ async fn what_is_written_is_accounted_for_and_given_back() {
 }
 
 #[tokio::test]
-async fn a_full_store_says_so_and_changes_nothing() {
+async fn a_full_store_rejects_a_write_unchanged() {
     let store = store(3, 100);
     store.put("a", data(49), None).await.unwrap();
     store.put("b", data(49), None).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_full_store_says_so_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_records_make_room_before_a_write_is_refused() {
+async fn expired_records_are_swept_before_a_write_is_rejected() {
     // A hundred keys, and fifty logs of two records each.
     let store = store(250, 10_000);
     for n in 0..100 {
@@ -95,7 +95,7 @@ async fn every_write_sweeps_a_few_and_a_read_removes_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_expires_while_room_is_made_for_it_begins_again() {
+async fn a_log_that_expires_during_a_sweep_restarts_at_one() {
     let store = store(4, 100);
     store.append("l", data(1), TTL).await.unwrap();
     store.append("l", data(1), TTL).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_log_that_expires_while_room_is_made_for_it_begins_again() {
 }
 
 #[tokio::test]
-async fn subscriptions_are_capped_and_given_back() {
+async fn subscriptions_are_bounded_and_released() {
     let store: Arc<dyn Store> = Arc::new(store(10, 100));
     let first = store.subscribe("a", 1).await.unwrap();
     let _second = store.subscribe("b", 1).await.unwrap();

@@ -366,21 +366,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ended_is_no_event() {
+    fn an_incomplete_event_is_discarded() {
         check(99, b"id: 1\ndata: a\n\nid: 2\ndata: b\n", &["|a"], Some("1"), None);
         check(99, b"event: x\nid: 3\n\n", &[], Some("3"), None);
         check(99, b"event: x\n\ndata: a\n\n", &["|a"], None, None);
     }
 
     #[test]
-    fn a_mark_of_byte_order_and_comments_are_nothing() {
+    fn byte_order_marks_and_comments_are_ignored() {
         check(99, b"\xef\xbb\xbfdata: a\n\n:\n: data: b\n\n\xef\xbb\xbfdata: c\n\n", &["|a"], None, None);
         check(99, b"\xef\xbb\xbf: hi\n\xef\xbb\xbf\n\n", &[], None, None);
         check(4, &[b":".as_slice(), &[b'x'; 20_000], b"\ndata: a\n\n"].concat()[..], &["|a"], None, None);
     }
 
     #[test]
-    fn ids_stay_and_may_be_taken_back() {
+    fn ids_are_kept_until_an_empty_id() {
         check(99, b"id: 1\n\ndata: a\n\n", &["|a"], Some("1"), None);
         check(99, b"id: 1\n\nid\n\n", &[], None, None);
         check(99, b"id: 1\n\nid: 2\x003\n\n", &[], Some("1"), None);
@@ -388,20 +388,20 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_digits() {
+    fn a_retry_time_consists_of_digits() {
         check(99, b"retry: 1500\n\n", &[], None, Some(1500));
         check(99, b"retry: 15\nretry: +1\nretry: 1s\nretry:\nretry: 99999999999999999999999\n", &[], None, Some(15));
     }
 
     #[test]
-    fn the_limit_is_exact_and_costs_one_event() {
+    fn an_event_over_the_limit_loses_only_itself() {
         check(4, b"data: 1234\n\ndata: 12345\n\ndata: a\n\n", &["|1234", "too large", "|a"], None, None);
         check(4, b"data: 12\ndata: 3\n\ndata: 12\ndata: 34\n\n", &["|12\\n3", "too large"], None, None);
         check(4, b"id: 1\ndata: 12345\ndata: x\nid: 2\n\n", &["too large"], Some("2"), None);
     }
 
     #[test]
-    fn of_what_is_too_large_the_start_is_kept() {
+    fn the_start_of_an_oversized_event_is_kept() {
         for stream in [&b"data: 12345678\n\n"[..], b"data:12\ndata: 345678\n\n", b"data: 1234567890"] {
             let mut decoder = Decoder::new(4);
             decoder.feed([stream, &[b'9'; 20_000]].concat().into());
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_kept() {
+    fn an_endless_line_is_not_buffered() {
         let mut decoder = Decoder::new(64);
         let mut errors = 0;
         for _ in 0..1000 {
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_goes_on_knows_where() {
+    fn a_resumed_stream_keeps_its_last_id() {
         let mut decoder = Decoder::new(64).with_last_event_id("7");
         assert_eq!(decode(&mut decoder, [Bytes::from_static(b"data: a\n\n")]), ["|a"]);
         assert_eq!(decoder.last_event_id(), Some("7"));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_encoder_writes_is_read_again_however_it_is_cut() {
+    fn encoded_events_are_decoded_in_any_chunks() {
         let mut next = random(0x2545_f491_4f6c_dd1d);
         for _ in 0..500 {
             let (mut stream, mut expected) = (Vec::new(), Vec::new());
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_in_the_same_way_however_they_are_cut() {
+    fn any_bytes_are_decoded_alike_in_any_chunks() {
         let mut next = random(0x9e37_79b9_7f4a_7c15);
         let pieces: [&[u8]; 12] = [
             b"data",

@@ -1,4 +1,4 @@
-//! Inputs: what a server asks for inside a result, and the answers inside the next request (2026-07-28, patterns/mrtr).
+//! Input requests inside a result, and their answers inside the next request (2026-07-28, patterns/mrtr).
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,8 @@ fn or_empty_object<S: Serializer>(params: &Option<Value>, serializer: S) -> Resu
 
 /// The result of a request that needs answers first; its `resultType` is `input_required`.
 ///
-/// At least one of its members is there. Only a state and no questions means: ask again at once.
+/// At least one of its members is present. With a state and without input requests, the client repeats the call at
+/// once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_bare_requests() {
+    fn input_requests_are_requests_without_an_envelope() {
         let questions = InputRequests::new()
             .with("name", InputRequest::elicit(&ElicitParams::form("m", JsonObject::new())).unwrap())
             .with("roots", InputRequest::list_roots())
