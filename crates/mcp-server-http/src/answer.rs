@@ -3,7 +3,7 @@
 pub(crate) mod body;
 pub(crate) mod cors;
 pub(crate) mod health;
+pub(crate) mod message_queue;
 pub(crate) mod respond;
 pub(crate) mod stream;
 pub(crate) mod vectored;
-pub(crate) mod wait_until;

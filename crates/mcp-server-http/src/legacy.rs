@@ -3,7 +3,6 @@
 mod call;
 mod event_log;
 mod listen;
-mod message_queue;
 pub(crate) mod sessionless;
 pub(crate) mod sessions;
 pub(crate) mod sse;
@@ -84,7 +83,7 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, parts: &Parts) 
             Err(response) => response,
         };
     }
-    if !legacy.sessions.has_room(legacy.streams.len()) {
+    if !legacy.sessions.has_capacity(legacy.streams.len()) {
         return respond::too_many_sessions(Some(&request.id));
     }
     let Ok(id) = sessions::new_id() else {

@@ -1,5 +1,5 @@
-//! A call of a legacy session: a quiet one answers JSON, one that speaks becomes a stream in the session's event log, and
-//! neither ends with its connection.
+//! A call of a session. A call without notifications is answered with JSON. A call with notifications becomes a stream in
+//! the event log of the session. A lost connection does not end the call.
 
 use std::{
     future::Future,
@@ -21,25 +21,25 @@ use super::{
     sessions::HttpSession,
 };
 
-/// How long a handler waits for readers that take nothing, before it goes on without them.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a handler waits for a reader without progress, before it continues without that reader.
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the messages about one call go. Its stream is opened by the first of them.
+/// The sender of the notifications of one call. The first notification opens the stream.
 #[derive(Debug)]
 pub(crate) struct CallStream {
     log: Arc<EventLog>,
-    /// Whether the server may end the connection before the answer.
+    /// Whether the server may close the connection before the response.
     polls: bool,
     stage: Mutex<Stage>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Nothing was said; who waits for that is woken.
+    /// The call has sent no notification. The waker belongs to the task that waits for the first one.
     Quiet(Option<Waker>),
-    /// It has this stream.
+    /// The call has this stream.
     Open(u32),
-    /// It was answered, on this stream if it had one; or nobody ever learned of a stream.
+    /// The call has ended, on this stream if it had one. Or the client left before it knew the stream.
     Over(Option<u32>),
 }
 
@@ -52,7 +52,7 @@ impl CallStream {
         self.stage.lock()
     }
 
-    /// The number of the stream, which is opened if need be. `None` when there is none any more.
+    /// Returns the number of the stream, and opens the stream if necessary. `None` after the end of the call.
     pub(crate) fn open(&self) -> Option<u32> {
         let (number, waker) = {
             let mut stage = self.stage();
@@ -91,7 +91,7 @@ impl CallStream {
         }
     }
 
-    /// Where the answer went when the call did not give it back.
+    /// Returns the stream that has the response, if the call did not return the response.
     fn answered_on(&self) -> Option<u32> {
         match &*self.stage() {
             Stage::Open(number) => Some(*number),
@@ -100,7 +100,7 @@ impl CallStream {
         }
     }
 
-    /// Nobody will read the stream: its connection is gone before an id of it was told.
+    /// Records that the stream has no reader: the connection closed before the client received an event id.
     fn abandon(&self) {
         let opened = {
             let mut stage = self.stage();
@@ -118,7 +118,7 @@ impl CallStream {
         }
     }
 
-    /// Ends the call. The answer is given back when it is the only message; otherwise it is the last of the stream.
+    /// Ends the call. Returns the response if it is the only message. Otherwise the response is the last event of the stream.
     pub(crate) async fn finish<T>(&self, answer: Option<T>, message: impl FnOnce(T) -> Bytes) -> Option<T> {
         let opened = {
             let mut stage = self.stage();
@@ -132,9 +132,9 @@ impl CallStream {
         let Some(number) = opened else { return answer };
         let message = answer.map(message);
         if let Some(message) = &message {
-            // One that nobody reads pushes out nothing that others are about to.
+            // A response without a reader must not evict events that readers are about to take.
             let room = self.log.room_for_answer(number, message.len());
-            let _ = tokio::time::timeout(PATIENCE, room).await;
+            let _ = tokio::time::timeout(READER_TIMEOUT, room).await;
         }
         self.log.end(number, message);
         None
@@ -167,11 +167,11 @@ impl FrameSender for CallStream {
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let Some(number) = self.opened() else { return Ok(()) };
-            let mut until = Instant::now() + PATIENCE;
+            let mut until = Instant::now() + READER_TIMEOUT;
             loop {
                 match timeout_at(until, self.log.room(number, len)).await {
                     Ok(outcome) => return outcome,
-                    Err(_) => until = self.log.give_up(PATIENCE),
+                    Err(_) => until = self.log.mark_slow_readers(READER_TIMEOUT),
                 }
             }
         })
@@ -181,7 +181,7 @@ impl FrameSender for CallStream {
         if self.polls
             && let Some(number) = self.open()
         {
-            self.log.hang_up(number);
+            self.log.disconnect_reader(number);
         }
     }
 
@@ -190,23 +190,23 @@ impl FrameSender for CallStream {
     }
 }
 
-/// A call that runs, and what it has to say when it is over; `None` when its stream says it.
+/// A running call. It returns its response, or `None` if the stream has the response.
 pub(crate) type Running<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
 
-/// What a call turned out to be.
+/// The form of the answer to a call.
 pub(crate) enum Answer<T> {
-    /// It was quiet; `None` when it was cancelled.
+    /// The call sent no notification. `None` if it was cancelled.
     Quiet(Option<T>),
-    /// It speaks: what it says is in the log, under this stream.
+    /// The call sends notifications. They are in this stream of the log.
     Streaming(u32),
 }
 
-/// What ends a call that no connection ends.
+/// The bounds of a call that runs without a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) server: Server,
     pub(crate) session: Arc<HttpSession>,
-    /// After the shutdown of the server.
+    /// The time after the shutdown of the server began.
     pub(crate) deadline: Duration,
 }
 
@@ -220,14 +220,14 @@ impl Bounds {
             biased;
             _ = running => {}
             () = over => {
-                tracing::warn!("a call that did not end by the shutdown deadline was cut off");
+                tracing::warn!("a call ran past the shutdown deadline and was aborted");
                 self.session.end();
             }
         }
     }
 }
 
-/// Runs a call until it is over or has something to say; then it goes on by itself, within its bounds.
+/// Runs a call until it ends or sends its first notification. The call then continues on its own task, within its bounds.
 pub(crate) async fn answer<T: Send + 'static>(
     running: Running<T>,
     stream: &Arc<CallStream>,
@@ -244,7 +244,7 @@ pub(crate) async fn answer<T: Send + 'static>(
             });
         }
         let number = std::task::ready!(stream.poll_open(cx));
-        // From now on it is the log that is read: whether anybody does is nothing to the work.
+        // From now on clients read the log. The call does not depend on a connection.
         if let Some(running) = call.running.take() {
             tokio::spawn(call.bounds.clone().run(running));
         }
@@ -253,7 +253,7 @@ pub(crate) async fn answer<T: Send + 'static>(
     .await
 }
 
-/// Work that goes on when nobody listens any more: a lost connection is not a cancellation in a legacy session.
+/// A call that continues on a task if the connection closes. In a session a lost connection does not cancel a request.
 struct Detaching<T: Send + 'static> {
     running: Option<Running<T>>,
     stream: Arc<CallStream>,
@@ -280,17 +280,17 @@ mod tests {
     use crate::legacy::event_log::{BYTES, Budget};
 
     #[tokio::test(start_paused = true)]
-    async fn each_reader_has_five_seconds_from_when_it_came_took_something_or_had_something_to_take() {
+    async fn a_reader_without_progress_delays_a_writer_for_five_seconds() {
         type Happens = fn(&EventLog, u32, u32, u64);
         let cases: [(&str, u64, Happens); 4] = [
-            ("nothing", 5, |_, _, _, _| {}),
-            ("another comes", 9, |log, full, _, _| {
+            ("no progress", 5, |_, _, _, _| {}),
+            ("another reader connects", 9, |log, full, _, _| {
                 log.attach(full, None);
             }),
-            ("it takes a piece", 9, |log, full, _, number| {
+            ("the reader takes events", 9, |log, full, _, number| {
                 assert!(log.poll_take(full, number, &Context::from_waker(Waker::noop())).is_ready());
             }),
-            ("somebody else has something to take", 9, |log, _, idle, _| {
+            ("another reader gets an event", 9, |log, _, idle, _| {
                 log.try_record(idle, Frame::new("word")).unwrap();
             }),
         ];

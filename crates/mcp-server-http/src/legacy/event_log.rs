@@ -1,13 +1,13 @@
-//! The event log of a legacy session: what is said on its streams is recorded first and sent then, so that a client whose
-//! connection broke finds it again.
+//! The event log of a session. The server records each event before it sends it, so that a client can resume a stream after
+//! its connection broke.
 //!
-//! One log for all streams of a session, with one cap; what somebody has read goes first, then what nobody reads, then the
-//! rest. A stream is a number and a cursor: what is recorded behind the cursor waits for a reader, which may come later or
-//! never.
+//! A session has one log with one limit for all its streams. A stream is a number and a cursor. Events behind the cursor
+//! wait for a reader. The eviction order is: delivered events, events without a reader, then the others.
 
 mod budget;
 mod state;
 mod streams;
+mod wait_until;
 
 use std::{
     fmt::Write as _,
@@ -24,25 +24,27 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::budget::Budget;
-use self::state::{State, Worth};
-use crate::answer::wait_until::wait_until;
+use self::{
+    state::{Priority, State},
+    wait_until::wait_until,
+};
 
-/// Events that a session keeps.
+/// The most events of a session.
 pub(crate) const EVENTS: usize = 256;
-/// Bytes of messages that a session keeps; one message always fits, and so does an answer whose reader is there.
+/// The most bytes of messages of a session. One message always fits, and so does a response whose reader is connected.
 pub(crate) const BYTES: usize = 1 << 20;
-/// After so many bytes a stream is given what it has so far, so that a slow reader holds little.
+/// The bytes after which a read returns the events so far, so that a slow reader holds little memory.
 const PIECE: usize = 64 << 10;
-/// The stream for what nobody asked for.
+/// The stream for messages that belong to no request.
 pub(crate) const STANDALONE: u32 = 0;
-/// The number of a reader that is on its way: whoever opens a stream is about to read it.
+/// The reader number of a new stream: the request that opened the stream is about to read it.
 pub(crate) const EXPECTED: u64 = 0;
-/// The place in a stream after which nothing comes.
+/// The sequence number behind the last event of a finished stream.
 const END: u64 = u64::MAX;
 
 const TRUNCATED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/replay_truncated","params":{}}"#;
 
-/// A place in a stream: what a client that resumes has seen.
+/// A position in a stream: the last event that a client has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) stream: u32,
@@ -52,7 +54,7 @@ pub(crate) struct Place {
 /// The events of one session.
 #[derive(Debug)]
 pub(crate) struct EventLog {
-    /// Tells the ids of this session from those of others.
+    /// Distinguishes the event ids of this session from those of other sessions.
     tag: u32,
     state: Mutex<State>,
     room: Notify,
@@ -60,9 +62,9 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// The log of the session with this id.
+    /// Returns the log of the session with this id.
     pub(crate) fn new(session_id: &str, budget: Arc<Budget>) -> Self {
-        // The id itself speaks for the session; what travels in events does not tell it.
+        // The session id is a secret, and event ids are not. The tag does not reveal the session id.
         let mut hasher = DefaultHasher::new();
         session_id.hash(&mut hasher);
         let bytes = hasher.finish().to_le_bytes();
@@ -76,13 +78,13 @@ impl EventLog {
 
     pub(crate) fn id(&self, place: Place) -> String {
         let mut id = String::with_capacity(32);
-        // Writing into memory has no way to fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(id, "{:08x}-{:x}-", self.tag, place.stream);
         let _ = if place.seq == END { write!(id, "end") } else { write!(id, "{:x}", place.seq) };
         id
     }
 
-    /// The place that an id names; `None` when it is no id of this session.
+    /// Returns the position of an event id. `None` if it is not an id of this session.
     pub(crate) fn place(&self, id: &str) -> Option<Place> {
         let mut parts = id.split('-');
         let (tag, stream, seq) = (parts.next()?, parts.next()?, parts.next()?);
@@ -93,18 +95,18 @@ impl EventLog {
         let seq = if seq == "end" { END } else { u64::from_str_radix(seq, 16).ok()? };
         let place = Place { stream, seq };
         let state = self.lock();
-        // Only what was sent can have been seen.
+        // A client can only have received an event that was sent.
         let was_sent = match state.streams.get(stream) {
             Some(of) => seq <= of.last || of.name(of.last) == seq,
             None if stream == STANDALONE => seq == 0,
-            // What is forgotten had some end.
+            // The log has removed the stream, so any position in it may have been its end.
             None => true,
         };
-        // And one way to write it, so that nothing else passes.
+        // Only the canonical spelling is valid.
         (stream <= state.last_stream && was_sent && self.id(place) == id).then_some(place)
     }
 
-    /// Opens a stream whose reader is on its way. `None` when the session is over.
+    /// Opens a stream for a reader that connects soon. `None` if the session has ended.
     pub(crate) fn open(&self) -> Option<u32> {
         let mut state = self.lock();
         if state.closed {
@@ -116,7 +118,7 @@ impl EventLog {
         Some(number)
     }
 
-    /// Records a message, whatever has to go for it.
+    /// Records a message, and evicts other events if necessary.
     fn record(&self, stream: u32, message: Bytes) -> Result<(), TransportError> {
         let waker = {
             let mut state = self.lock();
@@ -126,11 +128,11 @@ impl EventLog {
             state.record(stream, message)
         };
         wake(waker);
-        self.budget.relieve();
+        self.budget.evict();
         Ok(())
     }
 
-    /// Records a message unless a reader would miss one for it, or its stream is over.
+    /// Records a message, unless a reader would lose an event for it or the stream has ended.
     pub(crate) fn try_record(&self, stream: u32, frame: Frame) -> Result<(), TrySendError> {
         let waker = {
             let mut state = self.lock();
@@ -147,16 +149,16 @@ impl EventLog {
             state.record(stream, frame.message)
         };
         wake(waker);
-        self.budget.relieve();
+        self.budget.evict();
         Ok(())
     }
 
-    /// Waits until readers have taken enough for a message of this length.
+    /// Waits until the log has capacity for a message of this length.
     pub(crate) async fn room(&self, stream: u32, len: usize) -> Result<(), TransportError> {
         self.wait_until(|state| !state.would_lose(stream, len)).await
     }
 
-    /// The same for the last message of a stream, which waits only while nobody reads it.
+    /// Waits until the log has capacity for a response. A response whose stream has a reader does not wait.
     pub(crate) async fn room_for_answer(&self, stream: u32, len: usize) -> Result<(), TransportError> {
         self.wait_until(|state| !state.answer_would_lose(stream, len)).await
     }
@@ -169,32 +171,32 @@ impl EventLog {
         .await
     }
 
-    /// Waits no more for the readers that took nothing for so long, until they take something. Returns when the next one
-    /// is to be given up.
-    pub(crate) fn give_up(&self, patience: Duration) -> Instant {
-        let next = self.lock().give_up(Instant::now(), patience);
-        // Others that wait for the same readers go on as well.
+    /// Marks readers that have taken nothing for `limit` as slow. Writers do not wait for a slow reader until it takes
+    /// events again. Returns when the next reader becomes slow.
+    pub(crate) fn mark_slow_readers(&self, limit: Duration) -> Instant {
+        let next = self.lock().mark_slow_readers(Instant::now(), limit);
+        // Other writers that wait for these readers continue.
         self.room.notify_waiters();
         next
     }
 
-    /// Records the last event of a stream.
+    /// Records the last event of a stream, and ends the stream.
     pub(crate) fn end(&self, stream: u32, message: Option<Bytes>) {
         let waker = self.lock().end(stream, message);
         wake(waker);
-        self.budget.relieve();
+        self.budget.evict();
     }
 
-    /// Sends the reader of a stream away once it has what there is. The stream goes on.
-    pub(crate) fn hang_up(&self, stream: u32) {
+    /// Disconnects the reader of a stream after it has the recorded events. The stream continues.
+    pub(crate) fn disconnect_reader(&self, stream: u32) {
         let waker = self.lock().streams.get_mut(stream).and_then(|of| {
-            of.hangs_up = true;
+            of.disconnects = true;
             of.waker.take()
         });
         wake(waker);
     }
 
-    /// Ends all streams and forgets everything: the session is over.
+    /// Ends all streams and drops all events, because the session ends.
     pub(crate) fn close(&self) {
         let wakers = self.lock().close();
         self.room.notify_waiters();
@@ -203,8 +205,8 @@ impl EventLog {
         }
     }
 
-    /// Becomes the reader of a stream, in the place of an older one: from a place on, or from where the last one stopped.
-    /// Returns the reader's number and where it starts.
+    /// Registers the reader of a stream and replaces an older reader. The reader starts after the event `after`, or where
+    /// the last reader stopped. Returns the number of the reader and its start position.
     pub(crate) fn attach(&self, stream: u32, after: Option<u64>) -> (u64, Place) {
         let (number, place, waker) = {
             let mut state = self.lock();
@@ -217,29 +219,29 @@ impl EventLog {
             let of = state.streams.make(stream);
             of.cursor = after.unwrap_or(of.cursor).min(of.last);
             of.reader = Some(number);
-            (of.hangs_up, of.is_slow) = (after.is_none() && of.hangs_up, false);
+            (of.disconnects, of.is_slow) = (after.is_none() && of.disconnects, false);
             of.still_since = Some(Instant::now());
             (number, Place { stream, seq: of.name(of.cursor) }, of.waker.take())
         };
-        // Who read before looks again, sees that it was replaced, and ends.
+        // The older reader polls again, finds another reader number, and ends.
         wake(waker);
         self.room.notify_waiters();
         (number, place)
     }
 
-    /// Reads no more.
+    /// Removes a reader.
     pub(crate) fn detach(&self, stream: u32, number: u64) {
         {
             let mut state = self.lock();
             let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else { return };
             (of.reader, of.waker) = (None, None);
-            state.forget(stream);
+            state.remove_if_ended(stream);
             state.shrink_unread();
         }
         self.room.notify_waiters();
     }
 
-    /// The next events of a stream, encoded. `None` at its end, or when this reader was replaced or sent away.
+    /// Returns the next events of a stream, encoded. `None` at its end, or if this reader was replaced or disconnected.
     pub(crate) fn poll_take(&self, stream: u32, number: u64, cx: &Context<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -247,8 +249,8 @@ impl EventLog {
             return Poll::Ready(None);
         };
         if !of.has_unread() {
-            if of.ended || of.hangs_up {
-                of.hangs_up = false;
+            if of.ended || of.disconnects {
+                of.disconnects = false;
                 return Poll::Ready(None);
             }
             of.waker = Some(cx.waker().clone());
@@ -271,24 +273,24 @@ impl EventLog {
             }
         }
         (of.is_slow, of.still_since) = (false, Some(Instant::now()));
-        // What was allowed above the cap goes as soon as somebody has it.
+        // Delivered events above the limit are dropped at once.
         state.shrink();
         self.room.notify_waiters();
         Poll::Ready(Some(out.into()))
     }
 
-    /// When something was last recorded, by the clock of the budget.
+    /// The time of the latest event, on the clock of the budget.
     fn recorded(&self) -> u64 {
         self.lock().recorded
     }
 
-    /// Lets go of all that is worth no more than this.
-    fn let_go(&self, most: Worth) {
-        self.lock().let_go(most);
+    /// Drops the events with at most this priority.
+    fn drop_up_to(&self, most: Priority) {
+        self.lock().drop_up_to(most);
         self.room.notify_waiters();
     }
 
-    /// The last word to a reader of a stream that is forgotten: what it missed is gone. Nothing to who has its answer.
+    /// Returns the notice that events are lost, for a reader of a removed stream. `None` if the reader has the response.
     pub(crate) fn lost(&self, place: Place) -> Option<Bytes> {
         if place.seq == END {
             return None;
@@ -298,13 +300,13 @@ impl EventLog {
         Some(out.into())
     }
 
-    /// Whether nobody reads the stream for what nobody asked for.
+    /// Whether the standalone stream has no reader.
     fn is_unread(&self) -> bool {
         let state = self.lock();
         !state.closed && state.streams.get(STANDALONE).is_none_or(|of| of.reader.is_none())
     }
 
-    /// Whether a stream is still known.
+    /// Whether the log still has a stream.
     pub(crate) fn knows(&self, stream: u32) -> bool {
         stream == STANDALONE || self.lock().streams.get(stream).is_some()
     }
@@ -320,9 +322,9 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// The stream for what nobody asked for.
+/// Sends on the standalone stream.
 impl FrameSender for EventLog {
-    /// Questions wait for nobody: if need be they push out what is older, and the reader is told.
+    /// Input requests do not wait. If necessary they evict older events, and the reader receives a notice.
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         let sent = self.record(STANDALONE, frame.message);
         Box::pin(std::future::ready(sent))
@@ -365,13 +367,13 @@ mod tests {
         }
     }
 
-    /// The id of the last event of some.
+    /// Returns the id of the last of some events.
     fn last_id(events: &str) -> &str {
         events.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap()
     }
 
     #[test]
-    fn a_stream_that_is_over_or_unknown_takes_nothing_more() {
+    fn an_ended_or_unknown_stream_rejects_messages() {
         let log = log();
         let over = log.open().unwrap();
         let (number, _) = log.attach(over, None);
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_answer_missed_nothing_when_its_stream_is_forgotten() {
+    fn a_client_with_the_response_receives_no_notice_of_a_removed_stream() {
         let log = log();
         let (answered, unanswered) = (log.open().unwrap(), log.open().unwrap());
         let mut seen = Vec::new();
@@ -396,14 +398,14 @@ mod tests {
             log.end(stream, Some("answer".into()));
             if stream == answered {
                 seen.push(last_id(&take(&log, stream, number)).to_owned());
-                // Who comes back for nothing is told the same place.
+                // A client that resumes at the end receives the same id.
                 let (number, place) = log.attach(stream, None);
                 seen.push(log.id(place));
                 log.detach(stream, number);
             }
             log.detach(stream, number);
         }
-        log.let_go(Worth::Answer);
+        log.drop_up_to(Priority::AwaitedResponse);
         assert!(!log.knows(answered) && !log.knows(unanswered));
         for (id, misses) in [(&seen[0], true), (&seen[1], false), (&seen[2], false), (&seen[3], true)] {
             assert_eq!(log.lost(log.place(id).unwrap()).is_some(), misses, "{id}");
@@ -411,13 +413,13 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_of_an_answer_is_told_once() {
+    fn the_loss_of_a_response_is_reported_once() {
         let log = log();
         let stream = log.open().unwrap();
         let (first, place) = log.attach(stream, None);
         log.end(stream, Some(vec![b'x'; 2 * BYTES].into()));
         assert!(take(&log, stream, first).len() > 2 * BYTES);
-        // Above the cap it went as soon as it was read, and its client lost it all the same.
+        // The response was above the limit, so it was dropped after the read. The client lost it.
         let (second, _) = log.attach(stream, Some(place.seq));
         let told = take(&log, stream, second);
         assert!(told.contains("replay_truncated"), "{told}");
@@ -427,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_stream_that_goes_on_is_no_place() {
+    fn an_open_stream_has_no_end_position() {
         let log = log();
         let stream = log.open().unwrap();
         log.try_record(stream, Frame::new("word")).unwrap();
@@ -438,7 +440,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_who_took_nothing_is_given_up() {
+    async fn only_readers_without_progress_become_slow() {
         let patience = Duration::from_secs(5);
         let log = log();
         let streams = [log.open().unwrap(), log.open().unwrap()];
@@ -452,17 +454,17 @@ mod tests {
         take(0);
         say(0);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(log.give_up(patience), Instant::now() + Duration::from_secs(3));
+        assert_eq!(log.mark_slow_readers(patience), Instant::now() + Duration::from_secs(3));
         assert_eq!(slow(), [false, true]);
         take(1);
         assert_eq!(slow(), [false, false]);
         say(1);
-        assert_eq!(log.give_up(patience), Instant::now() + Duration::from_secs(3));
+        assert_eq!(log.mark_slow_readers(patience), Instant::now() + Duration::from_secs(3));
         assert_eq!(slow(), [false, false]);
     }
 
     #[test]
-    fn an_answer_stays_for_its_reader_and_takes_no_room_of_others() {
+    fn a_response_stays_for_its_reader_and_uses_no_capacity_of_others() {
         let log = log();
         let large = || Bytes::from(vec![b'x'; 600 << 10]);
         let streams = [log.open().unwrap(), log.open().unwrap(), log.open().unwrap()];
@@ -472,7 +474,7 @@ mod tests {
         log.end(streams[1], Some(large()));
         log.try_record(streams[2], Frame::new(large())).unwrap();
         assert!(matches!(log.try_record(streams[2], Frame::new(large())), Err(TrySendError::Full(_))));
-        // A client that leaves takes the exception along.
+        // The exception holds only while the client is connected.
         log.detach(streams[0], numbers[0]);
         let lens: Vec<_> = log.state.lock().events.iter().map(|event| event.message.len()).collect();
         assert_eq!(lens, [4, 600 << 10, 600 << 10]);

@@ -1,5 +1,5 @@
-//! One connection that reads one stream of a legacy session: the answer to a call, what nobody asked for, or either again
-//! after its connection broke.
+//! A connection that reads one stream of a session: the stream of a call, or the standalone stream. The client may resume
+//! either after its connection broke.
 
 use std::{
     pin::Pin,
@@ -17,35 +17,35 @@ use super::{
     sessions::{HttpSession, Open},
 };
 use crate::{
-    answer::{body::EventStream, stream::Silence},
+    answer::{body::EventStream, stream::KeepAlive},
     config::HttpConfig,
 };
 
-/// An open stream.
+/// A reader of a stream.
 pub(crate) struct Listening {
     session: Arc<HttpSession>,
     stream: u32,
     number: u64,
-    /// What comes before everything else.
+    /// The first event of the connection.
     opening: Option<Bytes>,
-    silence: Silence,
-    /// Ends a stream that nothing else would end.
+    keep_alive: KeepAlive,
+    /// Ends the standalone stream at a shutdown, because nothing else ends it.
     shutdown: Option<ShuttingDown>,
     _open: Open,
 }
 
 impl Listening {
-    /// Reads a stream from where its last reader stopped.
+    /// Reads a stream from the position where its last reader stopped.
     pub(crate) fn new(session: Arc<HttpSession>, stream: u32, config: &HttpConfig) -> Self {
         Self::open(session, stream, None, config)
     }
 
-    /// Reads a stream strictly after a place.
+    /// Reads a stream after a position.
     pub(crate) fn after(session: Arc<HttpSession>, place: Place, config: &HttpConfig) -> Self {
         Self::open(session, place.stream, Some(place.seq), config)
     }
 
-    /// The same stream, which ends when this fires.
+    /// Ends the standalone stream when `shutdown` completes.
     pub(crate) fn until(mut self, shutdown: ShuttingDown) -> Self {
         if self.stream == STANDALONE {
             self.shutdown = Some(shutdown);
@@ -55,18 +55,26 @@ impl Listening {
 
     fn open(session: Arc<HttpSession>, stream: u32, after: Option<u64>, config: &HttpConfig) -> Self {
         let log = &session.log;
-        let is_forgotten = !log.knows(stream);
+        let is_removed = !log.knows(stream);
         let (number, place) = log.attach(stream, after);
         let mut opening = session.session.version().has_sse_polling().then(|| {
             let retry = Duration::max(config.retry_delay, Duration::from_millis(1));
             sse::Event::priming(&log.id(place)).with_retry(retry).encode()
         });
-        if is_forgotten && let Some(lost) = log.lost(place) {
+        if is_removed && let Some(lost) = log.lost(place) {
             let opened = opening.unwrap_or_default();
             opening = Some([opened, lost].concat().into());
         }
         let open = session.open();
-        Self { stream, number, opening, silence: Silence::new(config.keep_alive), shutdown: None, _open: open, session }
+        Self {
+            stream,
+            number,
+            opening,
+            keep_alive: KeepAlive::new(config.keep_alive),
+            shutdown: None,
+            _open: open,
+            session,
+        }
     }
 }
 
@@ -82,10 +90,10 @@ impl EventStream for Listening {
             return Poll::Ready(None);
         }
         if let Poll::Ready(events) = this.session.log.poll_take(this.stream, this.number, cx) {
-            this.silence.broken();
+            this.keep_alive.restart();
             return Poll::Ready(events);
         }
-        this.silence.poll(cx).map(Some)
+        this.keep_alive.poll(cx).map(Some)
     }
 }
 

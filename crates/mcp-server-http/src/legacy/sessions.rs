@@ -1,4 +1,4 @@
-//! The table of legacy sessions: who they belong to, when they were last heard of, what is said to them.
+//! The table of sessions: their owners, their activity and their event logs.
 
 use std::{
     collections::HashMap,
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 use super::event_log::{Budget, EventLog};
 
-/// One session as HTTP sees it.
+/// A session with its state of HTTP.
 #[derive(Debug)]
 pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     pub(crate) peer: Peer,
     pub(crate) log: Arc<EventLog>,
-    /// Who opened it; nobody else may use it.
+    /// The key of the principal that opened the session. Only this principal may use it.
     owner: Option<String>,
     activity: Mutex<Activity>,
 }
@@ -29,9 +29,9 @@ pub(crate) struct HttpSession {
 #[derive(Debug)]
 struct Activity {
     last: Instant,
-    /// Whether anything came after `initialize`.
+    /// Whether the client has sent a request after `initialize`.
     opened: bool,
-    /// Requests and streams that are open; a session is not idle while there are any.
+    /// The number of open requests and streams. A session with one of them is not idle.
     open: usize,
 }
 
@@ -40,7 +40,7 @@ impl HttpSession {
         self.activity.lock()
     }
 
-    /// Marks a request or stream as open until the guard is dropped.
+    /// Counts a request or stream as open until the caller drops the guard.
     pub(crate) fn open(self: &Arc<Self>) -> Open {
         let mut activity = self.activity();
         activity.open += 1;
@@ -56,7 +56,7 @@ impl HttpSession {
         activity.open == 0 && now.duration_since(activity.last) >= limit
     }
 
-    /// Cancels what runs for it, and ends its streams.
+    /// Cancels the requests of the session, and ends its streams.
     pub(crate) fn end(&self) {
         self.session.close();
         self.log.close();
@@ -77,13 +77,13 @@ impl Drop for Open {
     }
 }
 
-/// What bounds the table.
+/// The limits of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimits {
     pub(crate) count: usize,
     pub(crate) idle: Duration,
     pub(crate) opening: Duration,
-    /// Bytes of events that all logs may hold together.
+    /// The bytes of events of all sessions together.
     pub(crate) event_bytes: usize,
 }
 
@@ -93,8 +93,8 @@ pub(crate) struct Sessions {
     limits: SessionLimits,
     table: Arc<Mutex<Table>>,
     budget: Arc<Budget>,
-    born: Instant,
-    /// When somebody who comes by sweeps the table, in milliseconds of its life.
+    created: Instant,
+    /// When the next request sweeps the table, in milliseconds since its creation.
     due: AtomicU64,
 }
 
@@ -104,7 +104,7 @@ struct Table {
     swept: Instant,
 }
 
-/// How often the table is searched for expired sessions while it is not full.
+/// The interval between two sweeps of a table that is not full.
 pub(crate) const SWEEP: Duration = Duration::from_secs(10);
 
 impl Sessions {
@@ -117,10 +117,10 @@ impl Sessions {
             table.sessions.values().map(|session| session.log.clone()).collect()
         };
         let budget = Arc::new(Budget::new(limits.event_bytes, logs));
-        Self { limits, table, budget, born: Instant::now(), due: AtomicU64::new(0) }
+        Self { limits, table, budget, created: Instant::now(), due: AtomicU64::new(0) }
     }
 
-    /// What the logs of all sessions share.
+    /// Returns the budget of all event logs.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
@@ -129,13 +129,13 @@ impl Sessions {
         self.table.lock()
     }
 
-    /// Whether there is room for one more beside `others`, after expired ones made theirs.
-    pub(crate) fn has_room(&self, others: usize) -> bool {
+    /// Whether the table has capacity for one more session beside `others`, after a sweep.
+    pub(crate) fn has_capacity(&self, others: usize) -> bool {
         self.sweep();
         self.table().sessions.len().saturating_add(others) < self.limits.count
     }
 
-    /// Enters a session; false when there is no room.
+    /// Inserts a session. Returns false if the table is full.
     pub(crate) fn insert(
         &self,
         id: Box<str>,
@@ -153,7 +153,7 @@ impl Sessions {
         true
     }
 
-    /// The session of that id, if it lives and belongs to the caller. To anybody else it does not exist.
+    /// Returns the session with an id, if it has not expired and belongs to the caller.
     pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Option<Arc<HttpSession>> {
         self.sweep();
         let found = self.table().sessions.get(id).cloned()?;
@@ -167,7 +167,7 @@ impl Sessions {
         Some(found)
     }
 
-    /// Ends a session: what runs for it is cancelled, its streams end.
+    /// Removes a session, cancels its requests and ends its streams.
     pub(crate) fn remove(&self, id: &str) {
         let removed = self.table().sessions.remove(id);
         if let Some(session) = removed {
@@ -175,7 +175,7 @@ impl Sessions {
         }
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions after a sweep.
     pub(crate) fn len(&self) -> usize {
         self.sweep();
         self.table().sessions.len()
@@ -189,17 +189,17 @@ impl Sessions {
         }
     }
 
-    /// Ends expired sessions if it is time to, for whoever comes by without asking for any: it costs next to nothing.
+    /// Sweeps the table if the sweep interval is over. Each request calls this, so it is cheap.
     pub(crate) fn tick(&self) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let now = millis(self.born.elapsed());
+        let now = millis(self.created.elapsed());
         if now >= self.due.load(Ordering::Relaxed) {
             self.due.store(now.saturating_add(millis(SWEEP)), Ordering::Relaxed);
             self.sweep();
         }
     }
 
-    /// How many sessions there are, dead or alive.
+    /// Returns the number of sessions, with expired ones.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
         self.table().sessions.len()
@@ -210,7 +210,7 @@ impl Sessions {
         let expired: Vec<_> = {
             let mut table = self.table();
             let full = table.sessions.len() >= self.limits.count;
-            // A full table is searched at most once a second: who floods it must not buy a search with every request.
+            // A full table is swept at most once a second. A client that floods it must not cause a sweep with each request.
             let pause = if full { Duration::from_secs(1) } else { SWEEP };
             if now.duration_since(table.swept) < pause {
                 return;
@@ -225,10 +225,10 @@ impl Sessions {
     }
 }
 
-/// A session id: 128 random bits as visible ASCII.
+/// Returns a new session id: 128 random bits as visible ASCII.
 ///
 /// # Errors
-/// When the system has no random numbers.
+/// If the system provides no random numbers.
 pub(crate) fn new_id() -> Result<Box<str>, getrandom::Error> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! HTTP+SSE, the transport of 2024-11-05: one stream for all that the server says, and a POST for each message of the
-//! client. Each stream is a connection that carries everything, as stdio is.
+//! HTTP+SSE, the transport of 2024-11-05: one stream for all messages of the server, and a POST for each message of the
+//! client. The stream and its POSTs together are a `Transport`, which the core serves like stdio.
 
 use std::{
     collections::HashMap,
@@ -21,26 +21,24 @@ use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
-use super::{
-    Legacy,
-    message_queue::{Lane, LaneEnd, lane},
-    sessions,
-};
+use super::{Legacy, sessions};
 use crate::{
     answer::{
         body::{Body, EventStream},
-        cors, respond,
-        stream::Silence,
+        cors,
+        message_queue::{MessageQueue, QueueReader},
+        respond,
+        stream::KeepAlive,
     },
     config::SsePaths,
     endpoint::{self, RequestParts},
     request::accept::{self, Accepted},
 };
 
-/// So much of an event is given to the connection at once.
+/// The bytes of an event that one write receives. A client that reads a large event slowly so makes visible progress.
 const PIECE: usize = 64 << 10;
 
-/// The open streams, by the ids that their clients were given.
+/// The open streams by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     table: Mutex<HashMap<Box<str>, Arc<Inbox>>>,
@@ -51,41 +49,41 @@ impl Streams {
         self.table.lock()
     }
 
-    /// Ends all of them.
+    /// Ends all streams.
     pub(crate) fn clear(&self) {
         for inbox in self.table().values() {
-            inbox.lane.close();
+            inbox.queue.close();
         }
     }
 
-    /// How many there are.
+    /// Returns the number of streams.
     pub(crate) fn len(&self) -> usize {
         self.table().len()
     }
 }
 
-/// What the client of a stream sends.
+/// The messages that the client of a stream sends.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    lane: Arc<Lane>,
-    /// Who opened the stream; nobody else may send.
+    queue: Arc<MessageQueue>,
+    /// The key of the principal that opened the stream. Only this principal may send.
     owner: Option<String>,
-    /// Whether anything came.
+    /// Whether the client has sent a message.
     is_used: AtomicBool,
 }
 
 impl Inbox {
-    /// Takes a message of the client. What is answered to it comes on the stream.
+    /// Delivers a message of the client. The stream carries the response to it.
     pub(crate) async fn deliver(&self, message: Bytes) -> Response<Body> {
         self.is_used.store(true, Ordering::Release);
-        match self.lane.send(Frame::new(message)).await {
+        match self.queue.send(Frame::new(message)).await {
             Ok(()) => respond::empty(StatusCode::ACCEPTED),
             Err(_) => respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request("the stream was closed")),
         }
     }
 }
 
-/// A stream in the table, until it is dropped.
+/// The entry of a stream in the table. Dropping it removes the stream.
 struct Listed {
     streams: Arc<Streams>,
     id: Box<str>,
@@ -97,7 +95,7 @@ impl Drop for Listed {
     }
 }
 
-/// Whether a request is for this transport, and how it is answered by its method.
+/// The route of a request by its path and method.
 pub(crate) enum SseRoute {
     Open,
     Message,
@@ -115,7 +113,7 @@ pub(crate) fn route(paths: &SsePaths, parts: &Parts) -> SseRoute {
     }
 }
 
-/// Opens a stream. Its first event says where messages are sent to.
+/// Opens a stream. Its first event has the path for messages.
 pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<Body> {
     if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
@@ -128,11 +126,12 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
     };
     let endpoint = format!("{}{}?sessionId={id}", prefix(paths, &parts), paths.messages);
     let config = &legacy.endpoint.config;
-    let (outbox, outgoing) = lane(config.write_timeout);
-    let (inbox, incoming) = lane(config.body_timeout);
+    let outbox = Arc::new(MessageQueue::with_stall_timeout(config.write_timeout));
+    let queue = Arc::new(MessageQueue::with_stall_timeout(config.body_timeout));
+    let (outgoing, incoming) = (QueueReader(outbox.clone()), QueueReader(queue.clone()));
     let principal = endpoint::principal(&parts.extensions);
     let owner = principal.as_deref().map(Principal::key);
-    let inbox = Arc::new(Inbox { lane: inbox, owner, is_used: AtomicBool::new(false) });
+    let inbox = Arc::new(Inbox { queue, owner, is_used: AtomicBool::new(false) });
     let sessions = legacy.sessions.len();
     {
         let mut table = legacy.streams.table();
@@ -146,19 +145,19 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
     let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
     let (server, opening) = (legacy.endpoint.server.clone(), config.session_opening);
     let serving = tokio::spawn(async move {
-        // Made in here: a future that is moved in has its room twice.
+        // The future is created inside the task: moving it in would reserve its size twice.
         serve(server, Channel { outbox, incoming }, caller, inbox, opening).await;
         drop(listed);
     });
     respond::events(Body::stream(Reading {
         rest: sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode(),
         outgoing,
-        silence: Silence::new(config.keep_alive),
+        keep_alive: KeepAlive::new(config.keep_alive),
         serving: serving.abort_handle(),
     }))
 }
 
-/// Serves a stream until its client has left, said nothing at first or stopped reading, or until the server shuts down.
+/// Serves a stream until its client disconnects, sends no first message, or stops reading, or until the server shuts down.
 async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbox>, opening: Duration) {
     let outbox = channel.outbox.clone();
     let unused = async {
@@ -173,18 +172,20 @@ async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbo
                 tracing::debug!(%error, "a stream ended early");
             }
         }
-        () = unused => tracing::debug!("a stream that was not used is closed"),
+        () = unused => tracing::debug!("an unused stream is closed"),
         () = outbox.closed() => {}
     }
     outbox.close();
 }
 
-/// The stream that a message is for, which is found before any of its body is read.
-/// To whoever did not open it, it does not exist.
+/// Returns the stream of a message, before the body is read. A stream of another principal is unknown.
 pub(crate) fn addressed(legacy: &Legacy, parts: &Parts) -> Result<Arc<Inbox>, Response<Body>> {
     let refuse = |status, text: &str| Err(respond::refusal(status, &RpcError::invalid_request(text)));
     let Some(id) = parts.uri.query().and_then(session_id) else {
-        return refuse(StatusCode::BAD_REQUEST, "the parameter sessionId is missing: the stream says where to send to");
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "the parameter sessionId is missing: the first event of the stream has the path for messages",
+        );
     };
     if !accept::is_json(&parts.headers) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
@@ -198,21 +199,21 @@ fn session_id(query: &str) -> Option<&str> {
     query.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
 }
 
-/// What stands before our paths where the endpoint is nested in an application.
+/// Returns the path prefix of an endpoint that is nested in an application.
 fn prefix(paths: &SsePaths, parts: &Parts) -> String {
     let original = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path());
     original.and_then(|path| path.strip_suffix(&*paths.stream)).unwrap_or_default().to_owned()
 }
 
-/// The two lanes as a transport.
+/// The two queues of a stream as a transport.
 struct Channel {
-    outbox: Arc<Lane>,
-    incoming: LaneEnd,
+    outbox: Arc<MessageQueue>,
+    incoming: QueueReader,
 }
 
 impl Transport for Channel {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
-        self.incoming.poll_take(cx).map(|message| message.map(|message| Ok(Frame::new(message))))
+        self.incoming.0.poll_pop(cx).map(|message| message.map(|message| Ok(Frame::new(message))))
     }
 
     fn sender(&self) -> Arc<dyn FrameSender> {
@@ -222,10 +223,10 @@ impl Transport for Channel {
 
 /// The body of a stream. Dropping it ends the session.
 pub(crate) struct Reading {
-    /// What is left of the event that is being sent.
+    /// The unsent rest of the current event.
     rest: Bytes,
-    outgoing: LaneEnd,
-    silence: Silence,
+    outgoing: QueueReader,
+    keep_alive: KeepAlive,
     serving: AbortHandle,
 }
 
@@ -233,18 +234,17 @@ impl EventStream for Reading {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
         if this.rest.is_empty() {
-            match this.outgoing.poll_take(cx) {
+            match this.outgoing.0.poll_pop(cx) {
                 Poll::Ready(Some(message)) => {
                     this.rest = sse::Event::new(&message).with_event("message").encode();
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => return this.silence.poll(cx).map(Some),
+                Poll::Pending => return this.keep_alive.poll(cx).map(Some),
             }
         }
-        // In pieces, so that a client that takes its time for a large event is seen to take it.
         let piece = this.rest.split_to(this.rest.len().min(PIECE));
-        this.outgoing.moved();
-        this.silence.broken();
+        this.outgoing.0.record_progress();
+        this.keep_alive.restart();
         Poll::Ready(Some(piece))
     }
 }

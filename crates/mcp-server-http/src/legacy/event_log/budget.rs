@@ -1,4 +1,4 @@
-//! What the logs of all sessions of a server hold together, and who gives something up when that is too much.
+//! The limit on the event logs of all sessions of an endpoint, and the eviction when they exceed it.
 
 use std::{
     fmt,
@@ -8,21 +8,21 @@ use std::{
     },
 };
 
-use super::{EventLog, state::Worth};
+use super::{EventLog, state::Priority};
 
-/// What an event costs beside its bytes.
+/// The cost of an event beside its bytes.
 const COST: usize = 128;
 
-/// Bytes that the logs of sessions may hold together.
+/// The bytes of all event logs of an endpoint, and their limit.
 pub(crate) struct Budget {
     limit: usize,
     used: AtomicUsize,
-    /// Above this somebody has to give something up.
+    /// The used bytes above which the next event starts an eviction.
     mark: AtomicUsize,
     clock: AtomicU64,
-    /// The logs that there are.
+    /// Returns the logs of the open sessions.
     logs: Box<dyn Fn() -> Vec<Arc<EventLog>> + Send + Sync>,
-    relieving: Mutex<()>,
+    evicting: Mutex<()>,
 }
 
 impl Budget {
@@ -33,11 +33,11 @@ impl Budget {
             mark: AtomicUsize::new(limit),
             clock: AtomicU64::new(0),
             logs: Box::new(logs),
-            relieving: Mutex::new(()),
+            evicting: Mutex::new(()),
         }
     }
 
-    /// Accounts for an event; returns the time of it.
+    /// Counts an event, and returns its time.
     pub(super) fn take(&self, len: usize) -> u64 {
         self.used.fetch_add(len + COST, Ordering::Relaxed);
         self.clock.fetch_add(1, Ordering::Relaxed)
@@ -51,40 +51,40 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether the logs hold too much.
+    /// Whether the logs exceed the limit.
     pub(super) fn is_over(&self) -> bool {
         self.used() > self.limit
     }
 
-    /// When the logs hold too much, lets go of what was read, then of what nobody reads, of the sessions first that were
-    /// silent longest. Called with no log locked.
-    pub(super) fn relieve(&self) {
+    /// If the logs exceed the limit, evicts delivered events, then events without a reader. The least active sessions are
+    /// first. The caller must not hold the lock of a log.
+    pub(super) fn evict(&self) {
         if self.used() <= self.mark.load(Ordering::Relaxed) {
             return;
         }
-        // Whoever does it already does it for all.
-        let Ok(_relieving) = self.relieving.try_lock() else { return };
+        // Another task evicts already.
+        let Ok(_evicting) = self.evicting.try_lock() else { return };
         let goal = self.limit - self.limit / 8;
         let mut logs = (self.logs)();
         logs.sort_by_cached_key(|log| log.recorded());
-        for most in [Worth::Taken, Worth::Unanswered] {
+        for most in [Priority::Delivered, Priority::UnreadResponse] {
             for log in &logs {
                 if self.used() <= goal {
                     break;
                 }
-                log.let_go(most);
+                log.drop_up_to(most);
             }
         }
-        // What is left is about to be read, and is not searched again before it has grown.
+        // Readers are about to take the rest. The next search waits until the logs have grown.
         let used = self.used();
         let mark = if used <= self.limit { self.limit } else { used + self.limit / 16 };
         self.mark.store(mark, Ordering::Relaxed);
     }
 
-    /// Looks again whether somebody can give something up.
+    /// Searches again for events to evict.
     pub(crate) fn review(&self) {
         self.mark.store(self.limit, Ordering::Relaxed);
-        self.relieve();
+        self.evict();
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     const EVENT: usize = 1000;
 
-    /// Some logs under one budget.
+    /// Returns logs that share a budget.
     fn logs(count: usize, limit: usize) -> (Vec<Arc<EventLog>>, Arc<Budget>) {
         let all: Arc<Mutex<Vec<Arc<EventLog>>>> = Arc::default();
         let listed = all.clone();
@@ -119,7 +119,7 @@ mod tests {
         (logs, budget)
     }
 
-    fn say(log: &EventLog, stream: u32) -> Result<(), TrySendError> {
+    fn record(log: &EventLog, stream: u32) -> Result<(), TrySendError> {
         log.try_record(stream, Frame::new(Bytes::from(vec![b'x'; EVENT])))
     }
 
@@ -128,44 +128,44 @@ mod tests {
     }
 
     #[test]
-    fn who_was_silent_longest_gives_first_and_what_is_about_to_be_read_stays() {
+    fn eviction_begins_with_the_least_active_session_and_keeps_awaited_events() {
         let (logs, budget) = logs(4, 32 * (EVENT + COST));
         let [read, unread, awaited, busy] = &logs[..] else { panic!("four") };
-        // Eight events each: awaited, unread, and read ones, the last of them the youngest.
+        // Each log has eight events: awaited, without a reader, and delivered. The delivered events are the newest.
         let stream = awaited.open().unwrap();
-        (0..8).for_each(|_| say(awaited, stream).unwrap());
+        (0..8).for_each(|_| record(awaited, stream).unwrap());
         let gone = unread.open().unwrap();
         unread.detach(gone, EXPECTED);
-        (0..8).for_each(|_| say(unread, gone).unwrap());
+        (0..8).for_each(|_| record(unread, gone).unwrap());
         let stream = read.open().unwrap();
         let (number, _) = read.attach(stream, None);
-        (0..8).for_each(|_| say(read, stream).unwrap());
+        (0..8).for_each(|_| record(read, stream).unwrap());
         assert!(read.poll_take(stream, number, &Context::from_waker(Waker::noop())).is_ready());
         let busy_stream = busy.open().unwrap();
         busy.detach(busy_stream, EXPECTED);
-        (0..8).for_each(|_| say(busy, busy_stream).unwrap());
+        (0..8).for_each(|_| record(busy, busy_stream).unwrap());
         assert_eq!(logs.iter().map(|log| held(log)).collect::<Vec<_>>(), [8, 8, 8, 8]);
 
-        say(busy, busy_stream).unwrap();
-        assert_eq!(logs.iter().map(|log| held(log)).collect::<Vec<_>>(), [0, 8, 8, 9], "what was read");
-        (0..8).for_each(|_| say(busy, busy_stream).unwrap());
-        assert_eq!(logs.iter().map(|log| held(log)).collect::<Vec<_>>(), [0, 0, 8, 17], "then what nobody reads");
+        record(busy, busy_stream).unwrap();
+        assert_eq!(logs.iter().map(|log| held(log)).collect::<Vec<_>>(), [0, 8, 8, 9], "delivered events");
+        (0..8).for_each(|_| record(busy, busy_stream).unwrap());
+        assert_eq!(logs.iter().map(|log| held(log)).collect::<Vec<_>>(), [0, 0, 8, 17], "then events without a reader");
         assert!(!budget.is_over());
-        // All of it is given back in the end.
+        // Closing the logs returns all bytes to the budget.
         logs.iter().for_each(|log| log.close());
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
-    fn over_the_budget_writers_wait_for_their_readers() {
+    fn writers_above_the_budget_wait_for_their_readers() {
         let (logs, budget) = logs(2, 100 * (EVENT + COST));
         let [one, other] = &logs[..] else { panic!("two") };
         let (stream, beside) = (one.open().unwrap(), other.open().unwrap());
-        let count = (0..1000).take_while(|_| say(one, stream).is_ok()).count();
-        // Somebody whose reader is there goes on slowly, and loses nothing.
+        let count = (0..1000).take_while(|_| record(one, stream).is_ok()).count();
+        // A log with a reader becomes slower, and loses nothing.
         assert!((100..=102).contains(&count), "{count}");
         assert!(budget.is_over());
-        say(other, beside).unwrap();
+        record(other, beside).unwrap();
         assert_eq!((held(one), held(other)), (count, 1));
         let (number, _) = one.attach(stream, None);
         while budget.is_over() {
@@ -174,7 +174,7 @@ mod tests {
             };
             budget.review();
         }
-        say(one, stream).unwrap();
-        assert!(say(one, STANDALONE).is_ok());
+        record(one, stream).unwrap();
+        assert!(record(one, STANDALONE).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What the log of a session holds, and what goes first when something has to go.
+//! The events of one session, and their eviction order.
 
 use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
 
@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) streams: Streams,
     pub(super) last_stream: u32,
     pub(super) last_reader: u64,
-    /// When the latest event was recorded, by the clock of the budget.
+    /// The time of the latest event, on the clock of the budget.
     pub(super) recorded: u64,
     pub(super) closed: bool,
     budget: Arc<Budget>,
@@ -30,22 +30,23 @@ pub(super) struct Event {
     pub(super) message: Bytes,
 }
 
-/// What an event is good for. What is worth less goes first; within a stream no event is worth more than a later one, so
-/// that a stream only ever loses its oldest ones.
+/// The eviction priority of an event. Events with a lower priority are evicted first.
+///
+/// Within a stream no event has a higher priority than a later event. A stream so loses only its oldest events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Worth {
-    /// Its reader has it, and may ask for it again.
-    Taken,
-    /// Nobody reads its stream.
+pub(super) enum Priority {
+    /// The reader has received it, and may ask for it again.
+    Delivered,
+    /// Its stream has no reader.
     Unread,
-    /// Nobody reads its stream, and it is the answer.
-    Unanswered,
-    /// Its reader takes nothing.
-    Late,
+    /// It is a response, and its stream has no reader.
+    UnreadResponse,
+    /// Its reader is slow.
+    Slow,
     /// Its reader is about to take it.
     Awaited,
-    /// Its reader is about to take it, and it is the answer: it stays.
-    Answer,
+    /// It is a response, and its reader is about to take it. It is not evicted.
+    AwaitedResponse,
 }
 
 impl State {
@@ -62,21 +63,21 @@ impl State {
         }
     }
 
-    fn worth(&self, event: &Event) -> Worth {
-        let Some(of) = self.streams.get(event.place.stream) else { return Worth::Taken };
+    fn priority(&self, event: &Event) -> Priority {
+        let Some(of) = self.streams.get(event.place.stream) else { return Priority::Delivered };
         let is_answer = of.answer.is_some() && event.place.seq == of.last;
         match of.reader {
-            _ if event.place.seq <= of.cursor => Worth::Taken,
-            None if is_answer => Worth::Unanswered,
-            None => Worth::Unread,
-            Some(_) if is_answer => Worth::Answer,
-            Some(_) if of.is_slow => Worth::Late,
-            Some(_) => Worth::Awaited,
+            _ if event.place.seq <= of.cursor => Priority::Delivered,
+            None if is_answer => Priority::UnreadResponse,
+            None => Priority::Unread,
+            Some(_) if is_answer => Priority::AwaitedResponse,
+            Some(_) if of.is_slow => Priority::Slow,
+            Some(_) => Priority::Awaited,
         }
     }
 
-    /// Whether an event of this size on this stream would push out one that a reader is about to take. Unasked messages
-    /// wait for a reader that is still to come as well: no handler waits for them.
+    /// Whether an event of this length would evict an event that a reader is about to take. A message of the standalone
+    /// stream also waits for a reader that is not connected yet, because no handler waits for it.
     pub(super) fn would_lose(&self, stream: u32, len: usize) -> bool {
         let cap = if self.budget.is_over() { PIECE } else { BYTES };
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
@@ -84,11 +85,11 @@ impl State {
             if count < EVENTS && bytes + len <= cap {
                 return false;
             }
-            let stays = match self.worth(event) {
-                Worth::Awaited => true,
-                // An answer takes no room of others.
-                Worth::Taken | Worth::Answer => false,
-                Worth::Unread | Worth::Unanswered | Worth::Late => {
+            let stays = match self.priority(event) {
+                Priority::Awaited => true,
+                // A response uses no capacity of other events.
+                Priority::Delivered | Priority::AwaitedResponse => false,
+                Priority::Unread | Priority::UnreadResponse | Priority::Slow => {
                     stream == STANDALONE && event.place.stream == STANDALONE
                 }
             };
@@ -100,24 +101,24 @@ impl State {
         count > 0 && (count >= EVENTS || bytes + len > cap)
     }
 
-    /// The same for the last event of a stream.
+    /// Whether a response without a reader would evict an event that a reader is about to take.
     pub(super) fn answer_would_lose(&self, stream: u32, len: usize) -> bool {
         self.streams.get(stream).is_some_and(|of| of.reader.is_none()) && self.would_lose(stream, len)
     }
 
-    /// Counts and measures what is held, but for the answers that readers are about to take: the calls behind them are
-    /// bounded, and so are they.
+    /// Returns the number and the bytes of the events, without the responses that readers are about to take. The limit on
+    /// running calls bounds these responses.
     fn counted(&self) -> (usize, usize) {
         let answers = self.streams.iter().filter_map(Stream::awaited_answer);
         answers.fold((self.events.len(), self.bytes), |(count, bytes), len| (count - 1, bytes - len))
     }
 
-    /// Records an event, whatever has to go for it.
+    /// Records an event, and evicts other events if necessary.
     pub(super) fn record(&mut self, stream: u32, message: Bytes) -> Option<Waker> {
         let len = message.len();
         while self.events.len() >= EVENTS || self.bytes + len > BYTES {
             let (count, bytes) = self.counted();
-            if count == 0 || (count < EVENTS && bytes + len <= BYTES) || !self.evict(Worth::Awaited) {
+            if count == 0 || (count < EVENTS && bytes + len <= BYTES) || !self.evict(Priority::Awaited) {
                 break;
             }
         }
@@ -139,7 +140,7 @@ impl State {
         waker
     }
 
-    /// Records the last event of a stream, if there is one: one that is read has room.
+    /// Ends a stream, and records its last event if there is one. A response whose stream has a reader evicts nothing.
     pub(super) fn end(&mut self, stream: u32, message: Option<Bytes>) -> Option<Waker> {
         let is_read = self.streams.get(stream)?.reader.is_some();
         let answer = message.as_ref().map(Bytes::len);
@@ -151,67 +152,67 @@ impl State {
         let of = self.streams.get_mut(stream)?;
         (of.ended, of.answer) = (true, answer);
         let waker = first.or_else(|| of.waker.take());
-        self.forget(stream);
+        self.remove_if_ended(stream);
         waker
     }
 
-    /// Lets go of the oldest of those events that are worth least, and no more than this; false when there is none.
-    fn evict(&mut self, most: Worth) -> bool {
-        let mut found: Option<(Worth, usize)> = None;
+    /// Evicts the oldest event of the lowest priority, if that is at most `most`. Returns false if there is no such event.
+    fn evict(&mut self, most: Priority) -> bool {
+        let mut found: Option<(Priority, usize)> = None;
         for (at, event) in self.events.iter().enumerate() {
-            let worth = self.worth(event);
-            if worth <= most && found.is_none_or(|(least, _)| worth < least) {
-                found = Some((worth, at));
-                if worth == Worth::Taken {
+            let priority = self.priority(event);
+            if priority <= most && found.is_none_or(|(least, _)| priority < least) {
+                found = Some((priority, at));
+                if priority == Priority::Delivered {
                     break;
                 }
             }
         }
         let Some(event) = found.and_then(|(_, at)| self.events.remove(at)) else { return false };
-        self.gone(&event);
+        self.evicted(&event);
         true
     }
 
-    fn gone(&mut self, event: &Event) {
+    fn evicted(&mut self, event: &Event) {
         self.bytes -= event.message.len();
         self.budget.give(event.message.len());
         if let Some(of) = self.streams.get_mut(event.place.stream) {
             of.held -= 1;
         }
-        self.forget(event.place.stream);
+        self.remove_if_ended(event.place.stream);
     }
 
-    /// Lets go of what was taken beyond the cap.
+    /// Evicts delivered events above the limit.
     pub(super) fn shrink(&mut self) {
-        while (self.events.len() > EVENTS || self.bytes > BYTES) && self.evict(Worth::Taken) {}
+        while (self.events.len() > EVENTS || self.bytes > BYTES) && self.evict(Priority::Delivered) {}
     }
 
-    /// Lets go of what nobody reads any more beyond the cap, but for one event.
+    /// Evicts events without a reader above the limit, except one.
     pub(super) fn shrink_unread(&mut self) {
         loop {
             let (count, bytes) = self.counted();
-            if count <= 1 || (count <= EVENTS && bytes <= BYTES) || !self.evict(Worth::Unanswered) {
+            if count <= 1 || (count <= EVENTS && bytes <= BYTES) || !self.evict(Priority::UnreadResponse) {
                 return;
             }
         }
     }
 
-    /// Lets go of all that is worth no more than this.
-    pub(super) fn let_go(&mut self, most: Worth) {
+    /// Drops the events with at most this priority.
+    pub(super) fn drop_up_to(&mut self, most: Priority) {
         for event in mem::take(&mut self.events) {
-            if self.worth(&event) <= most {
-                self.gone(&event);
+            if self.priority(&event) <= most {
+                self.evicted(&event);
             } else {
                 self.events.push_back(event);
             }
         }
     }
 
-    /// Waits no more for those who took nothing for so long; returns when the next one is to be given up.
-    pub(super) fn give_up(&mut self, now: Instant, patience: Duration) -> Instant {
-        let mut next = now + patience;
+    /// Marks readers that have taken nothing for `limit` as slow. Returns when the next reader becomes slow.
+    pub(super) fn mark_slow_readers(&mut self, now: Instant, limit: Duration) -> Instant {
+        let mut next = now + limit;
         for of in self.streams.iter_mut().filter(|of| of.reader.is_some() && of.has_unread() && !of.is_slow) {
-            let until = of.still_since.map_or(now, |since| since + patience);
+            let until = of.still_since.map_or(now, |since| since + limit);
             of.is_slow = until <= now;
             if !of.is_slow {
                 next = next.min(until);
@@ -220,8 +221,8 @@ impl State {
         next
     }
 
-    /// Forgets a stream that is over and of which nothing is left.
-    pub(super) fn forget(&mut self, stream: u32) {
+    /// Removes a stream that has ended and has no events.
+    pub(super) fn remove_if_ended(&mut self, stream: u32) {
         if self.streams.get(stream).is_some_and(|of| of.ended && of.held == 0 && of.reader.is_none()) {
             self.streams.remove(stream);
         }

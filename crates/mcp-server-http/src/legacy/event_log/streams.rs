@@ -1,4 +1,4 @@
-//! The streams of one session: few, and for most sessions none, so that a list that is searched holds them.
+//! The streams of one session. Most sessions have none and others a few, so a sorted list holds them.
 
 use std::task::Waker;
 
@@ -23,11 +23,11 @@ impl Streams {
         self.find(number).ok().map(|at| &mut self.0[at].1)
     }
 
-    /// The stream of a number, a new one if there is none.
+    /// Returns the stream with a number. Creates it if there is none.
     pub(super) fn make(&mut self, number: u32) -> &mut Stream {
         let at = self.find(number).unwrap_or_else(|at| {
             if self.0.is_empty() {
-                // Most sessions that have a stream have one.
+                // Most sessions with streams have one stream.
                 self.0.reserve_exact(1);
             }
             self.0.insert(at, (number, Stream::default()));
@@ -53,7 +53,7 @@ impl Streams {
         }
     }
 
-    /// Whoever waits at a stream.
+    /// Returns the wakers of all readers.
     pub(super) fn into_wakers(self) -> Vec<Waker> {
         self.0.into_iter().filter_map(|(_, mut stream)| stream.waker.take()).collect()
     }
@@ -62,24 +62,24 @@ impl Streams {
 /// One stream of a session.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// The number of the latest event; the first is 1.
+    /// The sequence number of the latest event. The first is 1.
     pub(super) last: u64,
-    /// How many of its events the log holds: always the latest ones.
+    /// How many of its events the log holds. These are the latest events.
     pub(super) held: u64,
-    /// The latest event that was handed to a reader.
+    /// The sequence number of the latest event that a reader received.
     pub(super) cursor: u64,
-    /// Who reads, and is to be woken.
+    /// The number of the reader, and its waker.
     pub(super) reader: Option<u64>,
     pub(super) waker: Option<Waker>,
-    /// Nothing comes after what there is.
+    /// No further event follows.
     pub(super) ended: bool,
-    /// The length of the answer, which is the last event of most streams.
+    /// The length of the response, which is the last event of most streams.
     pub(super) answer: Option<usize>,
-    /// The reader is sent away once it has what there is.
-    pub(super) hangs_up: bool,
-    /// A writer waited for the reader in vain.
+    /// The reader is disconnected after it has the recorded events.
+    pub(super) disconnects: bool,
+    /// A writer has waited too long for the reader.
     pub(super) is_slow: bool,
-    /// When its reader came, last took something, or had something to take again, whichever was last.
+    /// When the reader connected, last took events, or got new events after it had all: the latest of these.
     pub(super) still_since: Option<Instant>,
 }
 
@@ -88,12 +88,12 @@ impl Stream {
         self.cursor < self.last
     }
 
-    /// The length of the answer that its reader is about to take.
+    /// The length of the response that the reader is about to take.
     pub(super) fn awaited_answer(&self) -> Option<usize> {
         self.answer.filter(|_| self.reader.is_some() && self.has_unread() && self.held > 0)
     }
 
-    /// How the place behind an event is named: what follows the answer is the end.
+    /// Returns the sequence number for the position behind an event. Behind the response it is the end.
     pub(super) fn name(&self, seq: u64) -> u64 {
         if self.answer.is_some() && seq == self.last { END } else { seq }
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_found_by_number_in_whatever_order_they_came() {
+    fn streams_are_found_by_number_in_any_order_of_creation() {
         let mut streams = Streams::default();
         for number in [3, 0, 7, 3, 1] {
             streams.make(number).last += 1;
