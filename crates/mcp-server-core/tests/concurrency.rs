@@ -274,6 +274,6 @@ async fn does_not_read_from_a_client_that_does_not_read() {
         assert!(runs.contains(&ran), "{method}: {ran}");
         // Whoever waits for such a client can be told to end.
         server.shutdown();
-        timeout(Duration::from_secs(3), served).await.expect("it goes on").unwrap().unwrap();
+        timeout(Duration::from_secs(4), served).await.expect("it goes on").unwrap().unwrap();
     }
 }

@@ -1,6 +1,6 @@
-//! What the requests of one endpoint share: the server, the configuration, the guard, and the head of a request.
+//! The shared parts of an endpoint: the server, the configuration, the guard, and the head of a request.
 
-use std::{future::Future, sync::Arc, task::Poll};
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
@@ -13,6 +13,9 @@ use crate::{
     config::HttpConfig,
     request::guard::Guard,
 };
+
+/// How long connections may stay open after the grace period of a shutdown, to write the last answers.
+pub(crate) const FLUSH: Duration = Duration::from_secs(1);
 
 /// The head of the HTTP request of a call. A handler receives it as `Extension<RequestParts>`.
 ///

@@ -1,4 +1,4 @@
-//! Requests of the revisions with sessions (2025-03-26 … 2025-11-25 Streamable HTTP).
+//! The session era over HTTP: sessions of Streamable HTTP (2025-03-26 to 2025-11-25), sessionless mode, and HTTP+SSE.
 
 mod call;
 mod event_log;
@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     answer::{body::Body, respond, stream::Answering},
-    endpoint::{self, Endpoint, RequestParts},
+    endpoint::{self, Endpoint, FLUSH, RequestParts},
     request::{accept::Accepted, headers},
 };
 
@@ -68,11 +68,11 @@ impl Drop for Legacy {
     }
 }
 
-/// Opens a session.
+/// Answers `initialize` and opens a session.
 pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, parts: &Parts) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
     if parts.headers.contains_key(headers::SESSION_ID) {
-        // Also for a dead id: the client finds out that it must start without one.
+        // Also for the id of an expired session: the client learns that it has to initialize without an id.
         return match find(legacy, parts, Some(&request.id)) {
             Ok(_) => {
                 let error = RpcError::invalid_request(
@@ -110,15 +110,15 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, parts: &Parts) 
     respond::with_header(response, headers::SESSION_ID, value)
 }
 
-/// Answers an `initialize` that cannot be met.
+/// Answers an `initialize` that fails.
 pub(crate) fn not_opened(request: &Request<'_>, error: &RpcError) -> Response<Body> {
     let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
     let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     respond::error_with_id(status, Some(&request.id), error)
 }
 
-/// Serves a request of an open session. It goes on when the connection is lost: only `notifications/cancelled`, or the end
-/// of the session, stops it.
+/// Serves a request of an open session. The request continues when the connection is lost. Only
+/// `notifications/cancelled` or the end of the session cancels it.
 pub(crate) async fn request(
     legacy: &Legacy,
     request: &Request<'_>,
@@ -133,6 +133,7 @@ pub(crate) async fn request(
     let session_open = http.open();
     let stream = Arc::new(CallStream::new(http.log.clone(), http.session.version().has_sse_polling()));
     let mut scope = Scope::session(http.session.clone())
+        .grace_period(legacy.endpoint.config.shutdown_deadline)
         .saying(meta)
         .peer(http.peer.clone())
         .principal(endpoint::principal(&parts.extensions))
@@ -146,7 +147,7 @@ pub(crate) async fn request(
         Err(refusal) => return refused(request, refusal, version),
     };
     if !accepted.json {
-        // Its answer is a stream whatever happens, so it may as well be one that can be resumed.
+        // The answer is a stream in any case, so it may be one that the client can resume.
         stream.open();
     }
     let answered = stream.clone();
@@ -166,14 +167,14 @@ pub(crate) async fn request(
     respond::with_version(response, version)
 }
 
-/// Answers a request that is refused before it runs.
+/// Answers a request that is rejected before it runs.
 pub(crate) fn refused(request: &Request<'_>, refusal: Refusal, version: ProtocolVersion) -> Response<Body> {
     let status = if matches!(refusal, Refusal::Error(_)) { StatusCode::OK } else { StatusCode::FORBIDDEN };
     let response = respond::error_with_id(status, Some(&request.id), &refusal.into_error());
     respond::with_version(response, version)
 }
 
-/// The session of a batch, if it may send one; or why the session that it names is none.
+/// Returns the session of a batch, or `None` if its revision has no batches. Fails if the session is unknown.
 pub(crate) fn batch_session(legacy: &Legacy, parts: &Parts) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
     if !parts.headers.contains_key(headers::SESSION_ID) {
         return Ok(None);
@@ -181,7 +182,7 @@ pub(crate) fn batch_session(legacy: &Legacy, parts: &Parts) -> Result<Option<Arc
     open(legacy, parts, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
-/// Serves a batch as one call: what its requests say goes on one stream, and they are answered together.
+/// Serves a batch as one call. The notifications of its requests share one stream, and one message has all responses.
 pub(crate) async fn batch(
     legacy: &Legacy,
     http: &Arc<HttpSession>,
@@ -196,6 +197,7 @@ pub(crate) async fn batch(
     let extensions = RequestParts::of(parts).into_extensions();
     let scope = || {
         let scope = Scope::session(http.session.clone())
+            .grace_period(legacy.endpoint.config.shutdown_deadline)
             .peer(http.peer.clone())
             .principal(principal.clone())
             .extensions(extensions.clone());
@@ -229,7 +231,7 @@ fn bounds(legacy: &Legacy, http: &Arc<HttpSession>) -> Bounds {
     Bounds {
         server: legacy.endpoint.server.clone(),
         session: http.clone(),
-        deadline: legacy.endpoint.config.shutdown_deadline,
+        deadline: legacy.endpoint.config.shutdown_deadline.saturating_add(FLUSH),
     }
 }
 
@@ -244,7 +246,7 @@ pub(crate) fn notification(legacy: &Legacy, notification: &Notification<'_>, par
     }
 }
 
-/// Takes a response of the client. One that nobody waits for is accepted all the same: it lost a race.
+/// Delivers a response of the client to the input request that waits for it. Also accepts a response that is too late.
 pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, parts: &Parts) -> Response<Body> {
     match open(legacy, parts, None) {
         Ok(http) => {
@@ -256,8 +258,8 @@ pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, parts:
     }
 }
 
-/// Opens the stream of a session for what nobody asked for, or resumes the stream that `Last-Event-ID` names. A newer
-/// connection takes the place of an older one.
+/// Opens the standalone stream of a session, or resumes the stream that `Last-Event-ID` names. A newer connection replaces
+/// an older connection of the same stream.
 pub(crate) fn get(legacy: &Legacy, parts: &Parts) -> Response<Body> {
     if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
@@ -278,11 +280,11 @@ pub(crate) fn get(legacy: &Legacy, parts: &Parts) -> Response<Body> {
     }
 }
 
-/// The place that a client names as the last that it has seen.
+/// Returns the position of the last event that the client has received.
 fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcError> {
     let Some(id) = headers::single(head, &headers::LAST_EVENT_ID).map_err(as_invalid)? else { return Ok(None) };
     let place = http.log.place(id);
-    place.map(Some).ok_or_else(|| RpcError::invalid_request("Last-Event-ID is none of this session's events"))
+    place.map(Some).ok_or_else(|| RpcError::invalid_request("Last-Event-ID is not the id of an event of this session"))
 }
 
 /// Ends a session.
@@ -298,14 +300,13 @@ pub(crate) fn delete(legacy: &Legacy, parts: &Parts) -> Response<Body> {
     }
 }
 
-/// The session that a request belongs to, once its version header is known to make sense.
-/// What is wrong is told with the id of the request, where there is one.
+/// Checks the version header, and returns the session of a request. An error carries the id of the request.
 fn open(legacy: &Legacy, parts: &Parts, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
     check_version(&legacy.endpoint, &parts.headers, id)?;
     find(legacy, parts, id)
 }
 
-/// The revision that the header names, if there is one and it is spoken here.
+/// Returns the revision that the header names. Fails if the server does not support it.
 pub(crate) fn check_version(
     endpoint: &Endpoint,
     head: &HeaderMap,
@@ -338,7 +339,7 @@ fn find(legacy: &Legacy, parts: &Parts, request: Option<&RequestId>) -> Result<A
     })
 }
 
-/// The same text under the code that a legacy revision has for it.
+/// Returns the same text with the error code of the session era.
 fn as_invalid(error: RpcError) -> RpcError {
     RpcError::invalid_request(error.message)
 }

@@ -8,7 +8,6 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
@@ -26,12 +25,10 @@ use tokio::{
 use crate::{
     Body, HttpConfig, McpService,
     answer::{respond, vectored::VectoredBody},
+    endpoint::FLUSH,
     legacy::sessions::SWEEP,
     request::guard,
 };
-
-/// How long the listener may still write after the grace period of a shutdown: the errors of the calls that were ended.
-const FLUSH: Duration = Duration::from_secs(1);
 
 /// The error of a server that cannot serve an address.
 #[derive(Debug)]
@@ -514,6 +511,8 @@ impl tower_service::Service<Request<RequestBody>> for ConfiguredPaths {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http_body_util::Full;
 
     use super::*;

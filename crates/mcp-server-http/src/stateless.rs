@@ -1,4 +1,4 @@
-//! Requests of the stateless revision: each POST stands alone, its headers mirror its body, closing it cancels it.
+//! The stateless era: each POST is independent, its headers mirror its body, and closing the answer cancels the request.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn request(
         Err((status, error)) => return respond::error_with_id(status, Some(&request.id), &error),
     };
     let version = prepared.version();
-    // The work lives in this future, then in the body: whichever the client gives up takes the work along.
+    // This future owns the work, then the body of the answer does. Dropping either cancels the work.
     let response = match stream::answer(Box::pin(prepared.run()), queue, endpoint.config.keep_alive).await {
         Answer::Quiet(Some(reply)) => respond::stateless(reply),
         Answer::Quiet(None) => respond::stream(Answering::ended(endpoint.config.keep_alive)),
@@ -52,7 +52,10 @@ fn prepare(
     let call = call.supported(&endpoint.server).map_err(bad)?;
     let principal = endpoint::principal(&parts.extensions);
     let head = RequestParts::of(parts);
-    let mut scope = Scope::stateless(call).principal(principal).extensions(head.clone().into_extensions());
+    let mut scope = Scope::stateless(call)
+        .grace_period(endpoint.config.shutdown_deadline)
+        .principal(principal)
+        .extensions(head.clone().into_extensions());
     if accepted.sse {
         scope = scope.sink(queue.clone());
     }

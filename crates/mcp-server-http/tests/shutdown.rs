@@ -51,20 +51,31 @@ async fn finishes_running_calls_and_closes_idle_streams() {
 }
 
 #[tokio::test]
-async fn the_grace_period_ends_running_calls_in_both_eras() {
+async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new().shutdown_deadline(Duration::from_millis(200))).await;
     let session = site.open().await;
-    let (mut modern, mut old) = (site.connect().await, site.connect().await);
-    modern.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
-    old.send(legacy(Some(&session), "tools/call", json!({ "name": "hold" }))).await;
-    watched.expect(Event::Started).await;
-    watched.expect(Event::Started).await;
+    let mut wires = Vec::new();
+    for (id, tool) in [(1, "hold"), (2, "mute")] {
+        let params = json!({ "name": tool, "_meta": { "progressToken": id } });
+        let in_session = common::legacy_as(id, Some(&session), "tools/call", params.clone());
+        let requests = [stateless("tools/call", params, &[]), in_session];
+        for request in requests {
+            let mut wire = site.connect().await;
+            wire.send(request).await;
+            watched.expect(Event::Started).await;
+            wires.push((tool, wire));
+        }
+    }
     watched.server.shutdown();
+    for (tool, wire) in &mut wires {
+        let answer = wire.answer().await;
+        // The tool `hold` sends a notification first, so its answer is a stream.
+        let message = if *tool == "hold" { answer.events().last().unwrap().clone() } else { answer.json() };
+        assert_eq!(message["error"]["message"], "the server was shut down", "{tool} {message}");
+        watched.expect(Event::Dropped).await;
+    }
     site.ended().await.unwrap();
-    watched.expect(Event::Dropped).await;
-    watched.expect(Event::Dropped).await;
-    assert!(modern.closes_silently().await);
 }
 
 #[tokio::test]

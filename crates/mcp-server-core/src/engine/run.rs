@@ -91,6 +91,7 @@ impl Prepared {
             biased;
             served = work.run(&server, &scope, &id) => served,
             () = scope.cancel.cancelled() => return None,
+            () = scope.grace_period_over(&server.data.shutdown) => Err(shut_down()),
         };
         drop(place);
         Some(served.unwrap_or_else(|error| {
@@ -115,10 +116,14 @@ impl Prepared {
                 }
             }
         };
-        let outcome = unless_cancelled(&scope, pin!(served)).await;
+        let outcome = unless_stopped(&server, &scope, pin!(served)).await;
         context.finish();
         drop(place);
-        let Ok(result) = outcome else { return None };
+        let result = match outcome {
+            Ok(result) => result,
+            Err(Stop::Cancelled) => return None,
+            Err(Stop::Error(error)) => Err(error),
+        };
         Some(match result {
             Ok(result) => methods::reply(&server, &id, version, result),
             Err(mut error) => {
@@ -207,10 +212,13 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
         Plan::Task { policy, ttl, is_required } => {
             let entry = entry.clone();
             let candidate = Candidate { server, scope, context, tool: &entry.spec.tool.name, policy, ttl, is_required };
-            let (server, scope, context) = (server.clone(), scope.clone(), context.clone());
-            let work = Box::pin(async move { execute(&server, &scope, &context, work).await });
+            // The grace period ends the call. The driver of tasks ends a task.
+            let task_scope = Scope { grace_period: None, ..scope.clone() };
+            let (task_server, context) = (server.clone(), context.clone());
+            let work = Box::pin(async move { execute(&task_server, &task_scope, &context, work).await });
             // Few calls are candidates: the others need not carry the room for it.
-            Box::pin(candidate.run(work)).await
+            let mut running = Box::pin(candidate.run(work));
+            unless_stopped(server, scope, running.as_mut()).await?
         }
     }
 }
@@ -229,7 +237,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
     if let Some(collector) = context.collector() {
-        unless_cancelled(scope, pin!(collector.resume())).await??;
+        unless_stopped(server, scope, pin!(collector.resume())).await??;
     }
     let layers = match (&server.data.config.layers, &work) {
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
@@ -247,7 +255,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
         }
     };
     // Pinned in this statement, behind which nothing of the handler is left.
-    let performed = unless_cancelled(scope, pin!(served)).await;
+    let performed = unless_stopped(server, scope, pin!(served)).await;
     context.finish();
     let performed = performed?;
     if scope.cancel.is_cancelled() {
@@ -260,19 +268,25 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     match (performed?, context.collector()) {
         (Performed::Output(output), _) => Ok(output),
         (Performed::Asked(requests), Some(collector)) => {
-            Ok(Output::Asked(unless_cancelled(scope, pin!(collector.result(requests))).await??))
+            Ok(Output::Asked(unless_stopped(server, scope, pin!(collector.result(requests))).await??))
         }
         (Performed::Asked(_), None) => Err(RpcError::internal("nothing can be asked").into()),
     }
 }
 
 /// Takes a reference, because what an `async fn` is given has its room twice.
-async fn unless_cancelled<T>(scope: &Scope, work: Pin<&mut impl Future<Output = T>>) -> Result<T, Stop> {
+async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl Future<Output = T>>) -> Result<T, Stop> {
     tokio::select! {
         biased;
         done = work => Ok(done),
         () = scope.cancel.cancelled() => Err(Stop::Cancelled),
+        () = scope.grace_period_over(&server.data.shutdown) => Err(shut_down().into()),
     }
+}
+
+/// The error of a request that runs past the grace period of a shutdown.
+fn shut_down() -> RpcError {
+    RpcError::internal("the server was shut down")
 }
 
 /// Describes a call for its layers.

@@ -1,6 +1,6 @@
 //! The surroundings of one request: its client, its era, and the stream for its notifications.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion, RequestMeta};
 use mcp_transport::FrameSender;
@@ -27,6 +27,7 @@ pub struct Scope {
     pub(crate) extensions: Extensions,
     /// Cancelled when the connection ends, if that differs from the end of the server.
     pub(crate) ending: Option<CancellationToken>,
+    pub(crate) grace_period: Option<Duration>,
     /// The metadata of the request, if it was read already.
     pub(crate) said: Option<Said>,
 }
@@ -75,6 +76,7 @@ impl Scope {
             cancel: CancellationToken::new(),
             extensions: Extensions::default(),
             ending: None,
+            grace_period: None,
             said: None,
         }
     }
@@ -142,6 +144,26 @@ impl Scope {
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.version
+    }
+}
+
+impl Scope {
+    /// Sets how long the request may run after a shutdown began. Then it is answered with an error. Unlimited by default.
+    #[must_use]
+    pub fn grace_period(mut self, limit: Duration) -> Self {
+        self.grace_period = Some(limit);
+        self
+    }
+
+    /// Waits until the grace period is over. `server` fires at the shutdown of the server.
+    pub(crate) async fn grace_period_over(&self, server: &CancellationToken) {
+        let Some(limit) = self.grace_period else { return std::future::pending().await };
+        // Boxed, because few requests wait at all, and all of them would carry the memory of the timer.
+        Box::pin(async move {
+            self.ending.as_ref().unwrap_or(server).cancelled().await;
+            tokio::time::sleep(limit).await;
+        })
+        .await;
     }
 }
 

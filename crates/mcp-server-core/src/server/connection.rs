@@ -24,6 +24,9 @@ use crate::{
 /// The time for the client to read queued messages after all calls have ended.
 const FLUSH: Duration = Duration::from_secs(1);
 
+/// How long calls may take to send an error after the drain limit.
+const LAST_ANSWERS: Duration = Duration::from_millis(250);
+
 /// The error of a connection that failed.
 pub struct ServeError(TransportError);
 
@@ -144,7 +147,8 @@ impl Server {
         };
         let outcome = connection.read(&mut *transport).await;
         connection.ending.cancel();
-        let limit = self.limits().drain;
+        // A request that runs longer than the drain limit answers with an error, which takes a moment.
+        let limit = self.limits().drain.saturating_add(LAST_ANSWERS);
         let drained = async {
             while connection.calls.join_next().await.is_some() {}
             while connection.streams.join_next().await.is_some() {}
@@ -308,11 +312,7 @@ impl Connection<'_> {
                 None => return Err(self.refuse_unopened()),
             },
         };
-        let mut scope = self.scope(scope);
-        if request.method == method::Listen::NAME {
-            scope = scope.ending(self.ending.clone());
-        }
-        self.prepare(request, scope)
+        self.prepare(request, self.scope(scope))
     }
 
     fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
@@ -322,7 +322,8 @@ impl Connection<'_> {
 
     /// Adds the data of this connection to a scope.
     fn scope(&self, scope: Scope) -> Scope {
-        self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone())
+        let scope = self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone());
+        scope.ending(self.ending.clone()).grace_period(self.server.limits().drain)
     }
 
     fn refuse_unopened(&self) -> RpcError {

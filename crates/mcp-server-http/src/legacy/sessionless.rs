@@ -1,4 +1,4 @@
-//! Requests of the older revisions where no sessions are kept: each POST stands alone, and nothing is sent unasked.
+//! Sessionless mode: requests of the session era without sessions. Each POST is independent.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     request::accept::Accepted,
 };
 
-/// Answers `initialize` without opening anything.
+/// Answers `initialize` and opens no session.
 pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>) -> Response<Body> {
     match endpoint.server.initialize_sessionless(request) {
         Ok((version, reply)) => respond::with_version(respond::legacy(reply), version),
@@ -25,7 +25,7 @@ pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>) -> Response
     }
 }
 
-/// Serves a request. With no session to name it in, nothing but the end of its connection can cancel it, so that does.
+/// Serves a request. Closing the connection cancels it, because without a session no notification can.
 pub(crate) async fn request(
     endpoint: &Endpoint,
     request: &Request<'_>,
@@ -39,6 +39,7 @@ pub(crate) async fn request(
     };
     let queue: Arc<Queue> = Arc::default();
     let mut scope = Scope::sessionless(version)
+        .grace_period(endpoint.config.shutdown_deadline)
         .saying(meta)
         .principal(endpoint::principal(&parts.extensions))
         .extensions(RequestParts::of(parts).into_extensions());
@@ -57,7 +58,7 @@ pub(crate) async fn request(
     respond::with_version(response, version)
 }
 
-/// Takes a notification or a response: there is nobody that it could reach.
+/// Accepts a notification or a response, and ignores it, because no request is running.
 pub(crate) fn accepted(endpoint: &Endpoint, head: &HeaderMap) -> Response<Body> {
     match legacy::check_version(endpoint, head, None) {
         Ok(_) => respond::empty(StatusCode::ACCEPTED),
@@ -65,7 +66,7 @@ pub(crate) fn accepted(endpoint: &Endpoint, head: &HeaderMap) -> Response<Body> 
     }
 }
 
-/// The revision that the header names; without one it is the last that had no such header.
+/// Returns the revision that the header names. Without the header it is the latest revision that has no such header.
 fn version(endpoint: &Endpoint, head: &HeaderMap, id: Option<&RequestId>) -> Result<ProtocolVersion, Response<Body>> {
     let mut legacy = endpoint.server.versions().iter().copied().filter(|version| version.has_handshake());
     let named = legacy::check_version(endpoint, head, id)?;

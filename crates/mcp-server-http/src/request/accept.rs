@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header};
 
-/// Which of the two types of an answer a client accepts.
+/// The types of an answer that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) json: bool,

@@ -23,7 +23,7 @@ impl Streams {
         self.find(number).ok().map(|at| &mut self.0[at].1)
     }
 
-    /// Returns the stream with a number. Creates it if there is none.
+    /// Returns the stream with a number. Creates the stream if it does not exist.
     pub(super) fn make(&mut self, number: u32) -> &mut Stream {
         let at = self.find(number).unwrap_or_else(|at| {
             if self.0.is_empty() {
