@@ -269,9 +269,9 @@ async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
 
 /// Limits how many bytes the kernel buffers beyond those that the client's receive window takes.
 ///
-/// The write timeout restarts when the kernel accepts more bytes. Without this limit the kernel buffers megabytes, and
-/// accepts more only when a third of them is sent: a client that reads 20 KB/s would look stalled for more than 30 seconds.
-/// With it the kernel accepts more bytes soon after each advance of the receive window.
+/// The write timeout restarts when the kernel accepts more bytes. Without this limit the kernel buffers megabytes and
+/// accepts more only when a third of them is sent. A client that reads 20 KB/s would look stalled for more than 30 seconds.
+/// With the limit the kernel accepts more bytes soon after each advance of the receive window.
 #[cfg(any(target_os = "android", target_os = "linux"))]
 fn limit_unsent_data(stream: &TcpStream) {
     const UNSENT: u32 = 32 << 10;

@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{lingering_close::LingeringClose, request_tracker::RequestTracker};
 
-/// A stream with three additions: its first bytes can be read again, it ends at a shutdown when no request is open, and
-/// its close waits for a client that still sends a body.
+/// A stream whose first bytes can be read again, that ends at a shutdown, and whose close waits for the client.
 ///
-/// The second addition drops partial requests: when no request is open, the bytes that have arrived are not a whole
-/// head, so the server never began to work on them.
+/// - At a shutdown the stream ends when no request is open. Bytes that have arrived by then are not a whole head, so the
+///   server has not begun to work on them.
+/// - The close waits for a bounded time if the client still sends a body.
 #[derive(Debug)]
 pub(super) struct ConnectionIo<S> {
     /// Bytes that were read already, and that the next reads return.
