@@ -26,7 +26,23 @@ use crate::{
     trace::Bridge,
 };
 
-/// An MCP server, ready to be served over any transport. Cheap to clone: all clones share one server.
+/// An MCP server that is ready to serve over any transport. Clones are cheap and share one server.
+///
+/// | transport | how to serve |
+/// |---|---|
+/// | stdio | [`Server::serve_stdio`] |
+/// | a reader and a writer | [`Server::serve_io`] |
+/// | any other [`Transport`](mcp_transport::Transport) | [`Server::serve`] |
+/// | HTTP and HTTPS | `mcp_server::http::serve(listener, server)`, or `server.serve_http(address)` of the trait `mcp_server::http::HttpServer` |
+/// | an axum application, a tower stack | `server.into_router(config)` and `server.into_service(config)` of the same trait |
+///
+/// ```
+/// use mcp_server_core::{Server, tool};
+///
+/// let server = Server::builder("greeter", "1.0.0").tool(tool("hello", async || "Hello!")).build();
+/// // server.serve_stdio().await
+/// # let _: Server = server;
+/// ```
 #[derive(Clone)]
 pub struct Server {
     pub(crate) data: Arc<ServerData>,
