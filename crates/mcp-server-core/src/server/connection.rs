@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Caller, Peer, Server, Session,
     engine::{Era, Prepared},
-    error::Chain,
     request::{Refusal, Reply, Scope, StatelessCall},
 };
 
@@ -28,6 +27,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 const LAST_ANSWERS: Duration = Duration::from_millis(250);
 
 /// The error of a connection that failed.
+#[derive(Debug)]
 pub struct ServeError(TransportError);
 
 impl ServeError {
@@ -41,13 +41,6 @@ impl ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the connection failed")
-    }
-}
-
-impl fmt::Debug for ServeError {
-    /// Prints the message and its causes, because a program prints this form when `main` returns the error.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Chain(self))
     }
 }
 
