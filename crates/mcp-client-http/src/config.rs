@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_of_a_url_holds_no_secret() {
+    fn shown_urls_contain_no_secrets() {
         for (url, expected) in [
             ("https://u:hunter2@a.example/mcp?key=hunter2#hunter2", "https://a.example/mcp"),
             ("https://a.example/s/0123456789abcdef0123456789abcdef/mcp", "https://a.example/s/…/mcp"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secret_in_a_header() {
+    fn secrets_of_headers_are_found() {
         for (name, value, expected) in [
             ("authorization", "Bearer hunter2", &["hunter2"][..]),
             ("authorization", "basic dXNlcjpodW50ZXIy", &["dXNlcjpodW50ZXIy", "hunter2"]),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_are_told_from_others() {
+    fn loopback_addresses_are_recognized() {
         for (url, expected) in [
             ("http://localhost/", true),
             ("http://a.localhost:80/", true),

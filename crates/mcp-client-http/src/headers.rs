@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_header_can_carry_is_refused() {
+    fn invalid_header_values_are_rejected() {
         assert!(add_mirrored(&hints("2026-07-28", "a\nb"), &mut HeaderMap::new()).is_err());
         let mut with_param = hints("2026-07-28", "tools/call");
         with_param.params = vec![("a b".into(), "x".into())];

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_three_statuses_without_a_modern_error_may_be_of_an_old_server() {
+    fn three_statuses_without_a_modern_error_suggest_http_sse() {
         let message = |code| Refused::Message { bytes: Bytes::new(), code };
         let fault = || Refused::Fault(TransportError::http(405, None, ""));
         for (refused, status, expected) in [

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_id_belongs_to_the_last_that_took_it() {
+    async fn an_id_belongs_to_its_newest_task() {
         let tasks = RequestTasks::new();
         let (done, is_done) = oneshot::channel::<()>();
         tasks.spawn(Some(1.into()), async move { drop(done) });
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_answered_is_not_ended_by_its_id() {
+    async fn answered_requests_are_not_aborted_by_id() {
         let tasks = RequestTasks::new();
         let mut running = endless(&tasks, Some(1));
         tasks.answered(&1.into());

@@ -623,7 +623,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_of_prompts_are_strings_in_whatever_form() {
+    fn arguments_of_prompts_can_have_several_forms() {
         let pair = || Some(vec![("a".to_owned(), "1".to_owned())]);
         assert_eq!(texts(&()).ok(), Some(Vec::new()));
         assert_eq!(texts(&[("a", "1")]).ok(), pair());

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn results_are_fresh_for_as_long_as_they_say() {
+    async fn results_are_fresh_for_their_declared_time() {
         let cache = ResultCache::default();
         for (ttl, millis) in [("0", 0), ("-5", 0), ("null", 0), ("20", 20), ("20.7", 20), ("\"20\"", 0)] {
             cache.clear();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_on_its_way_when_it_was_forgotten_is_not_kept() {
+    async fn results_requested_before_an_eviction_are_not_cached() {
         let cache = ResultCache::default();
         let note = asked(&cache, &request(1));
         cache.forget("tools/list");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_never_grows_beyond_its_caps() {
+    async fn the_cache_stays_within_its_limits() {
         let cache = ResultCache::default();
         for n in 0..(2 * ENTRIES) {
             let note = asked(&cache, &request(n));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_with_bad_annotations_are_left_out_where_arguments_are_mirrored() {
+    fn tools_with_invalid_annotations_are_removed_if_arguments_are_mirrored() {
         let catalog = ToolCatalog::default();
         for (annotation, is_mirrored, is_kept) in [
             (json!("Region"), true, true),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_in_bytes_too() {
+    fn the_catalog_is_bounded_in_bytes() {
         let catalog = ToolCatalog::default();
         let large = |name: &str, bytes: usize| {
             tool(json!({"name": name, "inputSchema": {"type": "object"}, "outputSchema": {"title": "x".repeat(bytes)}}))

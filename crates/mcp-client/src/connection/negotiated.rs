@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_can_be_kept() {
+    fn a_negotiation_round_trips_through_json() {
         let wire = json!({
             "version": "2025-06-18", "serverInfo": {"name": "s", "version": "1"}, "capabilities": {"tools": {}},
             "instructions": "be kind"

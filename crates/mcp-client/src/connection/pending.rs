@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_finds_its_request_once() {
+    async fn an_answer_completes_its_request_once() {
         let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         assert!(!pending.complete(2, Ok(Bytes::new())));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_connection_is_the_end_of_all() {
+    async fn ending_the_connection_fails_all_requests() {
         let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         pending.end(Some(&TransportError::closed()));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_names_nobody_is_for_the_only_one() {
+    async fn a_reply_without_an_id_completes_the_only_request() {
         let pending = PendingRequests::new(4);
         assert!(!pending.complete_only(Ok(Bytes::new())));
         let (first, _second) = (waiting(&pending, 1).await, waiting(&pending, 2).await);

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_sent_twice() {
+    fn safe_methods_are_known() {
         for (method, expected) in [
             ("tools/list", true),
             ("resources/read", true),

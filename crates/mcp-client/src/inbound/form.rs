@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_left_to_the_server() {
+    fn an_invalid_form_is_left_to_the_server() {
         let nested = asked(json!({"type": "object", "properties": {"a": {"type": "object"}}}));
         let accepted = ElicitResult::accept(JsonObject::new().with("a", json!({})));
         assert_eq!(complete(&nested, accepted.clone()).unwrap(), accepted);

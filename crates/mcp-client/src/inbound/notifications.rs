@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_hears_everything_in_order_and_the_slow_lose_the_oldest() {
+    async fn all_readers_receive_all_notifications_and_slow_ones_lose_the_oldest() {
         let hub = NotificationHub::new(2, 1000);
         let (mut first, mut second) = (hub.listen(), hub.listen());
         hub.publish(&notification("a"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_bounded_in_bytes_too_and_the_newest_is_kept() {
+    async fn queues_are_bounded_in_bytes_and_keep_the_newest() {
         // Each has a name of one byte and parameters of seven.
         let hub = NotificationHub::new(100, 20);
         let mut reader = hub.listen();

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn equal_updates_are_one_and_too_many_are_one_that_says_so() {
+    async fn equal_updates_are_merged_and_excess_ones_are_missed() {
         let mut filter = SubscriptionFilter::new();
         filter.resource_subscriptions = vec!["a:".into()];
         let inbox = UpdateQueue::new(filter);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn opening_again_means_that_something_may_be_missed() {
+    async fn reopening_reports_missed_updates() {
         let inbox = UpdateQueue::new(SubscriptionFilter::new());
         inbox.open(SubscriptionFilter::new());
         inbox.opened().await.unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_keep_the_rules() {
+    fn invalid_entries_are_rejected() {
         assert_eq!(entry(&plain()).unwrap().uri, URI);
         let changed = |change: &dyn Fn(&mut Value)| {
             let mut wire = serde_json::to_value(plain()).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_the_size_and_the_digest_that_were_told() {
+    fn bytes_must_match_size_and_digest() {
         // The value of FIPS 180-4's example for "abc".
         let digest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         for (size, content, reason) in [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn front_matter_is_what_was_told() {
+    fn front_matter_must_match_the_entry() {
         let said = |frontmatter: &Value| skill(frontmatter, &[]);
         let yaml = "name: a\ndescription: d\nmetadata:\n  version: 1.0\n  tags: [x]\n";
         let text = format!("---\n{yaml}---\nDo it.\n");
