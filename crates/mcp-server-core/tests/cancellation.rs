@@ -1,4 +1,5 @@
-//! `notifications/cancelled`, time limits and lost connections: the work ends, and nobody answers who need not.
+//! `notifications/cancelled`, timeouts and lost connections: the handler ends, and the server sends no needless
+//! response.
 
 use crate::common;
 use std::time::Duration;
@@ -77,7 +78,7 @@ async fn cancellations_of_unknown_requests_have_no_effect() {
     assert_eq!(text_of(&wire.recv().await), "quick");
 }
 
-/// The token reaches work that the handler gave away, whatever ended the call.
+/// The token reaches spawned tasks for every end of the call.
 #[tokio::test(start_paused = true)]
 async fn spawned_tasks_receive_the_cancellation() {
     for ends_by in ["cancellation", "time limit", "disconnect"] {

@@ -184,7 +184,7 @@ async fn a_server_without_completions_does_not_declare_them() {
     assert_eq!(client.opening["capabilities"]["completions"], json!({}));
     let params = of(json!({ "type": "ref/prompt", "name": "q" }), "a", "");
     assert_eq!(client.result("completion/complete", params.clone()).await["completion"]["values"], json!(["b"]));
-    // What was offered once stays offered.
+    // A declared capability stays declared.
     assert!(server.prompts().remove("q"));
     assert_eq!(client.error("completion/complete", params).await["code"], -32602);
 }

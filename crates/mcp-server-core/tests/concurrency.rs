@@ -1,4 +1,4 @@
-//! Many calls at once: they run in parallel, nobody waits for them who need not, and more than the limit are refused.
+//! Concurrent calls: they run in parallel, do not delay other requests, and are rejected above the limit.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::{sync::Arc, time::Duration};
@@ -198,7 +198,7 @@ async fn announces_a_tool_added_during_calls_once_per_session() {
     assert!(stateless.close().await.is_empty(), "nobody is told who has no session");
 }
 
-/// A call goes on when its tool is removed, and the next one finds none.
+/// A call continues when its tool is removed. The next call does not find the tool.
 #[tokio::test(start_paused = true)]
 async fn a_tool_removed_during_a_call_finishes_the_call() {
     let server = Server::builder("test", "1").tool(slow()).build();
@@ -272,7 +272,7 @@ async fn does_not_read_from_a_client_that_does_not_read() {
             ran += 1;
         }
         assert!(runs.contains(&ran), "{method}: {ran}");
-        // Whoever waits for such a client can be told to end.
+        // A shutdown ends the wait for such a client.
         server.shutdown();
         timeout(Duration::from_secs(4), served).await.expect("it goes on").unwrap().unwrap();
     }

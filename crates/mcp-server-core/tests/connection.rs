@@ -81,7 +81,7 @@ async fn answers_a_line_above_the_limit_and_serves_the_next_one() {
     let mut pipe = Pipe::open(&server(), Some(LIMIT));
     pipe.write(&format!("{}\n", sized(LIMIT))).await;
     assert_eq!(pipe.read().await["result"], json!({}));
-    // Who asked is told; a response is nobody's request.
+    // The sender of a request gets the error. A response has no request.
     let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "pad": "x".repeat(LIMIT) } }).to_string();
     for (line, id) in [(sized(LIMIT + 1), json!(1)), (sized(LIMIT * 2), json!(1)), (answer, Value::Null)] {
         pipe.write(&format!("{line}\n{}\n", sized(100))).await;
@@ -203,7 +203,7 @@ async fn shutdown_closes_every_connection_after_quick_calls() {
     assert_eq!((&ended["id"], &ended["error"]["message"]), (&json!(1), &json!("the server was shut down")));
     assert!(two.next().await.is_none());
     assert_eq!(start.elapsed(), Duration::from_secs(2));
-    // Who comes later is not served.
+    // Later connections are not served.
     let mut late = Wire::connect(&server);
     assert!(late.next().await.is_none());
 }
@@ -215,7 +215,7 @@ async fn a_disconnected_client_ends_the_connection() {
     let sender = ours.sender();
     let served = tokio::spawn(async move { server.serve(theirs).await });
     drop(ours);
-    // The answer to this finds nobody.
+    // The response has no receiver.
     sender.send(mcp_transport::Frame::new(modern(1, "tools/list", json!({})).to_string())).await.unwrap();
     timeout(Duration::from_secs(60), served).await.expect("it goes on").unwrap().unwrap();
 }
@@ -263,7 +263,7 @@ fn writes_queued_responses_before_the_end() {
             .limits(|limits| limits.drain = Duration::ZERO)
             .build();
         let (reader, writer) = tokio::io::split(end);
-        // What is not written when this returns is lost with the runtime, as it is with a process.
+        // Unwritten data is lost with the runtime, as with a process.
         runtime().block_on(server.serve_io(reader, writer)).unwrap();
     });
     let read = runtime().block_on(async move {

@@ -1,4 +1,4 @@
-//! What a handler knows of its request, its client and its caller, in every era, and what it can log.
+//! The context of a handler in every era: request, client, caller and log messages.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn a_handler_receives_its_request_in_every_revision() {
     assert_eq!(result.structured_content.unwrap()["version"], "2026-07-28");
 }
 
-/// What a transport attaches travels with its request alone.
+/// The extensions of a transport belong to one request.
 #[tokio::test(start_paused = true)]
 async fn callers_and_extensions_reach_the_handler() {
     let server = server();

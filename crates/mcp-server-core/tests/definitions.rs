@@ -1,4 +1,4 @@
-//! What the lists say about what is registered, revision by revision.
+//! Definitions in the lists of each revision.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use crate::kit;

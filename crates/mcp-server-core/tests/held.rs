@@ -17,14 +17,14 @@ use tokio::sync::watch;
 pub(crate) struct Held {
     store: MemoryStore,
     pub(crate) is_held: watch::Sender<bool>,
-    /// Whether what is written is there although nobody hears that it is.
+    /// Whether a write takes effect but its response is lost.
     takes: bool,
     /// Whether no node hears of cancellations on another.
     pub(crate) is_deaf: bool,
-    /// Whether the next swap is on its way until the store is released, whoever still waits for it.
+    /// Whether the next swap stays pending until the test releases the store.
     delays: Arc<AtomicBool>,
     is_delaying: bool,
-    /// What the names of these records begin with.
+    /// The prefix of the records' names.
     prefix: &'static str,
     /// How many of them were read.
     pub(crate) gets: Arc<AtomicUsize>,

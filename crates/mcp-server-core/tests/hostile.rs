@@ -1,4 +1,4 @@
-//! Whatever bytes come: at most one answer each, and the connection goes on.
+//! Arbitrary bytes: the server sends at most one response each and keeps the connection.
 
 use crate::common::{Wire, call, initialize, legacy, modern, notification};
 use mcp_server_core::{Server, prompt, resource, template, tool};

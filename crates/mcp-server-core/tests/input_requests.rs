@@ -1,4 +1,4 @@
-//! What may be asked in which revision, what may not at all, and answers that only the type refuses.
+//! Input requests that each revision allows, and answers that only the Rust type rejects.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
@@ -103,7 +103,7 @@ async fn repeats_an_input_request_when_only_the_rust_type_rejects_the_answer() {
         assert_eq!(text(&client.tool("book", vec![of(3), of(1 << 32), of(4)]).await), "4", "{version}");
         let told: Vec<_> = client.asked.iter().map(|asked| asked["params"]["message"].to_string()).collect();
         assert!(told[1].contains("it is odd") && told[2].contains("4294967295"), "{version}: {told:?}");
-        // Who is asked sees the bounds.
+        // The form shows the bounds.
         let field = &client.asked[0]["params"]["requestedSchema"]["properties"]["count"];
         assert_eq!((&field["minimum"], &field["maximum"]), (&json!(0), &json!(u32::MAX)), "{version}: {field}");
 

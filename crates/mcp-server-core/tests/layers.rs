@@ -1,4 +1,4 @@
-//! Layers around handlers: what they see and change, in which order, and that whatever they do is answered.
+//! Layers around handlers: their order, their changes, and the responses of calls.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::{
@@ -28,7 +28,7 @@ fn taken(log: &Log) -> Vec<String> {
     std::mem::take(&mut log.lock().unwrap())
 }
 
-/// Writes down what comes by, and how it ends.
+/// Records each call and its outcome.
 #[derive(Clone)]
 struct Watch<S> {
     name: &'static str,
@@ -122,7 +122,7 @@ async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_serve
             "outer: error".into(),
         ]
     );
-    // What runs no handler comes by no layer.
+    // A request without a handler runs no layer.
     wire.ask(legacy(1, "tools/list", json!({}))).await;
     wire.quiet().await;
     assert!(taken(&log).is_empty());

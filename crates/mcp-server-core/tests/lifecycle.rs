@@ -29,7 +29,7 @@ async fn negotiates_every_revision_and_answers_unknown_ones_with_the_latest() {
     }
 }
 
-/// What a revision has no member for is not sent in it.
+/// The server omits members that the revision does not define.
 #[tokio::test(start_paused = true)]
 async fn introduces_itself_in_the_form_of_the_revision() {
     for version in LEGACY {
@@ -174,7 +174,7 @@ async fn sends_list_changes_after_initialized_and_only_to_the_latest_session() {
     server.tools().add(tool("c", async || "c")).unwrap();
     assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
 
-    // A call of the former session keeps it alive; it is told nothing any more.
+    // A call keeps the former session alive. That session receives no more changes.
     let (hold, mut seen) = common::hold();
     server.tools().add(hold).unwrap();
     assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
@@ -214,7 +214,7 @@ async fn unknown_methods_are_errors_and_unknown_notifications_are_ignored() {
     for method in ["notifications/no_such", "initialized", "tools/call", "notifications/roots/list_changed", "ping"] {
         wire.send(notification(method, json!({ "any": ["thing"] }))).await;
     }
-    // Nobody asked for these.
+    // These responses belong to no request.
     wire.send(json!({ "jsonrpc": "2.0", "id": 1, "result": {} })).await;
     wire.send(json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -1, "message": "no" } })).await;
     wire.send(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -1, "message": "no" } })).await;
@@ -337,7 +337,7 @@ async fn a_server_can_support_fewer_revisions() {
             json!({ "supported": ["2025-06-18", "2024-11-05"], "requested": "2026-07-28" })
         );
     }
-    // Only the newest: there is no handshake, and whoever tries is told what is spoken.
+    // With the newest revision alone there is no handshake. The error lists the supported revisions.
     let mut wire = Wire::connect(&some(&[ProtocolVersion::V2026_07_28]));
     let response = wire.ask(initialize("2025-11-25")).await;
     assert_eq!(code(&response), Some(-32022), "{response}");
@@ -348,7 +348,7 @@ async fn a_server_can_support_fewer_revisions() {
     assert!(wire.ask(modern(2, "tools/list", json!({}))).await.get("result").is_some());
 }
 
-/// What a session keeps of its client is bounded, and images that come inline are not for keeping.
+/// The client data of a session is bounded. The session does not store inline images.
 #[tokio::test]
 async fn accepts_a_client_with_large_icons_and_bounds_its_other_data() {
     let server = Server::builder("test", "1")

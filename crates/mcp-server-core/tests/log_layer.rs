@@ -108,7 +108,7 @@ async fn events_in_a_call_go_to_its_client_at_its_level() {
         params["_meta"] = json!({ "io.modelcontextprotocol/logLevel": level });
         assert_eq!(said(&mut talks, modern(2, "tools/call", params)).await, expected);
     }
-    // Nobody else heard of it.
+    // No other client received it.
     listens.quiet().await;
 }
 
@@ -124,7 +124,7 @@ async fn events_outside_calls_go_to_sessions_or_stay_local() {
         calm.open("2025-06-18").await;
         calm.ask(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
         young.ask(modern(1, "tools/list", json!({}))).await;
-        // A ping is answered behind whatever was said before it.
+        // The response to a ping follows all earlier messages.
         for wire in [&mut chatty, &mut calm] {
             wire.quiet().await;
         }

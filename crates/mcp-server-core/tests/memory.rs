@@ -20,7 +20,7 @@ async fn connections_in_memory_are_independent_until_shutdown() {
     let mut second = server.connect().await.unwrap();
     assert!(ask(&mut *first, initialize("2025-06-18")).await.get("result").is_some());
     assert_eq!(text_of(&ask(&mut *first, legacy(2, "tools/call", call("quick"))).await), "quick");
-    // Nobody opened a session here.
+    // This connection has no session.
     assert!(ask(&mut *second, legacy(1, "tools/call", call("quick"))).await.get("error").is_some());
     drop(first);
     assert_eq!(ask(&mut *second, legacy(2, "ping", json!({}))).await["result"], json!({}));

@@ -14,7 +14,7 @@ fn name(number: usize) -> String {
     format!("n{number:04}")
 }
 
-/// So many of each kind.
+/// The number of entries of each kind.
 fn builder(count: usize) -> ServerBuilder {
     (0..count).fold(Server::builder("test", "1"), |builder, number| {
         let name = name(number);

@@ -83,7 +83,7 @@ async fn sends_no_progress_without_a_token() {
         assert_eq!(text_of(&wire.ask(legacy(1, "tools/call", params.clone())).await), "false");
         assert_eq!(text_of(&wire.ask(modern(2, "tools/call", params)).await), "false");
     }
-    // Without a transport there is nobody to tell.
+    // Without a transport, progress has no receiver.
     let result = server().call_tool("steps", json!({})).await.unwrap();
     assert_eq!(result.content[0].as_text(), Some("false"));
 }

@@ -165,7 +165,7 @@ fn rejects_invalid_resources_and_templates() {
     for text in ["a:{b}", "file:///{+path}", "{+uri}", "s://q{?a,b}"] {
         assert!(builder().try_resource_template(of(text)).is_ok(), "{text}");
     }
-    // What may be missing needs no variable, and a variable needs no field.
+    // An optional field needs no variable, and a variable needs no field.
     for text in ["a:{id}/{+path}", "a:{id}{?path,page}", "a:{id}/{path}/{other}"] {
         assert!(builder().try_resource_template(template(text, read)).is_ok(), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Resources: what reading one gives, and what is answered where there is none.
+//! Resources: the result of a read, and the error for a missing resource.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use crate::kit::{Client, code_and_text};

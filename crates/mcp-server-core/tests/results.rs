@@ -1,4 +1,4 @@
-//! What a tool may return, and what it is on the wire.
+//! Return values of tools and their form in messages.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use crate::kit;

@@ -1,4 +1,4 @@
-//! What changes while a server runs, and what of it clients see.
+//! Changes of a running server, and their effect on clients.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +108,7 @@ async fn announces_a_change_once_to_each_session() {
                 assert_eq!(names(&told, "method"), [format!("notifications/{kind}/list_changed")], "{version}");
             }
         }
-        // What changes nothing is told to nobody.
+        // A call without effect sends no notification.
         assert!(!server.tools().remove("gone"));
         server.tools().add(named("x")).unwrap_err();
         server.tools().extend([]).unwrap();

@@ -78,7 +78,7 @@ async fn metadata_of_a_handler_accompanies_the_identity() {
             "_meta": { "com.example/trace": 7, keys::SERVER_INFO: { "name": "test", "version": "1" } },
         })
     );
-    // Whoever passes on the result of another server keeps that one's name.
+    // A forwarded result keeps the identity of its server.
     let other = wire.ask(modern(1, "tools/call", call("other"))).await;
     assert_eq!(other["result"]["_meta"], json!({ keys::SERVER_INFO: { "name": "proxy" } }));
 }
@@ -233,7 +233,7 @@ async fn a_server_can_allow_caching_of_responses() {
     }
 }
 
-/// What one request says of the client is forgotten with it.
+/// The server forgets the client data of a request after its response.
 #[tokio::test(start_paused = true)]
 async fn requests_are_independent_of_each_other() {
     let mut wire = Wire::connect(&server());

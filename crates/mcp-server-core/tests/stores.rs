@@ -96,7 +96,7 @@ async fn buying(store: &Held, effect: Duration) -> (Wire, Value) {
 
 #[tokio::test(start_paused = true)]
 async fn repeats_a_once_block_that_did_not_start() {
-    // The mark is there and nobody heard of it, or it arrives when it was given up.
+    // The mark was written but its response was lost, or it arrives after the timeout.
     type Make = fn() -> Held;
     let cases: [Make; 2] = [|| Held::of("mcp/once/").taking(), || Held::of("mcp/once/").delaying()];
     for (case, make) in cases.into_iter().enumerate() {

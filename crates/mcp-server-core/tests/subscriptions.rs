@@ -1,4 +1,4 @@
-//! Notices that something changed: who is told, of what, how often, and what a reader that does not read loses.
+//! List changes and resource updates: receivers, frequency, and readers that do not read.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::{sync::Arc, time::Duration};
@@ -251,7 +251,7 @@ async fn streams_have_their_own_limit_besides_calls() {
     panic!("a connection that is gone keeps its streams");
 }
 
-/// Streams of principals are counted one by one, and apart from those of nobody.
+/// Streams are counted per principal, and separately for anonymous callers.
 #[tokio::test(start_paused = true)]
 async fn each_principal_has_its_own_limit() {
     let server = Server::builder("test", "1")
@@ -387,7 +387,7 @@ async fn a_slow_reader_loses_nothing_at_bounded_cost() {
         let sent: usize = told.values().sum();
         assert!(sent <= uris.len() + 3 + 8, "no more than one of each, and what had room before: {sent}");
     }
-    // The next change is told at once again.
+    // The server announces the next change at once.
     server.notify().resource_updated("x:7");
     assert_eq!(said(&session.recv().await).0, "x:7");
     assert_eq!(said(&stream.recv().await).0, "x:7");
@@ -456,11 +456,11 @@ async fn nodes_of_a_fleet_exchange_changes() {
     assert_eq!(store.usage().subscriptions, 3);
     let many = || (0..300).for_each(|n| here.notify().resource_updated(&format!("x:{n}")));
     let changes: [(&dyn Fn(), &str); 4] = [
-        // More at once than may wait for the store stand for everything.
+        // Above the limit of pending changes, one change covers everything.
         (&many, "everything"),
         (&|| here.notify().tools_changed(), "notifications/tools/list_changed"),
         (&|| here.notify().resource_updated("x:a"), "x:a"),
-        // One that is too long to travel stands for everything.
+        // A change above the size limit covers everything.
         (&|| here.notify().resource_updated(&"x".repeat(10_000)), "everything"),
     ];
     for (change, subject) in changes {

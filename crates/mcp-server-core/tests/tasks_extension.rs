@@ -50,7 +50,7 @@ async fn a_quick_call_returns_its_result_and_a_slow_one_becomes_a_task() {
     let result = json!({ "content": [{ "type": "text", "text": "through" }], "resultType": "complete" });
     assert_eq!(done["result"], result);
 
-    // What must be a task is one, however quick it is.
+    // A required task is a task, even if the call is quick.
     let id = made(&mut client, "must").await;
     assert_eq!(wait_for(&mut client, &id, "completed").await["result"]["content"][0]["text"], "must");
 }
@@ -75,7 +75,7 @@ async fn clients_without_the_extension_get_no_tasks() {
             assert_eq!((&error["code"], &error["data"]), (&json!(-32021), &required), "{method}");
         }
     }
-    // Nobody asks for a capability who calls without a client.
+    // A call without a client requires no capability.
     assert_eq!(jobs.server.call_tool("must", json!({})).await.unwrap().content[0].as_text(), Some("must"));
 }
 
@@ -257,7 +257,7 @@ async fn limits_the_tasks_of_a_caller_until_they_expire() {
     jobs.gate.add_permits(1);
     assert_eq!(client.result("tools/call", call("gated")).await["content"][0]["text"], "through");
     assert_eq!(client.result("tools/call", call("fails")).await["isError"], true);
-    // Nobody else is in the way.
+    // No other caller interferes.
     let mut params = call("must");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let ada = Arc::new(Principal::new("ada"));

@@ -14,7 +14,7 @@ use crate::{
     tasks_fixture::{call, declared, of},
 };
 
-/// A server whose tool `start` hands a task to somebody else, and answers its id.
+/// A server whose tool `start` passes a task to an external worker and returns its id.
 fn server() -> (Server, UnboundedReceiver<TaskHandle>) {
     let (hand, taken) = unbounded_channel();
     let start = move |context: Context| {

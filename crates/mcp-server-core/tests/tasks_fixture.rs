@@ -1,4 +1,4 @@
-//! A server whose tools run as tasks and wait until they are told, and short ways to make and look at tasks.
+//! A server whose tools run as tasks and wait for the test, with helpers to create and read tasks.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
@@ -16,7 +16,7 @@ use tokio::sync::{
 
 use crate::{common::Dropped, kit::Client};
 
-/// What a client declares that takes tasks of the extension, and can be asked.
+/// The capabilities of a client with the tasks extension and elicitation.
 pub(crate) fn declared() -> Value {
     json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } })
 }

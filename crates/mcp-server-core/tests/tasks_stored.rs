@@ -1,4 +1,4 @@
-//! How tasks are kept: in the store, on other nodes, and whatever becomes of who creates and ends them.
+//! Tasks in the store and on other nodes, also when the creating or ending request is dropped.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 

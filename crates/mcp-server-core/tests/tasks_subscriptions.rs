@@ -1,4 +1,4 @@
-//! Tasks that a `subscriptions/listen` stream is told of: whose, when, and how much of it.
+//! The status of tasks on a `subscriptions/listen` stream.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
@@ -93,7 +93,7 @@ async fn a_stream_receives_only_the_status_of_its_tasks() {
     client.result("tools/list", json!({})).await;
     assert!(client.notifications.is_empty(), "{:?}", client.notifications);
 
-    // A task that has ended is told of once, as it is.
+    // The stream sends the status of a finished task once.
     let again = client.start("subscriptions/listen", tasks(&[&id])).await;
     let opened = client.notification("notifications/subscriptions/acknowledged").await;
     assert_eq!(opened["params"]["notifications"], json!({ "taskIds": [id] }));

@@ -53,7 +53,7 @@ async fn handlers_receive_the_state_and_its_parts() {
         }))
         .tool(tool("part", async |State(Retries(n)): State<Retries>| n.to_string()))
         .with_state(Settings { greeting: "hello", retries: Retries(3) })
-        // What is added later may have another state.
+        // A tool added later may have another state.
         .tool(tool("other", async |State(n): State<u64>| n.to_string()))
         .with_state(7_u64)
         .build();
@@ -300,7 +300,7 @@ async fn reports_a_missing_client_capability_before_the_handler_runs() {
         let has = json!({ "elicitation": { "form": {}, "url": {} } });
         let mut client = Client::connect_with(&server, version, has).await;
         let response = client.request("tools/call", json!({ "name": "asks" })).await;
-        // What a revision does not have is not there, whoever declares it.
+        // A capability that the revision does not define does not count.
         let is_known = version.has_elicitation_modes();
         assert_eq!(response["error"]["code"] == -32021, !is_known, "{version}: {response}");
         able += usize::from(is_known);
@@ -338,7 +338,7 @@ async fn enforces_scopes_of_remote_callers() {
             (outcome, _) => panic!("{granted:?} {method}: {outcome:?}"),
         }
     }
-    // Whoever holds the process needs no scopes: memory, stdio, and calls without a transport.
+    // Local callers need no scopes: memory, stdio, and calls without a transport.
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     client.result("tools/call", json!({ "name": "write" })).await;
     assert_eq!(text_of(&server, "write", json!({})).await, "ran");

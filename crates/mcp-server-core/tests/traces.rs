@@ -35,7 +35,7 @@ use crate::{
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const OURS: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
-/// What was recorded of one span, and the span around it.
+/// One recorded span with its parent.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Seen {
     fields: BTreeMap<String, String>,
@@ -87,7 +87,7 @@ impl Recorder {
         (recorder, guard)
     }
 
-    /// Nobody listens on this thread, whatever other tests do on theirs.
+    /// This thread has no subscriber, unlike the threads of other tests.
     fn silence() -> DefaultGuard {
         subscribe(tracing::subscriber::NoSubscriber::new())
     }
@@ -167,7 +167,7 @@ async fn every_request_has_a_span_by_the_conventions() {
         ),
         ("tools/call", call("broken"), "tools/call broken", [tool("broken"), status("-32603")].concat()),
         ("tools/call", call("later"), "tools/call later", [tool("later"), status("-32021")].concat()),
-        // What clients make up names nothing.
+        // Unknown names of clients do not become span names.
         ("tools/call", call("none"), "tools/call", status("-32602")),
         ("none/such", json!({}), "_OTHER", status("-32601")),
         ("prompts/get", json!({ "name": "intro" }), "prompts/get intro", vec![("gen_ai.prompt.name", "intro")]),
@@ -241,7 +241,7 @@ async fn input_requests_carry_the_trace_of_their_call() {
         (server(), true, json!({ "traceparent": "x", "tracestate": "a=1" }), Value::Null),
         (server(), true, json!({}), Value::Null),
         (with_bridge.clone(), true, said.clone(), json!({ "traceparent": OURS })),
-        // Without a subscriber there is no span to stand in.
+        // Without a subscriber there is no span.
         (with_bridge, false, said.clone(), said),
     ] {
         let _silence = Recorder::silence();

@@ -34,7 +34,7 @@ fn answer(action: &str) -> (&'static str, Value) {
     ("elicitation/create", json!({ "action": action }))
 }
 
-/// What comes before the answer to a ping.
+/// Returns the messages before the response to a ping.
 async fn told(client: &mut Client) -> Vec<Value> {
     let method = if client.is_legacy() { "ping" } else { "server/discover" };
     let id = client.send(method, json!({})).await;

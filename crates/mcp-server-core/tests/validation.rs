@@ -1,4 +1,4 @@
-//! What is checked before a tool's handler runs, and after it.
+//! Validation before and after the handler of a tool.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 use std::{

@@ -59,7 +59,7 @@ async fn a_lenient_endpoint_answers_in_the_accepted_content_type() {
     assert_eq!(speak(&service, "text/event-stream").await.events().len(), 3);
 
     assert_eq!(list(&service, "text/html").await.status, StatusCode::NOT_ACCEPTABLE);
-    // What is refused says so by its status, in JSON.
+    // A rejection has a status and a JSON body.
     let unknown = send(&service, stateless("no/such", json!({}), &[("accept", "text/event-stream")])).await;
     assert_eq!((unknown.status, unknown.error_code()), (StatusCode::NOT_FOUND, Some(-32601)));
 }

@@ -1,4 +1,4 @@
-//! Batches of sessions of 2025-03-26, and nobody else's.
+//! Batches, which only sessions of 2025-03-26 allow.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use http::{Method, StatusCode};

@@ -1,4 +1,4 @@
-//! Where a server may listen: on loopback by itself, elsewhere only once somebody said under which names.
+//! Addresses of a server: loopback without configuration, other addresses only with allowed hosts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use crate::common;
@@ -86,7 +86,7 @@ async fn reports_the_bound_address_when_it_listens() {
     let server = common::server();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let config = HttpConfig::new().path("/there").ignore_signals().on_listening(move |address| {
-        // Whoever is told may connect.
+        // A client can connect after the report.
         let connected = std::net::TcpStream::connect(address);
         tell.send((address, connected.is_ok())).unwrap();
     });

@@ -1,4 +1,4 @@
-//! Streams that share the log of a session: whoever reads gets everything, however much the others say.
+//! Streams that share the event log of a session: a reader gets every message despite other streams.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use http_body_util::BodyExt;

@@ -1,4 +1,4 @@
-//! What a lost connection means: the end of a stateless request, and nothing to a call of a session.
+//! A lost connection cancels a stateless request, but not a call of a session.
 
 use crate::common;
 use crate::common::{
@@ -59,7 +59,7 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
         assert_eq!(site.ask(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
     }
     assert!(watched.is_quiet());
-    // They go on although nobody reads what they say, however much that is, and the session lives on.
+    // The calls continue although no client reads their messages, and the session stays open.
     watched.release.add_permits(2);
     watched.expect(Event::Finished).await;
     watched.expect(Event::Finished).await;

@@ -86,7 +86,7 @@ async fn resetting_a_stream_cancels_its_stateless_call() {
         }
     }
     watched.expect(Event::Dropped).await;
-    // The connection goes on.
+    // The connection stays open.
     assert_eq!(client.ask(call("quick")).await.status, StatusCode::OK);
 }
 
@@ -131,7 +131,7 @@ async fn resets_unread_responses_of_every_length_when_the_client_grants_no_windo
         let unread = within("the head", client.open(call(name))).await.unwrap();
         assert_eq!(broken(unread).await, RESET, "{name}");
     }
-    // What has no body needs no window.
+    // A response without a body needs no window.
     assert_eq!(client.ask(options()).await.status, StatusCode::NO_CONTENT);
 }
 

@@ -1,4 +1,4 @@
-//! What is too large, too slow or too much is refused with a status that says so, before it costs anything.
+//! Oversized, slow and excess requests are rejected early with the matching status.
 
 use crate::common;
 use std::{

@@ -10,11 +10,11 @@ use mcp_server_core::{Server, prompt, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use serde_json::{Value, json};
 
-/// What a session was told until it ended.
+/// Returns the notifications of a session until its end.
 async fn told(service: &McpService, session: &str) -> Vec<String> {
     let stream = opened(service, session).await;
     let mut text = Vec::new();
-    // What waited for a reader comes now; the end of the session is the end of the stream.
+    // The stream now delivers pending changes. The end of the session ends the stream.
     common::settle().await;
     let reading = stream.collect();
     let ending = send(service, common::request(http::Method::DELETE, &[("mcp-session-id", session)], ""));
@@ -61,7 +61,7 @@ async fn each_list_has_its_own_notification() {
     server.prompts().add(prompt("second", async || "")).unwrap();
     assert!(server.prompts().remove("second"));
     assert!(!server.prompts().remove("second"));
-    // Nobody listened, so that what changed twice is told once.
+    // No stream was open, so two changes of a list are one notification.
     let expected = ["tools", "resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
     assert_eq!(told(&service, &id).await, expected);
 }
@@ -128,7 +128,7 @@ async fn replaced_streams_lose_no_list_change_and_no_wake_up() {
         .resource(resource("x:0", async || ""))
         .limits(|limits| limits.subscribed_uris = CHANGES)
         .build();
-    // A comment would wake a stream that was forgotten, so there is none.
+    // A keep-alive would wake a forgotten stream, so the test disables it.
     let service = server.clone().into_service(HttpConfig::new().keep_alive(Duration::from_secs(3600)));
     let id = open(&service).await;
     initialized(&service, &id).await;

@@ -1,4 +1,4 @@
-//! What this server does not offer stays out of what it says: tasks, and whatever nothing is registered for.
+//! Missing features are not declared: tasks, and kinds without registrations.
 
 use crate::common::{initialize, legacy, open, send, service, stateless};
 use http::StatusCode;

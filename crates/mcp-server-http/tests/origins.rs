@@ -98,7 +98,7 @@ async fn a_preflight_allows_only_the_headers_of_clients() {
         !allowed.contains(&"x-other") && !allowed.contains(&"mcp-param-") && !allowed.contains(&"*"),
         "{allowed:?}"
     );
-    // Without an origin there is nobody to allow anything.
+    // Without an origin the response has no CORS headers.
     let plain = send(&service, request(Method::OPTIONS, &[], "")).await;
     assert_eq!((plain.status, plain.header("access-control-allow-methods")), (StatusCode::NO_CONTENT, None));
 }

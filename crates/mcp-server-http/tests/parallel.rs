@@ -43,7 +43,7 @@ async fn runs_64_calls_of_a_session_concurrently_and_rejects_the_next() {
     }
     within("64 calls at once", running.wait_for(|count| *count == 64)).await.unwrap();
 
-    // What runs no handler is answered on the same session, before any of them ends.
+    // Requests without a handler are answered on the same session before any call ends.
     let ping = site.ask(legacy_as(100, Some(&session), "ping", json!({}))).await;
     assert_eq!(ping.json()["result"], json!({}));
     let list = site.ask(legacy_as(101, Some(&session), "tools/list", json!({}))).await;

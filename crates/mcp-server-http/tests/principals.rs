@@ -1,4 +1,4 @@
-//! Who calls, as a layer in front found out: what one principal opened is nobody else's.
+//! Principals from an authentication layer: sessions, streams and tasks belong to their principal.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::{fmt::Write as _, sync::Arc};
@@ -100,7 +100,7 @@ async fn handlers_receive_the_principal_and_scopes_are_enforced() {
     }
 }
 
-/// To anybody else a session is one that does not exist, to the byte, whatever is asked of it.
+/// For other principals the response is byte-identical to that of an unknown session.
 #[tokio::test]
 async fn a_session_belongs_to_the_principal_that_opened_it() {
     let mut app = App::new();

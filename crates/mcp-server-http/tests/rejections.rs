@@ -1,4 +1,4 @@
-//! What a legacy client is told when a request does not fit its session, and what stays as it was.
+//! Rejected requests of the session era, and the unchanged session.
 
 use crate::common;
 use crate::common::{legacy, open, request, send, service};
@@ -35,7 +35,7 @@ async fn rejections_describe_the_reason_in_json() {
         assert_eq!((answer.status.as_u16(), answer.error_code()), (status, Some(-32600)), "{what}: {answer:?}");
         assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
         assert!(answer.json()["error"]["message"].as_str().unwrap().contains(words), "{what}: {answer:?}");
-        // What is wrong with a request names it where it could be read.
+        // The error carries the request id if the server could parse it.
         let id = what.starts_with("POST").then(|| json!(1));
         assert_eq!(answer.json().get("id").cloned(), id, "{what}: {answer:?}");
     }

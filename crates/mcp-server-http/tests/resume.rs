@@ -1,4 +1,4 @@
-//! Streams of a session that are resumed: nothing is lost, nothing comes twice, and nobody sees what is not theirs.
+//! Resumed streams of a session: no event is lost, repeated or sent to another stream.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::time::Duration;
@@ -127,7 +127,7 @@ async fn a_call_continues_after_a_lost_connection_and_reports_evicted_events_onc
     assert_eq!(steps.last(), Some(&599));
     assert!(steps.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{steps:?}");
     assert_eq!(found.last().unwrap().method(), "response");
-    // Who resumes after the notice is not told again.
+    // A client that resumes after the notification does not receive it again.
     let again = rest(service.handle(resume(&session, &found[1].id)).await.into_body()).await;
     assert!(again.iter().all(|event| event.method() != "notifications/replay_truncated"));
     assert_eq!(again.len(), found.len() - 1);

@@ -1,4 +1,4 @@
-//! The endpoint as a part of somebody else's application.
+//! The endpoint as a part of an axum application.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use crate::common;
@@ -60,7 +60,7 @@ async fn nests_in_a_router_and_shares_it_with_another_server() {
         let answer = ask(&mut app, &format!("/{name}/mcp"), call).await;
         assert_eq!(answer.json()["result"]["content"][0]["text"], name);
     }
-    // A session of one server is none of the other.
+    // The other server does not know the session.
     let session = ask(&mut app, "/one/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
     let foreign = ask(&mut app, "/two/mcp", legacy(Some(&session), "ping", json!({}))).await;
     assert_eq!(foreign.status, StatusCode::NOT_FOUND);

@@ -79,7 +79,7 @@ async fn expires_idle_sessions_and_keeps_busy_sessions() {
     assert_eq!(send(&service, legacy(Some(&id), "tools/call", json!({ "name": "slow" }))).await.status, StatusCode::OK);
     tokio::time::advance(Duration::from_secs(59)).await;
     assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
-    // Whatever the client sends is a sign of life.
+    // Every message of the client keeps the session alive.
     for message in [
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
         json!({ "jsonrpc": "2.0", "id": 99, "result": {} }),

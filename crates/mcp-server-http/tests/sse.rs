@@ -40,7 +40,7 @@ async fn a_session_uses_one_stream_and_posts() {
         }
         let answer = client.message().await.unwrap();
         assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("done")));
-        // What cannot be read is answered on the stream too.
+        // The server answers invalid messages on the stream too.
         assert_eq!(site.ask(post(&client.endpoint, &json!(1))).await.status, StatusCode::ACCEPTED);
         assert_eq!(client.message().await.unwrap()["error"]["code"], -32600);
     }
@@ -275,7 +275,7 @@ async fn closes_the_stream_of_a_client_that_stops_reading() {
         assert!(start.elapsed() < Duration::from_secs(40), "it is still open");
     }
     assert!(start.elapsed() >= Duration::from_secs(30));
-    // What was queued for it is bounded, and then the stream ends.
+    // The queue of the stream is bounded. At the bound the stream ends.
     let mut held = 0;
     while let Some(frame) = stream.frame().await {
         held += frame.unwrap().into_data().unwrap().len();
@@ -370,7 +370,7 @@ async fn waits_for_a_client_that_reads_a_large_event_slowly() {
     assert_eq!(service.open_sessions(), 1);
 }
 
-/// A body that nobody may look at.
+/// A body that the server must not read.
 struct Unread;
 
 impl http_body::Body for Unread {

@@ -124,7 +124,7 @@ async fn an_unread_stream_blocks_its_writers_and_loses_nothing() {
     let service = Server::builder("test", "1.0").tool(tool("talk", talk)).build().into_service(HttpConfig::new());
     let params = json!({ "name": "talk", "_meta": { "progressToken": 1 } });
     let mut stream = service.handle(stateless("tools/call", params, &[])).await.into_body();
-    // Nobody reads: however often the writer is given a turn, it stops at the bound of the queue.
+    // Without a reader the writer stops at the bound of the queue.
     for _ in 0..5000 {
         tokio::task::yield_now().await;
     }
@@ -185,7 +185,7 @@ async fn closes_the_stream_of_a_client_that_stops_reading_without_delaying_other
         answered
     };
     assert!(within("the end of the call", others).await > 0);
-    // What was said fits into the buffers of the system and the bound of the queue.
+    // The messages fit into the system's buffers and the queue.
     assert!(sent.load(Ordering::SeqCst) < 64 << 20, "{}", sent.load(Ordering::SeqCst));
 }
 

@@ -1,4 +1,4 @@
-//! Tasks over HTTP: headers that mirror the id, callers that cannot be told apart, questions on the stream of the result.
+//! Tasks over HTTP: mirrored ids, anonymous callers, and input requests on the stream of the result.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -84,7 +84,7 @@ async fn anonymous_callers_get_no_task_list() {
     assert_eq!(opening["result"]["capabilities"]["tasks"], tasks);
     let list = send(&service, legacy(Some(&session), "tasks/list", json!({}))).await;
     assert_eq!(list.error_code(), Some(-32601));
-    // Who knows the id has the task, in whatever session.
+    // The task id gives access to the task from every session.
     let made = send(&service, legacy(Some(&session), "tools/call", json!({ "name": "must", "task": {} }))).await;
     let id = made.json()["result"]["task"]["taskId"].clone();
     let other = open(&service).await;

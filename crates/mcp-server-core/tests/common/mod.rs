@@ -1,4 +1,4 @@
-//! The client's end of a connection in memory, the messages it sends, and tools that wait until they are told.
+//! A client in memory, its messages, and tools that wait for a signal of the test.
 #![allow(dead_code, reason = "every test file uses a part of this")]
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 

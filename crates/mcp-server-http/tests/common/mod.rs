@@ -53,7 +53,7 @@ pub(crate) fn service() -> McpService {
     server().into_service(HttpConfig::new())
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
