@@ -1,4 +1,4 @@
-//! A tool that is a program: run without a shell, given its arguments as JSON, bounded in time and in output.
+//! Tools that run a program without a shell. The program receives its arguments as JSON; its time and output are bounded.
 
 use std::{
     ffi::OsString,
@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::manifest::OutputForm;
 
-/// Bytes of what a program says on stderr that are kept for the log.
+/// The size of the stderr output that is kept for the log, in bytes.
 const KEPT_STDERR: usize = 16 * 1024;
-/// How long the pipes are read on when a program has ended, and something that left its group holds them open.
+/// The time for reading the pipes after the end of a program, while a process outside of its group holds them open.
 const GRACE: Duration = Duration::from_secs(1);
-/// Variables that every program gets: without them few can start.
+/// The environment variables of every program. Most programs cannot start without them.
 const ALWAYS: &[&str] =
     if cfg!(windows) { &["PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE"] } else { &["PATH"] };
 
@@ -39,12 +39,12 @@ pub(crate) struct CommandTool {
     pub(crate) env: Vec<String>,
     pub(crate) output: OutputForm,
     pub(crate) max_output: usize,
-    /// A place for each that may run at once.
+    /// A permit for each program that may run at the same time.
     pub(crate) running: Semaphore,
 }
 
 impl CommandTool {
-    /// Runs the program once. Dropping the future ends it, and everything that it started.
+    /// Runs the program once. Dropping the future kills it, together with its process group.
     pub(crate) async fn run(self: Arc<Self>, arguments: Value) -> Result<CallToolResult, ToolError> {
         let _place = self.running.acquire().await?;
         let mut command = Command::new(&self.program);
@@ -60,7 +60,7 @@ impl CommandTool {
         let (mut output, mut told) = (Vec::new(), Vec::new());
         let feed = async {
             let Some(mut stdin) = stdin else { return Ok(()) };
-            // A program need not read what it is given, so that a closed pipe is no failure.
+            // A program may ignore its input. A closed pipe is not a failure.
             let _ = stdin.write_all(arguments.to_string().as_bytes()).await;
             drop(stdin);
             Ok(())
@@ -87,11 +87,11 @@ impl CommandTool {
         };
         let (status, ()) = tokio::try_join!(ended, pipes)?;
         if !told.is_empty() {
-            // As a text, which subscribers quote: its line breaks begin no lines of the log.
+            // Subscribers quote a text field, so that its line breaks do not begin lines of the log.
             tracing::info!(tool = self.name, stderr = &*String::from_utf8_lossy(&told), "a command wrote to stderr");
         }
         let Ok(text) = String::from_utf8(output) else {
-            return Err(ToolError::new("the command wrote something that is not UTF-8"));
+            return Err(ToolError::new("the output of the command is not UTF-8"));
         };
         let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
         if !status.success() {
@@ -112,7 +112,7 @@ impl CommandTool {
     }
 }
 
-/// Reads all that a program writes, if it is not too much.
+/// Reads the output of a program. More output than the limit is an error.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, limit: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError> {
     if let Some(pipe) = pipe {
         pipe.take((limit as u64).saturating_add(1)).read_to_end(bytes).await?;
@@ -123,7 +123,7 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, limit: usize, bytes: &mut Ve
     Ok(())
 }
 
-/// Keeps the beginning of what a program writes; the rest is read so that it can go on.
+/// Keeps the beginning of the output of a program. It reads and drops the rest, because a full pipe would block the program.
 async fn keep(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = [0; 4096];
@@ -173,7 +173,7 @@ impl Group {
         {
             use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-            // The program is not reaped before its group is killed: until then its id is nobody else's.
+            // The group is killed before the program is reaped: until then no other process can have its id.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             while let Some(leader) = self.leader
                 && let Ok(None) = waitid(WaitId::Pid(leader), options)
@@ -187,7 +187,7 @@ impl Group {
     #[cfg(unix)]
     fn kill(&mut self) {
         if let Some(leader) = self.leader.take() {
-            // Mostly nobody of the group is left, which is an error that says nothing.
+            // The call fails if the group has no process left, which is the usual case.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }

@@ -1,4 +1,4 @@
-//! What a file says of a tool, a prompt or a server: manifests in TOML or JSON, and Markdown with front matter.
+//! Manifests of tools and servers in TOML or JSON, and prompts in Markdown with front matter.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,40 +8,40 @@ use mcp_server_core::{MessageTemplate, PromptRoute, prompt_template};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-/// A tool that is a command. `examples/from-dir` shows all of it.
+/// The manifest of a tool that runs a command. `examples/from-dir` shows all keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolManifest {
-    /// The name of the file without its ending, when absent.
+    /// The name of the tool. The default is the name of the file without its ending.
     pub(crate) name: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) description: String,
-    /// The program and its arguments; no shell reads them.
+    /// The program and its arguments. No shell interprets them.
     pub(crate) command: Vec<String>,
     #[serde(alias = "inputSchema")]
     pub(crate) input_schema: Option<Map<String, Value>>,
     #[serde(alias = "outputSchema")]
     pub(crate) output_schema: Option<Map<String, Value>>,
     pub(crate) annotations: Option<Hints>,
-    /// Where it runs, from the served directory on; there, when absent.
+    /// The working directory, relative to the content directory. The default is the content directory.
     pub(crate) cwd: Option<PathBuf>,
-    /// The names of the environment variables that it gets besides `PATH`.
+    /// The names of the environment variables that the program receives besides `PATH`.
     #[serde(default)]
     pub(crate) env: Vec<String>,
-    /// Seconds that a call may take.
+    /// The timeout of a call, in seconds.
     pub(crate) timeout: Option<f64>,
-    /// JSON where there is an output schema, and text otherwise, when absent.
+    /// The form of the output. The default is JSON with an output schema, and text without one.
     pub(crate) output: Option<OutputForm>,
-    /// The most bytes that it may write.
+    /// The largest output, in bytes.
     pub(crate) max_output: Option<usize>,
-    /// How many may run at once; more calls wait for one to end.
+    /// The number of programs that run at the same time. Further calls wait.
     pub(crate) max_running: Option<usize>,
-    /// What a caller over a network must have been granted.
+    /// The scopes that a caller over a network needs.
     #[serde(default)]
     pub(crate) scopes: Vec<String>,
 }
 
-/// What a command writes.
+/// The form of the output of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OutputForm {
@@ -76,17 +76,17 @@ impl From<Hints> for ToolAnnotations {
 }
 
 impl ToolManifest {
-    /// How long a call may take, if the manifest says so.
+    /// Returns the timeout of a call, if the manifest sets one.
     pub(crate) fn limit(&self) -> Result<Option<Duration>, String> {
         let Some(seconds) = self.timeout else { return Ok(None) };
         match Duration::try_from_secs_f64(seconds) {
             Ok(limit) if !limit.is_zero() => Ok(Some(limit)),
-            _ => Err(format!("`timeout` is {seconds}: it is a number of seconds above zero")),
+            _ => Err(format!("`timeout` is {seconds}: it must be a number of seconds above zero")),
         }
     }
 }
 
-/// What a directory says of the server that it is.
+/// The manifest of a server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerManifest {
@@ -97,7 +97,7 @@ pub(crate) struct ServerManifest {
     pub(crate) instructions: Option<String>,
 }
 
-/// Reads a manifest, whose form the ending of its name tells.
+/// Parses a manifest as TOML or JSON, by the ending of the file name.
 pub(crate) fn read<T: DeserializeOwned>(file_name: &str, text: &str) -> Result<T, String> {
     if file_name.ends_with(".json") {
         return serde_json::from_str(text).map_err(|error| error.to_string());
@@ -128,7 +128,7 @@ struct Argument {
     required: Option<bool>,
 }
 
-/// A prompt out of Markdown: the front matter says what it is, the rest is a message of the user with places for arguments.
+/// Creates a prompt from Markdown: front matter, and one message of the user with placeholders for arguments.
 pub(crate) fn prompt(stem: &str, text: &str) -> Result<PromptRoute, String> {
     let FrontMatter { members, body, .. } = FrontMatter::read(text).map_err(|error| error.to_string())?;
     let manifest: PromptManifest =
@@ -138,7 +138,7 @@ pub(crate) fn prompt(stem: &str, text: &str) -> Result<PromptRoute, String> {
         return Err("there is no text below the front matter".to_owned());
     }
     if let Some(place) = unclosed(body) {
-        return Err(format!("the brace of `{place}` is never closed"));
+        return Err(format!("the brace of `{place}` is not closed"));
     }
     let mut route = prompt_template(manifest.name.as_deref().unwrap_or(stem), [MessageTemplate::user(body)]);
     for argument in manifest.arguments {
@@ -153,7 +153,7 @@ pub(crate) fn prompt(stem: &str, text: &str) -> Result<PromptRoute, String> {
     })
 }
 
-/// The first place or condition whose brace is never closed, shortened. A brace that opens neither is text.
+/// Returns the first placeholder or condition without its closing brace, shortened. Other braces are plain text.
 fn unclosed(text: &str) -> Option<String> {
     let mut open = Vec::new();
     for (at, c) in text.char_indices() {
@@ -168,10 +168,10 @@ fn unclosed(text: &str) -> Option<String> {
     Some(rest.lines().next().unwrap_or(rest).chars().take(40).collect())
 }
 
-/// What the front matter says of an argument, where the text has a place for it.
+/// Applies the front matter of an argument. The text needs a placeholder for it.
 fn describe(said: Argument, known: &mut [PromptArgument]) -> Result<(), String> {
     let Some(argument) = known.iter_mut().find(|known| known.name == said.name) else {
-        return Err(format!("the argument `{0}` has no place in the text: `{{{0}}}`", said.name));
+        return Err(format!("the argument `{0}` has no placeholder `{{{0}}}` in the text", said.name));
     };
     argument.title = said.title;
     argument.description = said.description;
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manifests_are_read_in_both_forms() {
+    fn read_parses_toml_and_json() {
         let toml = "description = \"d\"\ncommand = [\"a\", \"b\"]\n[input_schema]\ntype = \"object\"\n";
         let json = r#"{ "description": "d", "command": ["a", "b"], "inputSchema": { "type": "object" } }"#;
         for (name, text) in [("x.toml", toml), ("x.json", json)] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_manifest_is_told() {
+    fn read_reports_the_reason_and_the_line() {
         for (name, text, reason) in [
             ("x.toml", "description = \"d\"\ncommand = []\ncolour = 1\n", "unknown field `colour`"),
             ("x.toml", "description = \"d\"\ncommand = []\ncolour = 1\n", "line 3"),
@@ -218,16 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_prompt_is_told() {
+    fn prompt_reports_the_reason() {
         for (text, reason) in [
             ("---\nname: x\n---\n", "no text"),
             ("", "no text"),
             ("---\ncolour: 1\n---\nhi", "unknown field `colour`"),
-            ("---\narguments:\n- name: who\n---\nhi", "`who` has no place in the text: `{who}`"),
+            ("---\narguments:\n- name: who\n---\nhi", "`who` has no placeholder `{who}` in the text"),
             ("---\narguments:\n- who\n---\nhi", "front matter"),
             ("---\nname: x\nhi", "no end"),
-            ("Hi {unclosed\nthere", "the brace of `{unclosed` is never closed"),
-            ("a {?x? b", "the brace of `{?x? b` is never closed"),
+            ("Hi {unclosed\nthere", "the brace of `{unclosed` is not closed"),
+            ("a {?x? b", "the brace of `{?x? b` is not closed"),
         ] {
             let error = prompt("p", text).map(|_| ()).unwrap_err();
             assert!(error.contains(reason), "{text:?}: {error}");

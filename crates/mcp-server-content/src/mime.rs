@@ -1,8 +1,8 @@
-//! Media types by the ending of a file's name, and contents as text or as bytes.
+//! Media types by the ending of a file name, and file contents as text or bytes.
 
 use mcp_protocol::ResourceContents;
 
-/// Endings, media types, and whether the contents are bytes even where they happen to be UTF-8.
+/// Endings, media types, and whether the contents are bytes even if they are valid UTF-8.
 const TYPES: &[(&str, &str, bool)] = &[
     ("aac", "audio/aac", true),
     ("avif", "image/avif", true),
@@ -84,12 +84,12 @@ fn find(path: &str) -> Option<(&'static str, bool)> {
     Some((TYPES[at].1, TYPES[at].2))
 }
 
-/// The media type that the name of a file tells.
+/// Returns the media type of a file, by the ending of its name.
 pub(crate) fn of_name(path: &str) -> Option<&'static str> {
     find(path).map(|(mime_type, _)| mime_type)
 }
 
-/// The contents of a file: text where it is UTF-8 and no kind of file that is known to be bytes.
+/// Returns the contents of a file: text if it is UTF-8, unless its type is known to be bytes.
 pub(crate) fn contents(path: &str, bytes: Vec<u8>) -> ResourceContents {
     let known = find(path);
     let bytes = match (known, bytes) {
@@ -110,12 +110,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_order() {
+    fn the_table_is_sorted() {
         assert!(TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0));
     }
 
     #[test]
-    fn names_tell_types_and_bytes_tell_text() {
+    fn contents_have_the_media_type_of_the_name_and_the_form_of_the_bytes() {
         for (path, bytes, mime_type, is_text) in [
             ("a.md", &b"x"[..], "text/markdown", true),
             ("dir.d/A.MD", b"x", "text/markdown", true),

@@ -90,8 +90,8 @@ impl ResourceDir {
 
     /// Sets how many files the server lists. The default is 1,000.
     ///
-    /// The server lists the first files of a walk that takes the names of each directory in order and enters directories
-    /// as it meets them, so that `a/b` is before `a.txt`. Clients can read the other files as well.
+    /// The server lists the first files of a walk in the order of the names. The walk enters a directory where its name
+    /// comes, so that `a/b` is before `a.txt`. Clients can read the other files as well.
     pub fn max_listed(mut self, files: usize) -> Self {
         self.settings.max_listed = files;
         self

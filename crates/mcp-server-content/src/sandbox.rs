@@ -4,8 +4,8 @@
 //! root. Then it opens the resolved path through `cap-std`: one component after the other, each from the handle of its
 //! parent, without following links. A link that appears between the two steps is an error.
 //!
-//! The first step is our own code, because `cap-std` alone breaks two rules: it refuses an absolute link that leads to a
-//! file inside of the root, and it follows a link to a hidden file.
+//! The first step is our own code, because `cap-std` alone breaks two rules of this crate. It refuses an absolute link to a
+//! file inside of the root. It also follows a link to a hidden file.
 
 use std::{
     fmt, io,

@@ -79,8 +79,11 @@ impl Skills {
     ///
     /// A directory inside of the skill with a `SKILL.md` of its own, and with the name of that skill, is a further skill.
     ///
-    /// The registration fails when the path, the front matter or a file does not follow the format, when the skill has more
-    /// than 512 files or 16 MiB, or when a file with the same path is already served.
+    /// The registration fails in these cases:
+    ///
+    /// - The path, the front matter or a file does not follow the format.
+    /// - The skill has more than 512 files or 16 MiB.
+    /// - A file with the same path is already served.
     pub fn skill(mut self, skill: Skill) -> Self {
         self.sources.push(Source::Skill(skill));
         self

@@ -167,7 +167,7 @@ async fn reports_an_invalid_file_and_serves_the_others() {
         ("tools/form.json", with(r#""output": "text", "output_schema": { "type": "object" }"#), "no `output_schema`"),
         ("tools/large.json", " ".repeat(1024 * 1024 + 1), "larger than 1048576 bytes"),
         ("prompts/yaml.md", "---\na: [\n---\nx".to_owned(), "front matter"),
-        ("prompts/brace.md", "Hi {unclosed".to_owned(), "the brace of `{unclosed` is never closed"),
+        ("prompts/brace.md", "Hi {unclosed".to_owned(), "the brace of `{unclosed` is not closed"),
         ("prompts/empty.md", "---\nname: x\n---\n".to_owned(), "no text"),
     ];
     for (path, content, _) in &cases {
@@ -285,7 +285,7 @@ mod commands {
             ("no_data", true, "the command did not write JSON"),
             ("failing", true, "told the model"),
             ("silent", true, "the command failed (exit status: 3)"),
-            ("bytes", true, "the command wrote something that is not UTF-8"),
+            ("bytes", true, "the output of the command is not UTF-8"),
             ("at_the_limit", false, "12345"),
             ("over_the_limit", true, "the command wrote more than 5 bytes"),
             ("endless", true, "the command wrote more than 1048576 bytes"),

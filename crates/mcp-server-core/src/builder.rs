@@ -1,4 +1,4 @@
-//! Builds a server out of routes: programmer's mistakes end the start-up, at the line that made them.
+//! Builds a server from routes. An invalid route panics at the line that adds it.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     extension::{Installation, Registrar, RegistrationTarget, ServerExtension, SharedValues},
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
     inputs::{InputServices, StateKeys},
-    layers::{Handlers, Invocation, Outcome},
+    layers::{HandlerService, Invocation, Outcome},
     limits::Limits,
     publisher::{Fleet, Publisher, Readers},
     registry::{
@@ -30,8 +30,21 @@ use crate::{
     trace::{Bridge, Propagate},
 };
 
-/// Collects what a server offers. `S` is the state that its handlers still miss: give it by
-/// [`ServerBuilder::with_state`], then [`ServerBuilder::build`].
+/// Collects the routes and the configuration of a server.
+///
+/// `S` is the state that the handlers still need. [`ServerBuilder::with_state`] provides it, and then
+/// [`ServerBuilder::build`] returns the server.
+///
+/// ```
+/// use mcp_server_core::{Server, tool};
+///
+/// let server = Server::builder("greeter", "1.0.0")
+///     .title("Greeter")
+///     .instructions("Call `greet` first.")
+///     .tool(tool("greet", async || "hello"))
+///     .build();
+/// # let _: Server = server;
+/// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder<S = ()> {
     pub(crate) config: Config,
@@ -61,12 +74,12 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 store: None,
                 on_notification: None,
                 task_policy: TaskPolicy::default(),
-                other_tasks: false,
+                standalone_tasks: false,
                 layers: None,
                 bridge: None,
-                tools_later: false,
-                resources_later: false,
-                prompts_later: false,
+                dynamic_tools: false,
+                dynamic_resources: false,
+                dynamic_prompts: false,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -79,19 +92,19 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         }
     }
 
-    /// What people see instead of the name.
+    /// Sets the title, which people see instead of the name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.config.info.title = Some(title.into());
         self
     }
 
-    /// What the server is, in a sentence.
+    /// Sets the description of the server, in one sentence.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.config.info.description = Some(text.into());
         self
     }
 
-    /// Where to read more.
+    /// Sets the URL of a page about the server.
     pub fn website_url(mut self, url: impl Into<String>) -> Self {
         self.config.info.website_url = Some(url.into());
         self
@@ -103,16 +116,24 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// How to use the server, for the model.
+    /// Sets the instructions for the model: how to use the server.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.config.instructions = Some(text.into());
         self
     }
 
-    /// The revisions that are spoken. All by default.
+    /// Sets the revisions that the server supports. By default it supports all of them.
+    ///
+    /// ```
+    /// use mcp_server_core::Server;
+    /// use mcp_protocol::ProtocolVersion;
+    ///
+    /// let server = Server::builder::<()>("modern", "1.0.0").versions([ProtocolVersion::LATEST]).build();
+    /// assert_eq!(server.versions(), [ProtocolVersion::LATEST]);
+    /// ```
     ///
     /// # Panics
-    /// When the list is empty.
+    /// Panics when the list is empty.
     #[track_caller]
     pub fn versions(mut self, versions: impl IntoIterator<Item = ProtocolVersion>) -> Self {
         let mut versions: Vec<_> = versions.into_iter().collect();
@@ -123,10 +144,19 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// Changes the bounds: `.limits(|limits| limits.tool_timeout = …)`.
+    /// Changes the limits of the server.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_server_core::Server;
+    ///
+    /// let builder = Server::builder::<()>("slow", "1.0.0").limits(|limits| limits.tool_timeout = Duration::from_secs(300));
+    /// # let _ = builder;
+    /// ```
     ///
     /// # Panics
-    /// When one is zero with which nothing would work.
+    /// Panics when a limit is zero that has to be positive.
     #[track_caller]
     pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.config.limits);
@@ -136,52 +166,66 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// The most entries on a page of a list.
+    /// Sets the largest number of entries on one page of a list.
     ///
     /// # Panics
-    /// When it is zero.
+    /// Panics when the number is zero.
     #[track_caller]
     pub fn page_size(self, entries: usize) -> Self {
         assert!(entries > 0, "`page_size` is zero: a page holds at least one entry");
         self.limits(|limits| limits.page_entries = entries)
     }
 
-    /// How long lists may be kept by clients (2026-07-28). Not at all by default.
+    /// Sets how long clients may cache lists (2026-07-28). By default clients do not cache them.
     pub fn list_cache(mut self, hint: CacheHint) -> Self {
         self.config.list_cache = hint;
         self
     }
 
-    /// How long contents of resources may be kept by clients (2026-07-28). Not at all by default.
+    /// Sets how long clients may cache contents of resources (2026-07-28). By default clients do not cache them.
     pub fn read_cache(mut self, hint: CacheHint) -> Self {
         self.config.read_cache = hint;
         self
     }
 
-    /// How long the answer to `server/discover` may be kept by clients (2026-07-28). Not at all by default.
+    /// Sets how long clients may cache the result of `server/discover` (2026-07-28). By default clients do not cache it.
     pub fn discover_cache(mut self, hint: CacheHint) -> Self {
         self.config.discover_cache = hint;
         self
     }
 
-    /// The keys that seal what travels through a client between two rounds of a call. All nodes of a fleet need the same;
-    /// without any, the process makes a random key of its own.
+    /// Sets the keys that seal the request state between two input rounds of a call.
+    ///
+    /// All nodes of a fleet need the same keys. Without keys, the process generates a random key.
     pub fn state_keys(mut self, keys: StateKeys) -> Self {
         self.config.state_keys = Some(keys);
         self
     }
 
-    /// Where a fleet keeps what its nodes share. The memory of the process by default. Servers of one name on one store
-    /// are nodes of one fleet: what one of them announces (see [`Server::notify`]) reaches the clients of all.
+    /// Sets the store that the nodes of a fleet share. The default is the memory of the process.
+    ///
+    /// Servers with the same name and the same store are nodes of one fleet. A change that one node announces reaches the
+    /// clients of all nodes (see [`Server::notify`]).
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.config.store = Some(store);
         self
     }
 
-    /// Runs for each notification of a client that is no cancellation: `notifications/initialized`,
-    /// `notifications/roots/list_changed`, and whatever else a client of a session, or of a connection that carries
-    /// everything in one stream, sends unasked. Those of one client are taken one after the other, each within the read
-    /// timeout, and are no running handlers. Up to 64 wait; equal ones that wait are one.
+    /// Sets a hook that runs for each notification of a client, except for cancellations.
+    ///
+    /// Examples are `notifications/initialized` and `notifications/roots/list_changed`. Notifications arrive in a session, or
+    /// over a connection that carries all messages on one stream. The hook runs for one notification of a client at a time. The
+    /// read timeout bounds each run, and the run does not count as a running handler. Up to 64 notifications of a client wait.
+    /// Equal notifications that wait count as one.
+    ///
+    /// ```
+    /// use mcp_server_core::{ClientNotification, Server};
+    ///
+    /// let server = Server::builder::<()>("watcher", "1.0.0")
+    ///     .on_notification(async |notification: ClientNotification| println!("{}", notification.method()))
+    ///     .build();
+    /// # let _: Server = server;
+    /// ```
     pub fn on_notification<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(ClientNotification) -> R + Send + Sync + 'static,
@@ -191,71 +235,89 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// When calls of tools that may run as tasks become tasks, for clients that leave it to the server (2026-07-28). After
-    /// a second by default. A tool may have a policy of its own.
+    /// Sets when the server turns a tool call into a task, for clients that leave the choice to the server (2026-07-28).
+    ///
+    /// The default is after one second. It holds for tools that may run as tasks, and a tool can have a policy of its own.
     pub fn task_policy(mut self, policy: TaskPolicy) -> Self {
         self.config.task_policy = policy;
         self
     }
 
-    /// The server makes tasks apart from calls ([`Server::tasks`]), so that clients are told of tasks even if no tool runs
-    /// as one.
-    pub fn other_tasks(mut self) -> Self {
-        self.config.other_tasks = true;
+    /// Declares tasks even if no tool can run as a task.
+    ///
+    /// A server needs it if it creates tasks by [`Server::tasks`] only.
+    pub fn standalone_tasks(mut self) -> Self {
+        self.config.standalone_tasks = true;
         self
     }
 
-    /// Ties the spans of requests to the traces of clients. The spans are there without it, for every subscriber of
-    /// `tracing`: target `mcp_server`, level `INFO`, with the attributes of the OpenTelemetry conventions for MCP.
+    /// Connects the spans of requests to the traces of clients.
+    ///
+    /// A `tracing` subscriber receives the spans also without a bridge. They have the target `mcp_server`, the level `INFO`, and
+    /// the attributes of the OpenTelemetry conventions for MCP.
     pub fn propagate(mut self, bridge: impl Propagate) -> Self {
         self.config.bridge = Some(Bridge(Arc::new(bridge)));
         self
     }
 
-    /// Tools are added while the server runs ([`Server::tools`]), so that clients are told of tools even while there are
-    /// none. Without this, who connects before the first one hears nothing of tools.
-    pub fn tools_later(mut self) -> Self {
-        self.config.tools_later = true;
-        self
-    }
-
-    /// Resources or templates are added while the server runs ([`Server::resources`], [`Server::resource_templates`]), so
-    /// that clients are told of resources even while there are none. Without this, who connects before the first one
-    /// hears nothing of resources.
-    pub fn resources_later(mut self) -> Self {
-        self.config.resources_later = true;
-        self
-    }
-
-    /// Prompts are added while the server runs ([`Server::prompts`]), so that clients are told of prompts even while there
-    /// are none. Without this, who connects before the first one hears nothing of prompts.
-    pub fn prompts_later(mut self) -> Self {
-        self.config.prompts_later = true;
-        self
-    }
-
-    /// Puts a layer around every call of a handler: tower's own (a timeout, a limit on what runs at once or on the rate) or
-    /// one of yours. The last one added is the first that a call meets; those of a tool come after those of the server.
+    /// Declares tools even while the server has none, because it adds them later ([`Server::tools`]).
     ///
-    /// - Dropping what a layer was given cancels the handler, and a client that cancels drops the layers too.
-    /// - Time spent in layers is not counted by the time limits of the server: one that waits wants a timeout around it.
-    /// - A call that becomes a task stays behind its layers, which see its end, and whose timeouts hold for it.
-    /// - An [`RpcError`](mcp_protocol::RpcError) is the client's to read; of any other error it gets a reference number.
+    /// Otherwise a client that connects before the first tool does not learn that the server has tools.
     ///
-    /// A service that cannot be cloned (a rate limit) goes behind `tower::buffer`, which needs a runtime here already.
+    /// ```
+    /// use mcp_server_core::{Server, tool};
+    ///
+    /// let server = Server::builder("plugins", "1.0.0").dynamic_tools().build();
+    /// server.tools().add(tool("late", async || "here now"))?;
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
+    pub fn dynamic_tools(mut self) -> Self {
+        self.config.dynamic_tools = true;
+        self
+    }
+
+    /// Declares resources even while the server has none, because it adds them later ([`Server::resources`],
+    /// [`Server::resource_templates`]).
+    ///
+    /// Otherwise a client that connects before the first resource does not learn that the server has resources.
+    pub fn dynamic_resources(mut self) -> Self {
+        self.config.dynamic_resources = true;
+        self
+    }
+
+    /// Declares prompts even while the server has none, because it adds them later ([`Server::prompts`]).
+    ///
+    /// Otherwise a client that connects before the first prompt does not learn that the server has prompts.
+    pub fn dynamic_prompts(mut self) -> Self {
+        self.config.dynamic_prompts = true;
+        self
+    }
+
+    /// Wraps every handler call in a tower layer, for example a timeout or a limit of concurrent calls.
+    ///
+    /// The layer that was added last receives a call first. The layers of a tool come after the layers of the server.
+    ///
+    /// - When a layer drops its inner future, the handler is cancelled. A client that cancels its request drops the layers.
+    /// - The time limits of the server do not count the time in layers. A layer that waits needs a timeout around it.
+    /// - A call that becomes a task keeps its layers. They receive its end, and their timeouts hold for it.
+    /// - The client receives an [`RpcError`](mcp_protocol::RpcError) of a layer as it is. Of any other error it receives a
+    ///   reference number.
+    ///
+    /// A service that cannot be cloned, such as a rate limit, needs `tower::buffer` around it. The buffer needs a runtime when
+    /// the layer is added.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<Handlers>,
+        L: Layer<HandlerService>,
         L::Service: Service<Invocation, Response = Outcome> + Clone + Send + 'static,
         <L::Service as Service<Invocation>>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
         <L::Service as Service<Invocation>>::Future: Send + 'static,
     {
-        let layers = self.config.layers.take().unwrap_or_else(Handlers::of_server);
+        let layers = self.config.layers.take().unwrap_or_else(HandlerService::of_server);
         self.config.layers = Some(layers.behind(&layer));
         self
     }
 
-    /// Every caller over a network must have been granted all of these scopes.
+    /// Requires that every caller over a network was granted all of these scopes.
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
         self.config.required_scopes.extend(scopes.into_iter().map(Into::into));
         self
@@ -264,7 +326,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a tool.
     ///
     /// # Panics
-    /// When the name is taken or invalid, or a schema is not valid: see [`ServerBuilder::try_tool`].
+    /// Panics in the cases in which [`ServerBuilder::try_tool`] returns an error.
     #[track_caller]
     pub fn tool(self, route: ToolRoute<S>) -> Self {
         accept(self.try_tool(route))
@@ -273,7 +335,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a tool.
     ///
     /// # Errors
-    /// When the name is taken or invalid, or a schema is not valid.
+    /// Returns an error when the name is taken or not valid, or a schema is not valid.
     pub fn try_tool(mut self, route: ToolRoute<S>) -> Result<Self, RegistrationError> {
         self.add_tool(route)?;
         Ok(self)
@@ -282,7 +344,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a resource.
     ///
     /// # Panics
-    /// When the URI is taken or not a URI: see [`ServerBuilder::try_resource`].
+    /// Panics in the cases in which [`ServerBuilder::try_resource`] returns an error.
     #[track_caller]
     pub fn resource(self, route: ResourceRoute<S>) -> Self {
         accept(self.try_resource(route))
@@ -291,17 +353,18 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a resource.
     ///
     /// # Errors
-    /// When the URI is taken or not a URI.
+    /// Returns an error when the URI is taken or not valid.
     pub fn try_resource(mut self, route: ResourceRoute<S>) -> Result<Self, RegistrationError> {
         self.add_resource(route)?;
         Ok(self)
     }
 
-    /// Adds a resource template. Where several match a URI, the first one added reads it; a resource at the exact URI
-    /// comes before them all.
+    /// Adds a resource template.
+    ///
+    /// If several templates match a URI, the first one reads it. A resource with exactly this URI comes before all templates.
     ///
     /// # Panics
-    /// When the template is taken or not valid: see [`ServerBuilder::try_resource_template`].
+    /// Panics in the cases in which [`ServerBuilder::try_resource_template`] returns an error.
     #[track_caller]
     pub fn resource_template(self, route: TemplateRoute<S>) -> Self {
         accept(self.try_resource_template(route))
@@ -310,7 +373,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a resource template.
     ///
     /// # Errors
-    /// When the template is taken or not valid.
+    /// Returns an error when the template is taken or not valid.
     pub fn try_resource_template(mut self, route: TemplateRoute<S>) -> Result<Self, RegistrationError> {
         self.add_resource_template(route)?;
         Ok(self)
@@ -319,7 +382,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a prompt.
     ///
     /// # Panics
-    /// When the name is taken or an argument is given twice: see [`ServerBuilder::try_prompt`].
+    /// Panics in the cases in which [`ServerBuilder::try_prompt`] returns an error.
     #[track_caller]
     pub fn prompt(self, route: PromptRoute<S>) -> Self {
         accept(self.try_prompt(route))
@@ -328,7 +391,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a prompt.
     ///
     /// # Errors
-    /// When the name is taken or an argument is given twice.
+    /// Returns an error when the name is taken, or an argument is given twice.
     pub fn try_prompt(mut self, route: PromptRoute<S>) -> Result<Self, RegistrationError> {
         self.add_prompt(route)?;
         Ok(self)
@@ -374,7 +437,17 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         Ok(self)
     }
 
-    /// Gives all handlers so far their state. Handlers that are added later may have another.
+    /// Provides the state for all handlers that were added so far. Handlers that are added later may need another state.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, State, tool};
+    ///
+    /// let server = Server::builder("counter", "1.0.0")
+    ///     .tool(tool("start", async |State(first): State<u32>| first.to_string()))
+    ///     .with_state(7)
+    ///     .build();
+    /// # let _: Server = server;
+    /// ```
     pub fn with_state<S2: Clone + Send + Sync + 'static>(self, state: S) -> ServerBuilder<S2> {
         ServerBuilder {
             config: self.config,
@@ -409,32 +482,32 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         }
     }
 
-    /// Adds a tool; what is refused changes nothing.
-    pub(crate) fn add_tool(&mut self, route: ToolRoute<S>) -> Result<(), RegistrationError> {
+    /// Adds a tool. A refused route changes nothing.
+    fn add_tool(&mut self, route: ToolRoute<S>) -> Result<(), RegistrationError> {
         let (spec, handler) = route.check()?;
         self.claim("tool", &spec.tool.name)?;
         self.tools.push((spec, handler));
         Ok(())
     }
 
-    /// Adds a resource; what is refused changes nothing.
-    pub(crate) fn add_resource(&mut self, route: ResourceRoute<S>) -> Result<(), RegistrationError> {
+    /// Adds a resource. A refused route changes nothing.
+    fn add_resource(&mut self, route: ResourceRoute<S>) -> Result<(), RegistrationError> {
         let (spec, handler) = route.check()?;
         self.claim("resource", &spec.resource.uri)?;
         self.resources.push((spec, handler));
         Ok(())
     }
 
-    /// Adds a resource template; what is refused changes nothing.
-    pub(crate) fn add_resource_template(&mut self, route: TemplateRoute<S>) -> Result<(), RegistrationError> {
+    /// Adds a resource template. A refused route changes nothing.
+    fn add_resource_template(&mut self, route: TemplateRoute<S>) -> Result<(), RegistrationError> {
         let (spec, handler, completions) = route.check()?;
         self.claim("resource template", &spec.template.uri_template)?;
         self.templates.push((spec, handler, completions));
         Ok(())
     }
 
-    /// Adds a prompt; what is refused changes nothing.
-    pub(crate) fn add_prompt(&mut self, route: PromptRoute<S>) -> Result<(), RegistrationError> {
+    /// Adds a prompt. A refused route changes nothing.
+    fn add_prompt(&mut self, route: PromptRoute<S>) -> Result<(), RegistrationError> {
         let (prompt, handler, completions) = route.check()?;
         self.claim("prompt", &prompt.name)?;
         self.prompts.push((prompt, handler, completions));
@@ -449,7 +522,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 }
 
-/// Extensions bring handlers that miss no state, whatever state the builder's own handlers still miss.
+/// The handlers of extensions need no state from the builder.
 impl<S: Clone + Send + Sync + 'static> RegistrationTarget for ServerBuilder<S> {
     fn tool(&mut self, route: ToolRoute) -> Result<(), RegistrationError> {
         let (spec, handler) = route.check()?;
@@ -492,10 +565,10 @@ impl<S: Clone + Send + Sync + 'static> RegistrationTarget for ServerBuilder<S> {
 }
 
 impl ServerBuilder<()> {
-    /// The server. It is cheap to clone and serves any number of connections.
+    /// Builds the server. It is cheap to clone, and serves any number of connections.
     ///
     /// # Panics
-    /// When the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
+    /// Panics when the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
     #[track_caller]
     #[must_use]
     pub fn build(self) -> Server {

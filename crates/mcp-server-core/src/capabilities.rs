@@ -44,17 +44,17 @@ impl Server {
     }
 
     pub(crate) fn has_tools(&self) -> bool {
-        self.data.config.tools_later || self.data.tools.load().is_in_use()
+        self.data.config.dynamic_tools || self.data.tools.load().is_in_use()
     }
 
     pub(crate) fn has_resources(&self) -> bool {
-        self.data.config.resources_later
+        self.data.config.dynamic_resources
             || self.data.resources.load().is_in_use()
             || self.data.templates.load().is_in_use()
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        self.data.config.prompts_later || self.data.prompts.load().is_in_use()
+        self.data.config.dynamic_prompts || self.data.prompts.load().is_in_use()
     }
 
     pub(crate) fn has_completions(&self) -> bool {
@@ -62,6 +62,6 @@ impl Server {
     }
 
     pub(crate) fn has_tasks(&self) -> bool {
-        self.data.config.other_tasks || self.data.tools.load().has_more()
+        self.data.config.standalone_tasks || self.data.tools.load().has_more()
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     error::ToolError,
     handler::{CallParts, FromCallParts},
     inputs::{InputServices, StateKeys},
-    layers::Handlers,
+    layers::HandlerService,
     limits::Limits,
     publisher::Publisher,
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
@@ -81,14 +81,14 @@ pub(crate) struct Config {
     pub(crate) on_notification: Option<NotificationHook>,
     pub(crate) task_policy: TaskPolicy,
     /// Whether there are tasks apart from calls.
-    pub(crate) other_tasks: bool,
+    pub(crate) standalone_tasks: bool,
     /// Present when there are layers around all handlers.
-    pub(crate) layers: Option<Handlers>,
+    pub(crate) layers: Option<HandlerService>,
     pub(crate) bridge: Option<Bridge>,
     /// Lists that may be empty at first.
-    pub(crate) tools_later: bool,
-    pub(crate) resources_later: bool,
-    pub(crate) prompts_later: bool,
+    pub(crate) dynamic_tools: bool,
+    pub(crate) dynamic_resources: bool,
+    pub(crate) dynamic_prompts: bool,
 }
 
 impl std::fmt::Debug for Server {

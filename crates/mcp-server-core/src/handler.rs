@@ -1,5 +1,5 @@
-//! Handlers are plain async functions: their arguments are extractors, their output turns into a result, and both
-//! describe themselves, so that a registration has nothing to repeat.
+//! Handlers: plain async functions whose arguments are extractors. Arguments and output describe themselves at the
+//! registration.
 
 mod args;
 mod extract;
@@ -24,55 +24,55 @@ pub use self::{
     output::{Audio, Blob, Image, IntoContent, Json, Structured, WithMeta},
 };
 
-/// What a handler tells about itself at registration.
+/// The description of a handler, which its arguments and its output provide at the registration.
 #[derive(Debug, Default, Clone)]
 #[non_exhaustive]
 pub struct Description {
-    /// What it does, from the doc comment of its arguments.
+    /// The purpose of the handler, from the doc comment of its arguments.
     pub text: Option<String>,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     pub input: Option<Value>,
-    /// The JSON Schema of its structured output.
+    /// The JSON Schema of the structured output.
     pub output: Option<Value>,
-    /// What a tool returns, where that has no schema of its own.
+    /// The kind of value that a tool returns, if it has no schema.
     pub returns: Returns,
-    /// The media type of what it reads, where its type tells: `application/json` for [`Json`].
+    /// The media type of the contents, if the output type determines it: `application/json` for [`Json`].
     pub mime_type: Option<String>,
-    /// Whether it takes its arguments as they come, so that a schema must be given at registration.
+    /// Whether the handler takes its arguments unparsed. The registration needs a schema then.
     pub takes_raw_arguments: bool,
-    /// Whether it asks the other side while it runs: [`Inputs`](crate::Inputs) sets it, and only calls of handlers that
-    /// said so can ask.
+    /// Whether the handler sends input requests to the client. [`Inputs`](crate::Inputs) sets it. Other handlers cannot send
+    /// input requests.
     pub asks: bool,
 }
 
-/// What becomes of the value that a tool returns when the tool is given an output schema.
+/// The use of the value that a tool returns, if the tool has an output schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Returns {
-    /// It says itself what its structured content is.
+    /// A complete result, with its own structured content.
     #[default]
     Result,
-    /// It is JSON, which is the structured content.
+    /// JSON, which is the structured content.
     Value,
-    /// It is content for people and models, which no output schema is for.
+    /// Content for people and models, without structured content.
     Content,
 }
 
-/// One call of a handler: what extractors draw from.
+/// One call of a handler. Extractors read it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Call {
-    /// What every extractor may read.
+    /// The parts that every extractor may read.
     pub parts: CallParts,
-    /// What the last extractor consumes.
+    /// The arguments, which the last extractor consumes.
     pub arguments: Arguments,
 }
 
-/// The part of a call that every extractor may read.
+/// The parts of a call that every extractor may read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CallParts {
-    /// The request behind the call.
+    /// The context of the request.
     pub context: Context,
 }
 
@@ -96,16 +96,15 @@ pub enum StringArgument {
     Many(Vec<String>),
 }
 
-/// An extractor that may stand anywhere in a handler's arguments.
+/// An extractor that may be any argument of a handler.
 ///
-/// An extractor that draws from others hands on their `describe`. It matters most where one of them is
-/// [`Inputs`](crate::Inputs): a call can ask only if its handler said so at registration, and drawing `Inputs` fails
-/// otherwise.
+/// An extractor that uses others calls their `describe`. It is required for [`Inputs`](crate::Inputs): a handler can send
+/// input requests only if its description says so, and extracting `Inputs` fails otherwise.
 ///
 /// ```
 /// use mcp_server_core::{CallParts, Description, FromCallParts, Inputs, Progress, ToolError};
 ///
-/// /// What all tools of this program take.
+/// /// The common arguments of all tools of this program.
 /// struct Client { inputs: Inputs, progress: Progress }
 ///
 /// impl<S: Send + Sync> FromCallParts<S> for Client {
@@ -126,36 +125,36 @@ pub enum StringArgument {
     note = "extractors such as `State<_>`, `Context` or `Progress` come first, and `Args<_>` last"
 )]
 pub trait FromCallParts<S>: Sized {
-    /// Adds what it knows to the description of the handler.
+    /// Adds its part to the description of the handler.
     fn describe(_description: &mut Description) {}
 
-    /// Draws the value from a call.
+    /// Extracts the value from a call.
     fn from_call_parts(parts: &mut CallParts, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
 }
 
 mod via {
     /// Marks an extractor that reads the parts.
     #[derive(Debug)]
-    #[expect(unnameable_types, reason = "a marker that nobody has to write")]
+    #[expect(unnameable_types, reason = "code never has to name the marker")]
     pub enum Parts {}
     /// Marks an extractor that consumes the call.
     #[derive(Debug)]
-    #[expect(unnameable_types, reason = "a marker that nobody has to write")]
+    #[expect(unnameable_types, reason = "code never has to name the marker")]
     pub enum Whole {}
 }
 
-/// An extractor that may stand last in a handler's arguments, and consumes the call.
+/// An extractor that may be the last argument of a handler. It consumes the call.
 ///
-/// `M` only keeps the two kinds of implementations apart; it never has to be written.
+/// `M` keeps two kinds of implementations apart. Code never has to name it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the last argument of a handler",
     note = "use `Args<T>` where `T: serde::Deserialize + schemars::JsonSchema`, or any extractor"
 )]
 pub trait FromCall<S, M = via::Whole>: Sized {
-    /// Adds what it knows to the description of the handler.
+    /// Adds its part to the description of the handler.
     fn describe(_description: &mut Description) {}
 
-    /// Draws the value from a call.
+    /// Extracts the value from a call.
     fn from_call(call: Call, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
 }
 
@@ -169,20 +168,36 @@ impl<S: Send + Sync, T: FromCallParts<S>> FromCall<S, via::Parts> for T {
     }
 }
 
-/// What a handler of kind `K` may return.
+/// A value that a handler of kind `K` may return.
+///
+/// ```
+/// use mcp_server_core::{IntoOutput, ToolError, ToolKind, tool};
+/// use mcp_protocol::CallToolResult;
+///
+/// struct Celsius(f64);
+///
+/// impl IntoOutput<ToolKind> for Celsius {
+///     fn into_output(self) -> Result<CallToolResult, ToolError> {
+///         IntoOutput::<ToolKind>::into_output(format!("{} °C", self.0))
+///     }
+/// }
+///
+/// let route: mcp_server_core::ToolRoute = tool("temperature", async || Celsius(21.5));
+/// # let _ = route;
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from this handler",
     note = "tools return text, `Json<T>`, `Structured<T>`, content blocks, `Image`, lists of those, `CallToolResult`, or a `Result` of one of them with an error",
     note = "resources return text, `Json<T>`, `Blob`, `ResourceContents` or a list; prompts return text, `PromptMessage`s or `GetPromptResult`"
 )]
 pub trait IntoOutput<K: Kind> {
-    /// Adds what it knows to the description of the handler.
+    /// Adds its part to the description of the handler.
     fn describe(_description: &mut Description) {}
 
-    /// Turns the value into the output of a handler of this kind.
+    /// Converts the value into the output of a handler.
     ///
     /// # Errors
-    /// The [`ToolError`] that the handler meant, or one that says why the value cannot be sent.
+    /// Returns the [`ToolError`] of the handler, or the reason why the value cannot be sent.
     fn into_output(self) -> Result<K::Output, ToolError>;
 }
 
@@ -200,15 +215,17 @@ pub(crate) type HandlerFuture<K> = Pin<Box<dyn Future<Output = Result<<K as Kind
 
 /// An async function that serves a tool, a resource, a prompt or a completion.
 ///
-/// # About the type parameters
-/// `M` is the list of argument types; it exists so that the implementations for functions of different arity do not
-/// overlap, and never has to be written. `S` is the state that the server is given, `K` what the handler serves.
+/// The trait is implemented for functions of at most 8 arguments that are extractors.
+///
+/// # Type parameters
+/// `M` is the list of argument types. It keeps the implementations for different numbers of arguments apart, and code never
+/// has to name it. `S` is the state of the server, and `K` is the kind of the handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is an `async fn` of at most 8 arguments that are extractors (the last may be `Args<T>`), whose output can be returned from this kind of handler, and whose future is `Send`"
 )]
 pub trait Handler<M, S, K: Kind>: Clone + Send + Sync + 'static {
-    /// Collects what the arguments and the output tell.
+    /// Collects the descriptions of the arguments and the output.
     fn describe(description: &mut Description);
 
     /// Runs the handler.
@@ -272,7 +289,7 @@ impl_handler!([T1, T2, T3, T4, T5], T6);
 impl_handler!([T1, T2, T3, T4, T5, T6], T7);
 impl_handler!([T1, T2, T3, T4, T5, T6, T7], T8);
 
-/// A handler whose type is forgotten; it still misses its state `S`.
+/// A handler of any type that still needs its state `S`.
 pub(crate) struct Erased<S, K: Kind> {
     call: Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>,
     asks: bool,
@@ -284,7 +301,7 @@ impl<S, K: Kind> Clone for Erased<S, K> {
     }
 }
 
-/// A handler that has everything it needs.
+/// A handler of any type that has its state.
 pub(crate) struct Ready<K: Kind> {
     call: Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>,
     asks: bool,
@@ -297,7 +314,7 @@ impl<K: Kind> Clone for Ready<K> {
 }
 
 impl<K: Kind> Ready<K> {
-    /// A handler that is no user's function and asks nothing.
+    /// Creates a handler of the library itself. It sends no input requests.
     pub(crate) fn new(call: impl Fn(Call) -> HandlerFuture<K> + Send + Sync + 'static) -> Self {
         Self { call: Arc::new(call), asks: false }
     }
@@ -327,7 +344,7 @@ impl<S: Clone + Send + Sync + 'static, K: Kind> Erased<S, K> {
         Self { call, asks: description.asks }
     }
 
-    /// A handler that misses nothing any more, in the form of one that misses `S`.
+    /// Converts a handler that needs no state any more.
     pub(crate) fn ready(ready: Ready<K>) -> Self {
         Self { asks: ready.asks, call: Arc::new(move |call, _state| ready.call(call)) }
     }

@@ -21,20 +21,20 @@ use crate::{
     request::{Output, Performed},
 };
 
-/// A call of a handler on its way through the layers: what they take.
+/// A call of a handler, as it passes through the layers.
 ///
-/// It is one run of the handler: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`. A stateless call
-/// whose handler asks something (`Inputs`) runs once a round, and each round comes by. What runs no handler, such as lists,
-/// `ping` and questions about tasks, does not.
+/// It is one run of a handler: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`. In the stateless era, a
+/// handler that sends input requests runs once for each input round, and each run passes through the layers. Requests without
+/// a handler, such as lists, `ping`, requests about tasks and methods of extensions, do not.
 pub struct Invocation {
     pub(crate) method: &'static str,
     pub(crate) name: String,
     /// The arguments of a tool.
     pub(crate) arguments: Option<Value>,
     pub(crate) context: Context,
-    /// The layers of the tool itself, which come after those of the server.
-    pub(crate) tool_layers: Option<Handlers>,
-    /// Runs the handler with the arguments that the layers left.
+    /// The layers of the tool itself. They come after the layers of the server.
+    pub(crate) tool_layers: Option<HandlerService>,
+    /// Runs the handler, with the arguments that the layers passed on.
     pub(crate) run: Box<dyn FnOnce(Option<Value>) -> Running + Send + Sync>,
 }
 
@@ -42,30 +42,30 @@ pub struct Invocation {
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Performed, RpcError>> + Send>>;
 
 impl Invocation {
-    /// The method.
+    /// Returns the name of the method.
     #[must_use]
     pub fn method(&self) -> &'static str {
         self.method
     }
 
-    /// What is called: the name of the tool or the prompt, the URI that is read, the argument that is completed.
+    /// Returns the name of the tool or the prompt, the URI of the resource, or the argument to complete.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The arguments of a tool, as the client sent them: they are checked behind the layers.
+    /// Returns the arguments of a tool as the client sent them. The server checks them behind the layers.
     #[must_use]
     pub fn arguments(&self) -> Option<&Value> {
         self.arguments.as_ref()
     }
 
-    /// The arguments of a tool, to be changed.
+    /// Returns the arguments of a tool, to change them.
     pub fn arguments_mut(&mut self) -> Option<&mut Value> {
         self.arguments.as_mut()
     }
 
-    /// The request behind the call: who asks, in which revision, with which extensions.
+    /// Returns the context of the request: the caller, the revision, the extensions.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
@@ -73,30 +73,30 @@ impl Invocation {
 }
 
 impl fmt::Debug for Invocation {
-    /// Leaves out the arguments, which may be secret.
+    /// Omits the arguments, because they may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Invocation").field("method", &self.method()).field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
-/// What came of a call that is no JSON-RPC error: what layers give back.
+/// The outcome of a call that is not a JSON-RPC error. Layers return it.
 #[derive(Debug)]
 pub struct Outcome(pub(crate) Performed);
 
 impl Outcome {
-    /// Whether it is the failure of a tool (`isError`).
+    /// Whether the outcome is a failed tool call (`isError`).
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.tool_result().is_some_and(|result| result.is_error)
     }
 
-    /// Whether the handler asks something first (2026-07-28), and will run again with the answers.
+    /// Whether the handler sent input requests (2026-07-28). It runs again with the answers.
     #[must_use]
     pub fn is_input_required(&self) -> bool {
         matches!(self.0, Performed::Asked(_))
     }
 
-    /// The result of a tool, if it is one.
+    /// Returns the result of a tool, if the outcome is one.
     #[must_use]
     pub fn tool_result(&self) -> Option<&CallToolResult> {
         match &self.0 {
@@ -105,7 +105,7 @@ impl Outcome {
         }
     }
 
-    /// The result of a tool, to be changed. It was checked against the output schema already.
+    /// Returns the result of a tool, to change it. The server has already checked it against the output schema.
     pub fn tool_result_mut(&mut self) -> Option<&mut CallToolResult> {
         match &mut self.0 {
             Performed::Output(Output::Tool(result)) => Some(result),
@@ -114,14 +114,14 @@ impl Outcome {
     }
 }
 
-/// For a layer that answers in the place of a tool.
+/// Converts the result of a layer that answers instead of the tool.
 impl From<CallToolResult> for Outcome {
     fn from(result: CallToolResult) -> Self {
         Self(Performed::Output(Output::Tool(result)))
     }
 }
 
-/// A failure in the words of a tool: what a model reads, or the error of the protocol that it stands for.
+/// Converts a failure: a failed tool result, or the JSON-RPC error that the failure carries.
 impl TryFrom<ToolError> for Outcome {
     type Error = RpcError;
 
@@ -130,9 +130,25 @@ impl TryFrom<ToolError> for Outcome {
     }
 }
 
-/// The handlers behind the layers: the service that a [`Layer`] is given. Cheap to clone.
+/// The tower service behind the layers: it runs the handlers. A [`Layer`] receives it as its inner service. It is cheap to
+/// clone.
+///
+/// ```
+/// use mcp_server_core::{HandlerService, Invocation, Server, tool};
+/// use tower::ServiceExt as _;
+/// use tower_layer::layer_fn;
+///
+/// let log = layer_fn(|inner: HandlerService| {
+///     inner.map_request(|call: Invocation| {
+///         println!("{} {}", call.method(), call.name());
+///         call
+///     })
+/// });
+/// let server = Server::builder("logged", "1.0.0").tool(tool("hello", async || "hi")).layer(log).build();
+/// # let _: Server = server;
+/// ```
 #[derive(Clone)]
-pub struct Handlers(Chain);
+pub struct HandlerService(Chain);
 
 #[derive(Clone)]
 enum Chain {
@@ -146,7 +162,7 @@ enum Chain {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answering<E> = Pin<Box<dyn Future<Output = Result<Outcome, E>> + Send>>;
 
-impl Handlers {
+impl HandlerService {
     pub(crate) fn of_server() -> Self {
         Self(Chain::Server)
     }
@@ -155,7 +171,7 @@ impl Handlers {
         Self(Chain::Tool)
     }
 
-    /// The same behind one more layer.
+    /// Adds a layer.
     pub(crate) fn behind<L>(self, layer: &L) -> Self
     where
         L: Layer<Self>,
@@ -167,7 +183,7 @@ impl Handlers {
     }
 }
 
-impl Service<Invocation> for Handlers {
+impl Service<Invocation> for HandlerService {
     type Response = Outcome;
     type Error = RpcError;
     type Future = Answering<RpcError>;
@@ -196,13 +212,13 @@ impl Service<Invocation> for Handlers {
     }
 }
 
-impl fmt::Debug for Handlers {
+impl fmt::Debug for HandlerService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handlers")
+        f.write_str("HandlerService")
     }
 }
 
-/// A service whose type is forgotten.
+/// A service of any type.
 trait Layered: Send + Sync {
     fn call(&self, invocation: Invocation) -> Answering<BoxError>;
 }
@@ -214,7 +230,7 @@ where
     S::Future: Send + 'static,
 {
     fn call(&self, invocation: Invocation) -> Answering<BoxError> {
-        // Each call has a service of its own, so that none waits for the readiness of another.
+        // Each call has its own clone, so that no call waits for the readiness of another.
         let mut service = self.lock().clone();
         Box::pin(async move {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
@@ -223,7 +239,7 @@ where
     }
 }
 
-/// What a layer fails with reaches the client only when it is meant for it.
+/// Converts the error of a layer. The client receives an [`RpcError`] as it is, and of other errors a reference number.
 fn rpc_error(error: BoxError) -> RpcError {
     match error.downcast::<RpcError>() {
         Ok(error) => *error,
@@ -236,7 +252,7 @@ fn rpc_error(error: BoxError) -> RpcError {
 }
 
 /// Runs a handler behind its layers.
-pub(crate) async fn run(layers: &Handlers, invocation: Invocation, is_tool: bool) -> Result<Performed, RpcError> {
+pub(crate) async fn run(layers: &HandlerService, invocation: Invocation, is_tool: bool) -> Result<Performed, RpcError> {
     let version = invocation.context.version();
     let panicked = |payload: Box<dyn std::any::Any + Send>| {
         ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found"))

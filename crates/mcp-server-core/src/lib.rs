@@ -44,7 +44,7 @@ pub use self::{
         Returns, State, StringArgument, Structured, ToolKind, WithMeta,
     },
     inputs::{InputLimits, StateKeys},
-    layers::{Handlers, Invocation, Outcome},
+    layers::{HandlerService, Invocation, Outcome},
     limits::Limits,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,

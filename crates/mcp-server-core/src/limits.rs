@@ -1,4 +1,4 @@
-//! What a server bounds, and by how much unless it is told otherwise.
+//! The limits of a server and their defaults.
 
 use std::time::Duration;
 
@@ -6,45 +6,49 @@ use mcp_protocol::jsonrpc;
 
 use crate::{inputs::InputLimits, tasks::TaskLimits};
 
-/// The bounds of a server. Every one is meant to be changed where the defaults do not fit. None may be zero but those that
-/// say what zero means.
+/// The limits of a server.
+///
+/// A limit must not be zero, unless its documentation describes zero. [`ServerBuilder::limits`](crate::ServerBuilder::limits)
+/// changes them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Handlers that run at once for one session or connection. Default 64.
+    /// The number of handlers that may run at the same time for one session or connection. Default: 64.
     pub handlers_per_session: usize,
-    /// Handlers that run at once for the whole server. Default 4,096.
+    /// The number of handlers that may run at the same time for the whole server. Default: 4,096.
     pub handlers: usize,
-    /// How long a tool call may take. Default 60 seconds.
+    /// The total timeout of a tool call. Default: 60 seconds.
     pub tool_timeout: Duration,
-    /// How long reading a resource, getting a prompt or completing an argument may take. Default 60 seconds.
+    /// The total timeout of reading a resource, getting a prompt or completing an argument. Default: 60 seconds.
     pub read_timeout: Duration,
-    /// Entries on a page of a list. Default 1,000.
+    /// The number of entries on one page of a list. Default: 1,000.
     pub page_entries: usize,
-    /// Bytes of definitions on a page of a list; one entry always fits. Default 1 MiB.
+    /// The size of the definitions on one page of a list, in bytes. A page holds at least one entry. Default: 1 MiB.
     pub page_bytes: usize,
-    /// Nesting of a message. Default 128.
+    /// The deepest nesting of a message. Default: 128.
     pub json_depth: usize,
-    /// After the other side closed its end: how long calls that still run may take to answer; zero cuts them off.
-    /// Default 2 seconds.
+    /// The time that running calls have to finish after the peer closed its end. With zero, the server stops them at once.
+    /// Default: 2 seconds.
     pub drain: Duration,
-    /// Open `subscriptions/listen` streams of one authenticated principal; zero for none. Default 64.
+    /// The number of open `subscriptions/listen` streams of one authenticated principal. With zero, the server refuses such streams.
+    /// Default: 64.
     pub listen_streams_per_principal: usize,
-    /// Open `subscriptions/listen` streams of all who did not authenticate, together; zero for none. Default
-    /// 1,000.
+    /// The number of open `subscriptions/listen` streams of all anonymous callers together. With zero, the server refuses such streams.
+    /// Default: 1,000.
     pub listen_streams: usize,
-    /// Resources that one session or one stream subscribes to; zero for none. Default 256.
+    /// The number of resources to which one session or one stream can subscribe. With zero, the server refuses subscriptions.
+    /// Default: 256.
     pub subscribed_uris: usize,
-    /// Tasks that one stream is told of. Default 256.
+    /// The number of tasks to which one stream can subscribe. Default: 256.
     pub subscribed_tasks: usize,
-    /// What bounds questions to the other side.
+    /// The limits of input requests to the client.
     pub inputs: InputLimits,
-    /// What bounds tasks.
+    /// The limits of tasks.
     pub tasks: TaskLimits,
 }
 
 impl Limits {
-    /// What bounds a message that is read.
+    /// Returns the limits for the messages that the server parses.
     #[must_use]
     pub fn of_messages(&self) -> jsonrpc::Limits {
         let mut limits = jsonrpc::Limits::default();
@@ -75,8 +79,10 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Checks that no limit is zero that has to be positive.
+    ///
     /// # Errors
-    /// The name of a bound that is zero, where nothing would work with it.
+    /// Returns the name of the first such limit.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let Self { inputs, tasks, .. } = self;
         let bounds = [

@@ -1,4 +1,4 @@
-//! A layer of `tracing` that sends records of the application to its clients (feature `log-layer`).
+//! A `tracing` layer that sends log records of the application to its clients (feature `log-layer`).
 
 use std::{
     cell::RefCell,
@@ -23,46 +23,46 @@ use tracing_subscriber::{
 
 use crate::{Context, Server, context, data::ServerData, log_guard::LogGuard, trace};
 
-/// The longest text in a record; more is cut off.
+/// The longest text in a record, in bytes. Longer texts are truncated.
 const TEXT: usize = 8 << 10;
 
-/// Our own crates: what they say is about faults and about sending, and is never sent.
-const OWN: [&str; 15] = [
-    "mcp_agent",
-    "mcp_auth",
+/// The crates of this library. Their records describe faults and the transport, and are never sent to clients.
+const OWN: [&str; 13] = [
     "mcp_cli",
     "mcp_client",
     "mcp_client_http",
-    "mcp_fetch",
-    "mcp_oauth",
+    "mcp_http_listener",
     "mcp_protocol",
     "mcp_schema",
     "mcp_server",
+    "mcp_server_content",
     "mcp_server_core",
     "mcp_server_http",
     "mcp_store",
-    "mcp_tool_format",
     "mcp_transport",
+    "mcp_uri_template",
 ];
 
 impl Server {
-    /// A layer of `tracing` that sends records to clients, as `notifications/message` with their target as logger and
-    /// their message and fields as data. Only what `records` names is sent.
+    /// Returns a `tracing` layer that sends log records to clients.
     ///
-    /// What is said in the span of a call goes to the client of that call, if its level lets it through, until the call is
-    /// answered. Work that a handler gives to other tasks takes the span along (`.in_current_span()`). What is said outside
-    /// of every call goes to all sessions, each at its own level: nothing secret and nothing personal belongs in it, or
-    /// [`LogRecords::calls_only`] keeps it back.
+    /// A record becomes a `notifications/message`: its target is the logger, and its message and fields are the data. The layer
+    /// sends the records that `records` selects.
     ///
-    /// Nothing waits: what finds no room is dropped. `TRACE` is not sent.
+    /// A record in the span of a call goes to the client of that call, until the server answers the call. The log level of the
+    /// client filters it. Work that a handler gives to other tasks keeps the span with `.in_current_span()`. A record outside of
+    /// every call goes to all sessions, filtered by the log level of each session. It must not contain secrets or personal data.
+    /// [`LogRecords::calls_only`] suppresses such records.
+    ///
+    /// The layer never waits: it drops a record when a queue is full. It does not send records of the level `TRACE`.
     ///
     /// ```
     /// use mcp_server_core::{LogRecords, Server};
     /// use tracing_subscriber::layer::SubscriberExt as _;
     ///
     /// let server = Server::builder("logs", "1.0").build();
-    /// let subscriber =
-    ///     tracing_subscriber::registry().with(server.log_layer(LogRecords::of([env!("CARGO_CRATE_NAME")])));
+    /// let records = LogRecords::from_targets([env!("CARGO_CRATE_NAME")]);
+    /// let subscriber = tracing_subscriber::registry().with(server.log_layer(records));
     /// // tracing::subscriber::set_global_default(subscriber)
     /// # let _ = subscriber;
     /// ```
@@ -74,22 +74,24 @@ impl Server {
     }
 }
 
-/// Which records are sent to clients: those whose target is one of these, or lies below one of them. What the crates of
-/// this library say is never sent.
+/// The log records that a server sends to clients, selected by their targets.
+///
+/// A record is selected if its target is one of these targets, or a module below one of them. The records of this library
+/// are never sent.
 #[derive(Debug, Clone)]
-#[must_use = "it says what is sent, see `Server::log_layer`"]
+#[must_use = "the selection does nothing without `Server::log_layer`"]
 pub struct LogRecords {
     targets: Vec<String>,
     calls_only: bool,
 }
 
 impl LogRecords {
-    /// The records of these targets, which are crates or modules unless somebody says otherwise.
-    pub fn of<T: Into<String>>(targets: impl IntoIterator<Item = T>) -> Self {
+    /// Selects the records of these targets. By default, the target of a record is the module that wrote it.
+    pub fn from_targets<T: Into<String>>(targets: impl IntoIterator<Item = T>) -> Self {
         Self { targets: targets.into_iter().map(Into::into).collect(), calls_only: false }
     }
 
-    /// Nothing that is said outside of a call.
+    /// Suppresses the records outside of calls.
     pub fn calls_only(mut self) -> Self {
         self.calls_only = true;
         self
@@ -107,7 +109,7 @@ impl LogRecords {
     }
 }
 
-/// Lets through which records are sent.
+/// The filter for the selected records.
 #[derive(Debug)]
 struct Wanted(LogRecords);
 
@@ -125,7 +127,7 @@ impl<S> Filter<S> for Wanted {
     }
 }
 
-/// What is filtered.
+/// The layer behind the filter.
 struct LogLayer {
     server: Weak<ServerData>,
     calls_only: bool,
@@ -145,7 +147,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         let mut scope = context.event_scope(event).into_iter().flatten();
         match scope.find_map(|span| span.extensions().get::<Slot>().cloned()) {
             Some(call) => {
-                // A call that is answered says nothing any more, and what it says is nobody else's.
+                // The records of an answered call go to no client.
                 let Some(call) = call.context().filter(|call| Arc::ptr_eq(&call.server().data, &data)) else {
                     return;
                 };
@@ -170,12 +172,12 @@ thread_local! {
     static OPENED: RefCell<Option<Slot>> = const { RefCell::new(None) };
 }
 
-/// Takes the slot of the span that was just opened; there is one if a layer saw it.
+/// Removes the slot of the span that was just opened on this thread. A slot exists if a layer saw the span.
 pub(crate) fn opened() -> Option<Slot> {
     OPENED.take()
 }
 
-/// Where a span finds its call, once there is one.
+/// The link from a span to its call, which is set when the call exists.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slot(Arc<OnceLock<Found>>);
 
@@ -188,7 +190,7 @@ impl fmt::Debug for Found {
 }
 
 impl Slot {
-    /// The slot of the span that opens on this thread: one for all layers.
+    /// Returns the slot of the span that opens on this thread. All layers share it.
     fn of_opening() -> Self {
         OPENED.with_borrow_mut(|opened| opened.get_or_insert_default().clone())
     }
@@ -247,7 +249,7 @@ impl Visit for Fields {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         let mut text = Short(String::new());
-        // What is cut off is meant to be.
+        // The error only reports the truncation.
         let _ = fmt::Write::write_str(&mut text, value);
         self.put(field, text.0);
     }
@@ -259,7 +261,7 @@ impl Visit for Fields {
     }
 }
 
-/// A text that takes no more than it may, and ends whoever goes on writing.
+/// A text with a maximal length. Writing more is an error.
 struct Short(String);
 
 impl fmt::Write for Short {
@@ -270,7 +272,7 @@ impl fmt::Write for Short {
     }
 }
 
-/// The largest boundary between characters that is not above a place.
+/// Returns the largest character boundary that is not above a position.
 fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }

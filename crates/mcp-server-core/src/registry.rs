@@ -1,4 +1,4 @@
-//! The registries: what a server offers, in stable order, readable without a lock while it changes.
+//! The registries of a server: its lists in stable order, which readers use without a lock.
 
 mod completion;
 mod cursor;
@@ -50,13 +50,13 @@ pub(crate) trait Entry: Definition + Send + Sync + 'static {
     /// The name or the URI of the entry.
     fn key(&self) -> &str;
 
-    /// Whether it brings along more than its list: a tool tasks, a prompt or a template completions.
+    /// Whether the entry adds a capability besides its list: tasks of a tool, completions of a prompt or a template.
     fn brings_more(&self) -> bool {
         false
     }
 }
 
-/// The lists.
+/// A list of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum List {
     Tools,
@@ -68,7 +68,7 @@ pub(crate) enum List {
 }
 
 impl List {
-    /// The member of the list result.
+    /// The member of the result that holds the list.
     pub(crate) fn member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -101,11 +101,11 @@ impl List {
     }
 }
 
-/// A definition in the form of a revision.
+/// Returns a definition as JSON, in the form of a revision.
 pub(crate) fn definition<T: Shape + Serialize + Clone>(value: &T, version: ProtocolVersion) -> Vec<u8> {
     let mut value = value.clone();
     value.shape(version);
-    // Definitions hold JSON values, texts and numbers: writing those into memory has no way to fail.
+    // Definitions consist of JSON values, texts and numbers, which always serialize.
     serde_json::to_vec(&value).unwrap_or_default()
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for RegistrationError {
 }
 
 impl fmt::Debug for RegistrationError {
-    /// The sentence, since that is what a program prints whose `main` returns the error.
+    /// Writes the message, because a program whose `main` returns the error prints this form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
@@ -138,7 +138,7 @@ impl fmt::Debug for RegistrationError {
 
 impl std::error::Error for RegistrationError {}
 
-/// One list of a server. Readers take a snapshot; writers make the next one.
+/// One list of a server. Readers load a snapshot, and writers replace it.
 pub(crate) struct Registry<E> {
     snapshot: ArcSwap<Snapshot<E>>,
     write: Mutex<()>,
@@ -155,10 +155,10 @@ pub(crate) struct UpdateOutcome {
 /// The list at one moment.
 pub(crate) struct Snapshot<E> {
     by_key: HashMap<Box<str>, Arc<E>>,
-    /// In the order of registration; the number never repeats, so a cursor keeps its place when the list changes.
+    /// The entries in the order of registration. A number never repeats, so that a cursor stays valid when the list changes.
     ordered: Vec<(u64, Arc<E>)>,
     next: u64,
-    /// Whether any entry brings more along, or did.
+    /// Whether an entry adds a capability besides the list, or an earlier entry did.
     has_more: bool,
     pages: Pages,
 }
@@ -169,7 +169,7 @@ impl<E> Default for Snapshot<E> {
     }
 }
 
-/// The number of the first entry; pages start after zero.
+/// The number of the first entry. The first page starts after zero.
 const FIRST: u64 = 1;
 
 impl<E: Entry> Default for Registry<E> {
@@ -251,7 +251,7 @@ impl<E: Entry> Registry<E> {
         UpdateOutcome { taken, differs }
     }
 
-    /// Takes an entry out; false when there is none.
+    /// Removes an entry. Returns false if the list does not contain it.
     pub(crate) fn remove(&self, key: &str) -> bool {
         let _writing = self.write.lock();
         let current = self.snapshot.load_full();
@@ -265,7 +265,7 @@ impl<E: Entry> Registry<E> {
         true
     }
 
-    /// Puts the next snapshot in the place of the current one.
+    /// Replaces the current snapshot.
     fn store(&self, current: &Snapshot<E>, by_key: HashMap<Box<str>, Arc<E>>, ordered: Vec<(u64, Arc<E>)>, next: u64) {
         let has_more = current.has_more || ordered.iter().any(|(_, entry)| entry.brings_more());
         self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, has_more, pages: Pages::default() }));
@@ -277,14 +277,13 @@ impl<E: Entry> Snapshot<E> {
         self.by_key.get(key)
     }
 
-    /// Whether there is or ever was an entry. A list that was offered once stays offered when it runs empty, so that what
-    /// a client was told keeps holding.
+    /// Whether the list has an entry, or ever had one. A declared capability stays declared when the list becomes empty.
     pub(crate) fn is_in_use(&self) -> bool {
         self.next > FIRST
     }
 
-    /// Whether an entry brings along more than the list, or ever did: what was made with it is asked for later, and a client
-    /// was told of it.
+    /// Whether an entry adds a capability besides the list, or ever did. Clients may use the capability after the entry is
+    /// removed, for example to fetch a task.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
@@ -293,7 +292,7 @@ impl<E: Entry> Snapshot<E> {
         self.ordered.iter().map(|(_, entry)| entry)
     }
 
-    /// The result of a list request, written once per revision and page.
+    /// Returns the result of a list request. It is written once per revision and page.
     pub(crate) fn page(
         &self,
         version: ProtocolVersion,

@@ -8,8 +8,8 @@ use std::{
 
 use mcp_protocol::{CallToolResult, ContentBlock, ProtocolVersion, RpcError};
 use mcp_server_core::{
-    Args, Context, Handlers, Inputs, Invocation, Outcome, RawArgs, Server, TaskSupport, ToolError, prompt, resource,
-    template, tool,
+    Args, Context, HandlerService, Inputs, Invocation, Outcome, RawArgs, Server, TaskSupport, ToolError, prompt,
+    resource, template, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -66,7 +66,7 @@ where
     }
 }
 
-fn watch(name: &'static str, log: &Log) -> impl Layer<Handlers, Service = Watch<Handlers>> + use<> {
+fn watch(name: &'static str, log: &Log) -> impl Layer<HandlerService, Service = Watch<HandlerService>> + use<> {
     let log = log.clone();
     layer_fn(move |inner| Watch { name, log: log.clone(), inner })
 }
@@ -145,7 +145,7 @@ async fn a_layer_can_change_arguments_and_results_and_answer_itself() {
         }
         outcome
     });
-    let instead = layer_fn(|_: Handlers| {
+    let instead = layer_fn(|_: HandlerService| {
         tower::service_fn(async |call: Invocation| {
             if call.name() == "odd" {
                 return Err(RpcError::invalid_params("odd"));
@@ -184,7 +184,7 @@ async fn tower_layers_apply_and_disclose_nothing() {
         .tool(slow().layer(TimeoutLayer::new(Duration::from_secs(2))))
         .tool(tool("kind", async || std::future::pending::<String>().await).layer(kind))
         .tool(tool("quick", async || "quick"))
-        .tool(tool("panics", async || "never").layer(layer_fn(|inner: Handlers| {
+        .tool(tool("panics", async || "never").layer(layer_fn(|inner: HandlerService| {
             tower::util::MapRequest::new(inner, |call: Invocation| -> Invocation {
                 assert!(call.name().is_empty(), "a layer panics");
                 call
@@ -295,7 +295,7 @@ async fn tools_added_later_keep_their_layers_and_those_of_the_server() {
 async fn debug_output_contains_no_arguments() {
     let server = Server::builder("test", "1")
         .tool(tool("number", async |Args(Number { n }): Args<Number>| n.to_string()))
-        .layer(layer_fn(|inner: Handlers| {
+        .layer(layer_fn(|inner: HandlerService| {
             inner.map_request(|call: Invocation| {
                 let shown = format!("{call:?}");
                 assert!(shown.contains("number") && !shown.contains("4711"), "{shown}");

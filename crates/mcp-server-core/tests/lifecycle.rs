@@ -94,8 +94,8 @@ async fn declares_registered_capabilities_and_serves_no_other_methods() {
         (server().resource(resource("x://r", text)), &["resources"]),
         (server().resource_template(template("x://{+t}", text)), &["resources"]),
         (server().prompt(prompt("p", text)), &["prompts"]),
-        (server().tools_later(), &["tools"]),
-        (server().resources_later().prompts_later(), &["resources", "prompts"]),
+        (server().dynamic_tools(), &["tools"]),
+        (server().dynamic_resources().dynamic_prompts(), &["resources", "prompts"]),
         (
             server().resource_template(template("x://{+t}", text).complete_from("t", ["a"])),
             &["resources", "completions"],

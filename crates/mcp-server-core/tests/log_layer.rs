@@ -57,7 +57,7 @@ fn listen(server: &Server, records: LogRecords) -> DefaultGuard {
 }
 
 fn app() -> LogRecords {
-    LogRecords::of(["app", "mcp_server_core", "mcp_server"])
+    LogRecords::from_targets(["app", "mcp_server_core", "mcp_server"])
 }
 
 /// The records until the response to a call, as level, logger and data.

@@ -77,11 +77,11 @@ fn rejects_invalid_tools_with_a_reason() {
         (with_schema(json!({ "type": "object", "$ref": "#/$defs/gone" })), "gone"),
         (tool("t", async |_: Args<Vec<String>>| "x"), r#"must have the type "object""#),
         (tool("t", async || json!(1)).output_schema(json!({ "type": "strange" })), "output schema"),
-        (named("t").output_schema(json!({ "type": "string" })), "its handler returns content alone"),
+        (named("t").output_schema(json!({ "type": "string" })), "its handler returns content only"),
         (tool("t", async || vec!["x"]).output_schema(json!({ "type": "array" })), "return `Json<T>`"),
         (
             tool("t", async || -> Result<(), ToolError> { Ok(()) }).output_schema(json!({ "type": "null" })),
-            "its handler returns content alone",
+            "its handler returns content only",
         ),
         (mirrored(json!({ "type": "string", "x-mcp-header": "" })), "x-mcp-header"),
         (mirrored(json!({ "type": "string", "x-mcp-header": "a b" })), "x-mcp-header"),
@@ -242,7 +242,7 @@ fn panics_point_to_the_line_of_the_registration() {
     check!("the resource template", builder().resource_template(template("a:{", async || "x")));
     check!("at least one character", builder().prompt(prompt("", async || "x")));
     check!("at least one revision", builder().versions([]));
-    check!("a URI template is registered with `template`", builder().resource(resource("x:///{a}", async || "x")));
+    check!("use `template` for a URI template", builder().resource(resource("x:///{a}", async || "x")));
     check!("its `timeout` is zero", builder().tool(named("a").timeout(Duration::ZERO)));
     check!("a server has a name", Server::builder::<()>("", "1"));
     check!("a server has a name", Server::builder::<()>(" ", "1"));

@@ -21,7 +21,7 @@ fn server(store: &Held) -> Server {
     Server::builder("held", "1")
         .store(Arc::new(store.clone()))
         .limits(|limits| limits.inputs.state_bytes = 0)
-        .other_tasks()
+        .standalone_tasks()
         .tool(tool("greet", async |inputs: Inputs| -> Result<String, ToolError> {
             let Name { name } = inputs.elicit("name", "Name?").await?;
             Ok(format!("Hello, {name}!"))

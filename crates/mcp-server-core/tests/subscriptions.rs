@@ -89,9 +89,12 @@ async fn a_session_receives_changes_of_the_declared_lists() {
     for (server, promised) in [
         (empty().build(), &[] as &[&str]),
         (empty().tool(tool("first", async || "")).build(), &["tools"]),
-        (empty().resource_template(template("x:{a}", async || "")).prompts_later().build(), &["prompts", "resources"]),
-        (empty().tools_later().build(), &["tools"]),
-        (empty().tools_later().resources_later().prompts_later().build(), &["tools", "prompts", "resources"]),
+        (
+            empty().resource_template(template("x:{a}", async || "")).dynamic_prompts().build(),
+            &["prompts", "resources"],
+        ),
+        (empty().dynamic_tools().build(), &["tools"]),
+        (empty().dynamic_tools().dynamic_resources().dynamic_prompts().build(), &["tools", "prompts", "resources"]),
     ] {
         for version in LEGACY {
             let mut wire = Wire::connect(&server);

@@ -27,7 +27,7 @@ fn server() -> (Server, UnboundedReceiver<TaskHandle>) {
             Ok::<_, ToolError>(id)
         }
     };
-    let server = Server::builder("outside", "1").other_tasks().tool(tool("start", start)).build();
+    let server = Server::builder("outside", "1").standalone_tasks().tool(tool("start", start)).build();
     (server, taken)
 }
 

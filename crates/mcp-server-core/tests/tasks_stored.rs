@@ -30,7 +30,7 @@ fn drop_halfway(future: impl Future) {
 }
 
 fn node(store: &Held) -> Server {
-    Server::builder("node", "1").store(Arc::new(store.clone())).other_tasks().build()
+    Server::builder("node", "1").store(Arc::new(store.clone())).standalone_tasks().build()
 }
 
 async fn client(server: &Server) -> Client {
@@ -124,7 +124,7 @@ async fn a_dropped_creation_of_a_task_leaves_nothing_behind() {
     let shared = Arc::new(store.clone());
     let server = Server::builder("node", "1")
         .store(shared)
-        .other_tasks()
+        .standalone_tasks()
         .limits(|limits| limits.tasks.per_principal = 1)
         .build();
     store.is_held.send_replace(true);
@@ -353,7 +353,7 @@ async fn input_requests_during_task_creation_belong_to_the_task() {
 #[tokio::test(start_paused = true)]
 async fn an_unlimited_ttl_becomes_a_long_one() {
     let server = Server::builder("long", "1")
-        .other_tasks()
+        .standalone_tasks()
         .limits(|limits| {
             limits.tasks.max_ttl = Duration::MAX;
             limits.inputs.state = Duration::MAX;

@@ -1,8 +1,20 @@
 //! Write Model Context Protocol servers: typed handlers once, every revision, stdio and HTTP.
 //!
-//! This crate is what a server author depends on. It re-exports the server itself ([`Server`], [`tool`], [`resource`],
-//! [`template`], [`prompt`] and the extractors), the wire types ([`protocol`]), what the nodes of a fleet share
-//! ([`store`], for [`ServerBuilder::store`]), and with feature `http` (on by default) the HTTP server; feature `tls` adds HTTPS, feature `log-layer` a layer of `tracing` that sends records to clients.
+//! Authors of servers depend on this crate alone. Its root has the server, its builder and the routes. [`prelude`] has the
+//! names that most servers use. The modules hold the rest, by subject:
+//!
+//! - [`extract`]: the parameter types of handlers.
+//! - [`output`]: the return types of handlers.
+//! - [`handler`]: the traits and markers behind handlers.
+//! - [`layer`]: tower middleware around handler calls.
+//! - [`inputs`], [`tasks`]: input requests to the client, and calls that outlive their request.
+//! - [`live`]: the lists of a running server.
+//! - [`extension`]: methods, capabilities and background work of your own.
+//! - `http` (feature `http`, on by default): Streamable HTTP. Feature `tls` adds HTTPS.
+//! - `content` (features `fs` and `skills`): files as resources, directories as servers, skills.
+//! - [`telemetry`]: trace propagation. Feature `log-layer` adds a layer that sends log records to clients.
+//! - [`protocol`], [`schema`], [`store`], [`transport`]: the wire types, JSON Schema, the shared store of a fleet, and
+//!   transports.
 //!
 //! ```
 //! use mcp_server::prelude::*;
@@ -29,14 +41,18 @@ pub use mcp_protocol as protocol;
 pub use mcp_schema as schema;
 #[cfg(any(feature = "fs", feature = "skills"))]
 pub use mcp_server_content as content;
-pub use mcp_server_core::*;
+pub use mcp_server_core::{
+    CacheHint, Caller, ClientNotification, Context, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute,
+    RegistrationError, ResourceRoute, ServeError, Server, ServerBuilder, TemplateRoute, ToolError, ToolRoute, Visible,
+    extension, prompt, prompt_template, resource, template, tool,
+};
 #[cfg(feature = "http")]
 pub use mcp_server_http as http;
 pub use mcp_store as store;
 pub use mcp_transport as transport;
 pub use schemars;
 
-/// What nearly every server needs: `use mcp_server::prelude::*;`.
+/// The names that most servers use: `use mcp_server::prelude::*;`.
 pub mod prelude {
     pub use mcp_protocol::{
         CallToolResult, ContentBlock, GetPromptResult, LoggingLevel, Meta, Principal, PromptArgument, PromptMessage,
@@ -58,6 +74,53 @@ pub mod prelude {
     pub use mcp_server_http::{HttpConfig, HttpServer};
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
+}
+
+/// The parameter types of handlers, and the traits to write more of them.
+pub mod extract {
+    pub use mcp_server_core::{
+        Args, Arguments, Call, CallParts, Cancelled, Completing, Context, Extension, Extensions, FromCall,
+        FromCallParts, FromRef, Inputs, Progress, RawArgs, ResourceUri, State, StringArgument,
+    };
+}
+
+/// The return types of handlers, and the traits to write more of them.
+pub mod output {
+    pub use mcp_server_core::{Audio, Blob, Image, IntoContent, IntoOutput, Json, Structured, WithMeta};
+}
+
+/// The trait that makes an async function a handler, and the markers for the kinds of handlers.
+pub mod handler {
+    pub use mcp_server_core::{
+        CompletionKind, Description, Handler, Kind, PromptKind, ResourceKind, Returns, ToolKind,
+    };
+}
+
+/// Tower middleware around handler calls: [`ServerBuilder::layer`], [`ToolRoute::layer`].
+pub mod layer {
+    pub use mcp_server_core::{HandlerService, Invocation, Outcome};
+}
+
+/// Input requests of a handler to the client: elicitation, sampling, roots.
+pub mod inputs {
+    pub use mcp_server_core::{InputError, InputLimits, Inputs, StateKeys};
+}
+
+/// Calls that outlive their request, and tasks for other work.
+pub mod tasks {
+    pub use mcp_server_core::{NewTask, TaskHandle, TaskLimits, TaskPolicy, TaskSupport, Tasks};
+}
+
+/// The lists and notifications of a running server: [`Server::tools`], [`Server::notify`] and the like.
+pub mod live {
+    pub use mcp_server_core::{Notices, Prompts, ResourceTemplates, Resources, ShuttingDown, Tools};
+}
+
+/// Trace propagation, and log records for clients.
+pub mod telemetry {
+    #[cfg(feature = "log-layer")]
+    pub use mcp_server_core::LogRecords;
+    pub use mcp_server_core::Propagate;
 }
 
 /// Compiles the examples of the guides.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_server::{FromRef, Server};
+use mcp_server::{Server, extract::FromRef};
 
 use crate::{notes::Notes, observations::Observations};
 

@@ -1,7 +1,8 @@
 //! Tools and a prompt that send input requests. The conformance suites define the names and texts.
 
 use mcp_server::{
-    InputError, Inputs, ServerBuilder,
+    ServerBuilder,
+    inputs::InputError,
     prelude::*,
     protocol::{CreateMessageParams, SamplingBlock, SamplingMessage},
     schema::elicitation::Form,

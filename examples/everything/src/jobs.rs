@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_server::{Inputs, ServerBuilder, prelude::*};
+use mcp_server::{ServerBuilder, prelude::*};
 
 use crate::{app::App, observations::Observations};
 

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use mcp_server::{Invocation, Outcome};
+use mcp_server::layer::{Invocation, Outcome};
 use tower::Service;
 
 /// Logs one record for each call. `layer_fn(Audit)` makes a layer of this service.

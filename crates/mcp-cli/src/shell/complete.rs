@@ -145,7 +145,7 @@ mod tests {
     #[tokio::test]
     async fn reads_names_again_after_a_list_change() {
         for version in ["2025-11-25", "2026-07-28"] {
-            let server = Server::builder("x", "1").tools_later().build();
+            let server = Server::builder("x", "1").dynamic_tools().build();
             let (ours, theirs) = mcp_transport::memory::duplex(64);
             let serving = tokio::spawn({
                 let server = server.clone();

@@ -1,4 +1,4 @@
-//! What an extension registers with a builder.
+//! The interface by which an extension registers its parts with a builder.
 
 use std::{
     any::{Any, TypeId},
@@ -10,12 +10,12 @@ use crate::registry::{MethodRoute, PromptRoute, RegistrationError, ResourceRoute
 
 /// The builder of a server, as an extension sees it in [`ServerExtension::register`](super::ServerExtension::register).
 ///
-/// A registration that fails changes nothing, so that an extension can go on without it.
+/// A failed registration changes nothing, so that an extension can continue without it.
 pub struct Registrar<'a> {
     target: &'a mut dyn RegistrationTarget,
 }
 
-/// Accepts registrations, whatever the state of the builder's handlers is.
+/// Accepts registrations for a builder of any state type.
 pub(crate) trait RegistrationTarget {
     fn tool(&mut self, route: ToolRoute) -> Result<(), RegistrationError>;
     fn resource(&mut self, route: ResourceRoute) -> Result<(), RegistrationError>;

@@ -1,4 +1,4 @@
-//! The arguments of a call, typed or as they came.
+//! The arguments of a call, typed or unparsed.
 
 use mcp_protocol::{JsonObject, RpcError};
 use schemars::JsonSchema;
@@ -7,11 +7,24 @@ use serde_json::Value;
 
 use super::{Arguments, Call, Description, FromCall, StringArgument, ToolError, strings};
 
-/// The arguments as a Rust type, whose JSON Schema becomes the tool's input schema and whose doc comment becomes its
-/// description. In a prompt its fields become the prompt's arguments, in a resource template they take the variables;
-/// there every value is a text, and numbers and booleans are read out of it.
+/// Extracts the arguments as a Rust type.
 ///
-/// Arguments that do not fit are a tool error that names the place, so that the model can mend its call.
+/// The JSON Schema of the type becomes the input schema of the tool, and its doc comment becomes the description. In a prompt,
+/// the fields are the arguments of the prompt. In a resource template, the fields take the variables. Both are texts, from
+/// which numbers and booleans are parsed.
+///
+/// Arguments that do not fit are a tool error that names the location, so that the model can correct its call.
+///
+/// ```
+/// use mcp_server_core::{Args, ToolRoute, tool};
+///
+/// /// Add two numbers.
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: f64, b: f64 }
+///
+/// let route: ToolRoute = tool("add", async |Args(Add { a, b }): Args<Add>| (a + b).to_string());
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct Args<T>(pub T);
@@ -41,11 +54,11 @@ impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
     }
 }
 
-/// Writes `2.0` as `2`: to JSON Schema both are the same integer, to serde they are not, and some clients know floats only.
+/// Replaces `2.0` by `2`. JSON Schema treats both as the same integer, serde does not, and some clients send floats only.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
-            // Beyond 2^53 a float does not tell which integer was meant.
+            // Above 2^53, several integers have the same float.
             let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0);
             if let Some(whole) = whole {
                 #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
@@ -59,10 +72,11 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Puts in place of a `format` that names a Rust type of numbers what that means: its bounds, so that a value which is too
-/// large is refused by the schema, in its words, and clients see them. (serde makes infinity of what no `f32` can hold.) JSON Schema knows no such formats, and
-/// some validators complain of them. The bounds of 64 bits are left out: many clients have no such numbers, and would read
-/// others. What does not fit is refused there as well, by the type.
+/// Replaces each `format` that names a Rust number type by its bounds.
+///
+/// Then the schema refuses a number that is too large, and clients see the bounds. Without them, serde would turn a number
+/// that no `f32` can hold into infinity. JSON Schema does not define these formats, and some validators reject them. The
+/// bounds of 64-bit types are omitted, because many clients cannot represent them. The Rust type refuses such numbers.
 fn explain_numbers(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -82,9 +96,9 @@ fn explain_numbers(schema: &mut Value) {
             }
             for (name, member) in members {
                 match name.as_str() {
-                    // These hold values, not schemas.
+                    // Their values are not schemas.
                     "const" | "default" | "enum" | "examples" => {}
-                    // These hold schemas by names, which may be any.
+                    // Their members are schemas with arbitrary names.
                     "$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties" => {
                         member
                             .as_object_mut()
@@ -123,7 +137,7 @@ fn bounds_of(format: &str) -> Option<(Value, Value)> {
     })
 }
 
-/// Where in the arguments it was, in the form in which the schema's errors say it.
+/// Returns the location of an error in the arguments, in the form of schema errors.
 fn pointer(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
 
@@ -137,7 +151,15 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         .collect()
 }
 
-/// The arguments as they came: a JSON object. The tool brings its schema itself (`input_schema` or `parameters`).
+/// Extracts the arguments as a JSON object. The tool provides its schema by `input_schema` or `parameters`.
+///
+/// ```
+/// use mcp_server_core::{RawArgs, ToolRoute, tool};
+///
+/// let route: ToolRoute = tool("keys", async |RawArgs(arguments): RawArgs| arguments.len().to_string())
+///     .input_schema(serde_json::json!({ "type": "object" }));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct RawArgs(pub JsonObject);
@@ -165,19 +187,19 @@ impl<S: Send + Sync> FromCall<S> for RawArgs {
     }
 }
 
-/// The schema of a type without the members that repeat what a definition says elsewhere, and its doc comment.
+/// Returns the schema of a type, and its doc comment. Members that a definition repeats elsewhere are removed.
 pub(crate) fn schema_of<T: JsonSchema>() -> (Value, Option<String>) {
     let mut schema = schemars::schema_for!(T).to_value();
     explain_numbers(&mut schema);
     let mut text = None;
     if let Some(object) = schema.as_object_mut() {
-        // An enum with a tag is an object in every branch, which the root has to say.
+        // Every branch of a tagged enum is an object. The root has to declare it.
         let branches = object.get("oneOf").or_else(|| object.get("anyOf")).and_then(Value::as_array);
         let are_objects = branches.is_some_and(|all| all.iter().all(|branch| branch["type"] == "object"));
         if are_objects && !object.contains_key("type") {
             object.insert("type".to_owned(), "object".into());
         }
-        // 2020-12 is the default dialect, and the title is the name of a Rust type.
+        // 2020-12 is the default dialect, and the title is only the name of the Rust type.
         object.remove("$schema");
         object.remove("title");
         if let Some(Value::String(description)) = object.remove("description") {

@@ -1,4 +1,4 @@
-//! Extractors that read what surrounds a call: state, extensions, the principal, the metadata.
+//! Extractors for the surroundings of a call: state, extensions, the principal, the metadata.
 
 use mcp_protocol::{Meta, Principal, RpcError};
 
@@ -6,8 +6,25 @@ use super::{CallParts, FromCallParts, ToolError};
 use crate::context::{Cancelled, Completing, Context, Progress, ResourceUri};
 
 /// A part of a larger state. Every state is a part of itself.
+///
+/// ```
+/// use mcp_server_core::FromRef;
+///
+/// #[derive(Clone)]
+/// struct App { greeting: String, limit: u32 }
+///
+/// #[derive(Clone)]
+/// struct Limit(u32);
+///
+/// impl FromRef<App> for Limit {
+///     fn from_ref(app: &App) -> Self {
+///         Self(app.limit)
+///     }
+/// }
+/// # assert_eq!(Limit::from_ref(&App { greeting: String::new(), limit: 3 }).0, 3);
+/// ```
 pub trait FromRef<T> {
-    /// The part, cloned out of the whole.
+    /// Clones the part.
     fn from_ref(whole: &T) -> Self;
 }
 
@@ -17,7 +34,18 @@ impl<T: Clone> FromRef<T> for T {
     }
 }
 
-/// The state that the server was given by `with_state`, or a part of it ([`FromRef`]).
+/// Extracts the state of the server ([`ServerBuilder::with_state`](crate::ServerBuilder::with_state)), or a part of it
+/// ([`FromRef`]).
+///
+/// ```
+/// use mcp_server_core::{Server, State, tool};
+///
+/// let server = Server::builder("greeter", "1.0.0")
+///     .tool(tool("greet", async |State(greeting): State<String>| greeting))
+///     .with_state("Hello!".to_owned())
+///     .build();
+/// # let _: Server = server;
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct State<T>(pub T);
@@ -28,7 +56,9 @@ impl<S: Send + Sync, T: FromRef<S>> FromCallParts<S> for State<T> {
     }
 }
 
-/// A value that the transport or a layer attached to the request, such as HTTP headers.
+/// Extracts a value that the transport or a middleware attached to the request, such as HTTP headers.
+///
+/// Use `Option<Extension<T>>` if the value may be missing.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct Extension<T>(pub T);
@@ -38,7 +68,7 @@ impl<S: Send + Sync, T: Clone + Send + Sync + 'static> FromCallParts<S> for Exte
         parts.context.extension::<T>().cloned().map(Extension).ok_or_else(|| {
             tracing::error!(
                 r#type = std::any::type_name::<T>(),
-                "a handler asks for an extension that nobody attached"
+                "the request does not have the extension that a handler needs"
             );
             ToolError::protocol(RpcError::internal("the server is missing a part that this call needs"))
         })
@@ -69,7 +99,7 @@ impl<S: Send + Sync> FromCallParts<S> for Cancelled {
     }
 }
 
-/// Who calls. Fails when nobody was authenticated; take `Option<Principal>` to serve both.
+/// Extracts the authenticated caller. Fails for an anonymous caller: use `Option<Principal>` to serve both.
 impl<S: Send + Sync> FromCallParts<S> for Principal {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         parts
@@ -86,25 +116,25 @@ impl<S: Send + Sync> FromCallParts<S> for Option<Principal> {
     }
 }
 
-/// The `_meta` that came with the request; empty when there was none.
+/// Extracts `_meta` of the request. It is empty if the request has none.
 impl<S: Send + Sync> FromCallParts<S> for Meta {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         Ok(parts.context.meta().clone())
     }
 }
 
-/// What is to be completed; only handlers of completions have it.
+/// Extracts the text to complete. Only completion handlers have it.
 impl<S: Send + Sync> FromCallParts<S> for Completing {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         let completing = parts.context.extension::<Self>().cloned();
-        completing.ok_or_else(|| ToolError::protocol(RpcError::internal("this handler completes nothing")))
+        completing.ok_or_else(|| ToolError::protocol(RpcError::internal("the handler is not a completion handler")))
     }
 }
 
-/// The URI that is read; only handlers of resources have it.
+/// Extracts the URI of the resource. Only resource handlers have it.
 impl<S: Send + Sync> FromCallParts<S> for ResourceUri {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         let uri = parts.context.extension::<Self>().cloned();
-        uri.ok_or_else(|| ToolError::protocol(RpcError::internal("this handler reads no resource")))
+        uri.ok_or_else(|| ToolError::protocol(RpcError::internal("the handler is not a resource handler")))
     }
 }

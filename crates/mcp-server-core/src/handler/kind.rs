@@ -1,4 +1,4 @@
-//! What a handler may serve.
+//! The kinds of handlers.
 
 use mcp_protocol::{CallToolResult, Completion, GetPromptResult, ReadResourceResult};
 
@@ -7,9 +7,9 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What a handler serves: a tool, a resource, a prompt or a completion.
+/// The kind of a handler: it serves a tool, a resource, a prompt or a completion.
 pub trait Kind: sealed::Sealed + Send + Sync + 'static {
-    /// What its handlers produce in the end.
+    /// The final output of the handlers.
     type Output: Send + 'static;
 }
 

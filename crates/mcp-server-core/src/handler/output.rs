@@ -1,4 +1,4 @@
-//! What handlers may return, and what it becomes on the wire.
+//! The return types of handlers, and their form on the wire.
 
 use std::borrow::Cow;
 
@@ -14,83 +14,94 @@ use super::{
     CompletionKind, Description, IntoOutput, PromptKind, ResourceKind, Returns, ToolError, ToolKind, args::schema_of,
 };
 
-/// A typed value: structured content, and the same as JSON text for clients that read text only. Its JSON Schema becomes
-/// the tool's output schema. From a resource it is JSON text.
+/// Returns a typed value as structured content, and as JSON text for clients that read only text.
+///
+/// The JSON Schema of the type becomes the output schema of the tool. A resource returns the value as JSON text.
+///
+/// ```
+/// use mcp_server_core::{Json, ToolRoute, tool};
+///
+/// #[derive(serde::Serialize, schemars::JsonSchema)]
+/// struct Size { width: u32, height: u32 }
+///
+/// let route: ToolRoute = tool("size", async || Json(Size { width: 640, height: 480 }));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
 pub struct Json<T>(pub T);
 
-/// A typed value as structured content, with content blocks of one's own beside it.
+/// Returns a typed value as structured content, together with content blocks.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
 pub struct Structured<T> {
     /// The structured content.
     pub data: T,
-    /// What a client shows that does not read structured content.
+    /// The content for clients that do not read structured content.
     pub content: Vec<ContentBlock>,
 }
 
-/// Any tool output with `_meta` beside it.
+/// A tool output together with `_meta`.
 #[derive(Debug, Clone)]
 #[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
 pub struct WithMeta<T>(pub T, pub Meta);
 
-/// Bytes of an image; base64 is done on the way out.
+/// The bytes of an image. The server encodes them as base64.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
-    /// The bytes as they are in a file.
+    /// The bytes, as in a file.
     pub bytes: Vec<u8>,
-    /// Such as `image/png`.
+    /// The media type, for example `image/png`.
     pub mime_type: String,
 }
 
 impl Image {
-    /// An image of the given type.
+    /// Creates an image of a media type.
     pub fn new(bytes: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
         Self { bytes: bytes.into(), mime_type: mime_type.into() }
     }
 
-    /// A PNG image.
+    /// Creates a PNG image.
     pub fn png(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(bytes, "image/png")
     }
 }
 
-/// Bytes of a sound; base64 is done on the way out.
+/// The bytes of a sound. The server encodes them as base64.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Audio {
-    /// The bytes as they are in a file.
+    /// The bytes, as in a file.
     pub bytes: Vec<u8>,
-    /// Such as `audio/wav`.
+    /// The media type, for example `audio/wav`.
     pub mime_type: String,
 }
 
 impl Audio {
-    /// A sound of the given type.
+    /// Creates a sound of a media type.
     pub fn new(bytes: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
         Self { bytes: bytes.into(), mime_type: mime_type.into() }
     }
 }
 
-/// Binary contents of a resource; base64 is done on the way out.
+/// Binary contents of a resource. The server encodes them as base64.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Blob {
-    /// The bytes as they are in a file.
+    /// The bytes, as in a file.
     pub bytes: Vec<u8>,
-    /// Such as `application/pdf`; the type of the registered resource when `None`.
+    /// The media type, for example `application/pdf`. With `None`, it is the type of the registered resource.
     pub mime_type: Option<String>,
 }
 
 impl Blob {
-    /// Binary contents whose type is the one that the resource was registered with.
+    /// Creates contents with the media type of the registered resource.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), mime_type: None }
     }
 
-    /// The same contents with a type of their own.
+    /// Sets the media type.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
@@ -98,9 +109,9 @@ impl Blob {
     }
 }
 
-/// What becomes one content block.
+/// A value that converts into one content block.
 pub trait IntoContent {
-    /// The block.
+    /// Converts the value.
     fn into_content(self) -> ContentBlock;
 }
 
@@ -177,7 +188,7 @@ macro_rules! one_block {
 
 one_block!(ContentBlock, String, &'static str, Cow<'static, str>, Image, Audio, ResourceContents, Resource);
 
-/// The JSON text, which is structured content as well when the tool has an output schema
+/// The JSON text. It is structured content as well if the tool has an output schema
 /// ([`ToolRoute::output_schema`](crate::ToolRoute::output_schema)).
 impl IntoOutput<ToolKind> for Value {
     fn describe(description: &mut Description) {
@@ -274,7 +285,7 @@ impl<T: IntoOutput<ToolKind>> IntoOutput<ToolKind> for WithMeta<T> {
     }
 }
 
-/// Contents whose URI is left empty take the URI that was read.
+/// The server fills in an empty URI with the URI of the request.
 impl IntoOutput<ResourceKind> for ResourceContents {
     fn into_output(self) -> Result<ReadResourceResult, ToolError> {
         Ok(ReadResourceResult::new(vec![self]))
@@ -323,7 +334,7 @@ impl IntoOutput<ResourceKind> for Value {
     }
 }
 
-/// The media type is `application/json` unless the resource was registered with another.
+/// The media type is `application/json`, unless the resource is registered with another.
 impl<T: Serialize> IntoOutput<ResourceKind> for Json<T> {
     fn describe(description: &mut Description) {
         description.mime_type = Some("application/json".into());

@@ -1,4 +1,4 @@
-//! Reads a Rust type out of named texts: prompt arguments and template variables have no other type on the wire.
+//! Parses a Rust type from named texts: prompt arguments and template variables are texts on the wire.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) fn from_strings<T: DeserializeOwned>(list: Vec<(String, StringArgumen
     })
 }
 
-/// Why the texts do not fit the type.
+/// The reason why the texts do not fit the type.
 #[derive(Debug)]
 pub(super) struct Error(String);
 
@@ -36,7 +36,7 @@ impl de::Error for Error {
     }
 }
 
-/// The value of one argument on its way into a type.
+/// The value of one argument, as a deserializer.
 struct Value(StringArgument);
 
 impl IntoDeserializer<'_, Error> for Value {
@@ -52,7 +52,7 @@ impl Value {
         text.parse().map_err(|_| not(&text, what))
     }
 
-    /// Infinity, and what is no number, can be written in Rust and not in JSON.
+    /// Parses a finite number: JSON has no infinity and no NaN.
     fn finite<T: std::str::FromStr + Into<f64> + Copy>(self, what: &str) -> Result<T, Error> {
         let text = self.one()?;
         text.parse().ok().filter(|number: &T| (*number).into().is_finite()).ok_or_else(|| not(&text, what))
@@ -61,7 +61,7 @@ impl Value {
     fn one(self) -> Result<String, Error> {
         match self.0 {
             StringArgument::One(text) => Ok(text),
-            StringArgument::Many(_) => Err(Error("a list of texts where one text belongs".into())),
+            StringArgument::Many(_) => Err(Error("the value is a list of texts, but must be one text".into())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the completions of an argument come from: a fixed list, or a handler.
+//! The sources of completions for an argument: a fixed list, or a handler.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     handler::{CompletionKind, Erased, Handler, Ready},
 };
 
-/// A source of completions whose handler may still miss its state.
+/// A source of completions. Its handler may still need its state.
 pub(crate) enum CompletionSource<S> {
     Handler(Erased<S, CompletionKind>),
     List(Arc<[String]>),
@@ -59,7 +59,7 @@ impl<S> Default for Sources<S> {
 }
 
 impl<S> Sources<S> {
-    /// The last source of an argument is the one that counts.
+    /// Adds a source. It replaces an earlier source of the argument.
     pub(crate) fn add(&mut self, argument: String, source: CompletionSource<S>) {
         self.0.retain(|(known, _)| *known != argument);
         self.0.push((argument, source));
@@ -69,13 +69,17 @@ impl<S> Sources<S> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Checks that no handler takes `Inputs`: no revision allows input requests in a completion.
+    ///
     /// # Errors
-    /// When a handler takes `Inputs`: no revision lets a completion ask.
+    /// Returns the reason for the first argument with such a handler.
     pub(crate) fn check(&self) -> Result<(), String> {
         let asks =
             |source: &CompletionSource<S>| matches!(source, CompletionSource::Handler(handler) if handler.asks());
         match self.0.iter().find(|(_, source)| asks(source)) {
-            Some((name, _)) => Err(format!("the completion of `{name}` takes `Inputs`, and can ask nobody")),
+            Some((name, _)) => {
+                Err(format!("the completion of `{name}` takes `Inputs`, but a completion cannot send input requests"))
+            }
             None => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
-//! Opaque cursors: the list and the number of the last entry seen, so that a page keeps its place when the list changes.
+//! Opaque cursors: the list and the number of the last entry on a page. A cursor stays valid when the list changes.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 
 use super::List;
 
-/// Longer texts are refused unread.
+/// The longest cursor that is decoded.
 const MAX_LEN: usize = 1024;
 const FORM: u8 = 1;
 
@@ -17,7 +17,7 @@ pub(super) fn encode(list: List, last_seen: u64) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The number of the last entry seen; `None` for a text that did not come from here, or from another list.
+/// Returns the number in a cursor, or `None` if the text is not a cursor of this list.
 pub(super) fn decode(list: List, cursor: &str) -> Option<u64> {
     if cursor.len() > MAX_LEN {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn decode(list: List, cursor: &str) -> Option<u64> {
     (bytes[0] == FORM && bytes[1] == list.tag() && bytes[10] == check(&bytes[..10])).then_some(number)
 }
 
-/// Tells a typing mistake from a cursor; a client may make up cursors, which gives it nothing that it could not list.
+/// Detects typing errors. A client that invents a cursor receives only entries that it could list anyway.
 fn check(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0x5a, |sum, byte| sum.rotate_left(3) ^ byte)
 }

@@ -1,7 +1,7 @@
-//! Prompts without a handler: messages with places for the arguments.
+//! Prompts without a handler: messages with placeholders for the arguments.
 //!
-//! `{name}` is replaced by the argument of that name, or by nothing when it was not given. `{?name? … }` keeps its text
-//! only when the argument was given and is not empty; it may hold other places. A brace that opens neither stays as it is.
+//! The argument `name` replaces the placeholder `{name}`. A missing argument leaves it empty. The condition `{?name? … }`
+//! keeps its text if the argument is given and not empty, and may contain placeholders. Other braces are plain text.
 
 use std::sync::Arc;
 
@@ -19,25 +19,27 @@ pub struct MessageTemplate {
 }
 
 impl MessageTemplate {
-    /// A message of the user, with places for arguments.
+    /// Creates a message of the user with placeholders for arguments.
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, content: ContentBlock::text(text.into()) }
     }
 
-    /// A message of the assistant, with places for arguments.
+    /// Creates a message of the assistant with placeholders for arguments.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: Role::Assistant, content: ContentBlock::text(text.into()) }
     }
 
-    /// Content that is passed on as it is: an image, audio, a resource.
+    /// Creates a message with content that stays as it is: an image, audio, a resource.
     #[must_use]
     pub fn content(role: Role, content: ContentBlock) -> Self {
         Self { role, content }
     }
 }
 
-/// A prompt made of message templates. Every place becomes an argument: required when it stands outside of every
-/// condition, optional otherwise. [`PromptRoute::arguments`] says more about them.
+/// Creates a prompt from message templates.
+///
+/// Every placeholder becomes an argument. The argument is required if a placeholder is outside of all conditions, and
+/// optional otherwise. [`PromptRoute::arguments`] replaces the definitions of the arguments.
 ///
 /// ```
 /// use mcp_server_core::{MessageTemplate, prompt_template};
@@ -152,7 +154,7 @@ fn parse(text: &str) -> Vec<Piece> {
     pieces(&mut rest, 0)
 }
 
-/// Conditions nest this deep at most; deeper ones stay as they are written.
+/// The deepest nesting of conditions. Deeper conditions are plain text.
 const DEPTH: usize = 16;
 
 fn pieces(rest: &mut &str, depth: usize) -> Vec<Piece> {
@@ -198,7 +200,7 @@ fn condition(rest: &mut &str, depth: usize, out: &mut Vec<Piece>) -> bool {
         out.push(Piece::When(name.to_owned(), content));
         *rest = after;
     } else {
-        // Without its closing brace it is text, and all that follows is read already.
+        // A condition without its closing brace is plain text. The rest is parsed already.
         literal(&rest[..rest.len() - body.len()], out);
         out.extend(content);
         *rest = inner;

@@ -1,4 +1,4 @@
-//! Pages of a list, written once per revision: answering a list request copies bytes and computes nothing.
+//! Pages of a list, written once per revision. A list request only copies bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,20 +8,20 @@ use mcp_protocol::ProtocolVersion;
 use super::{Definition, List, cursor};
 use crate::cache_hint::CacheHint;
 
-/// How the lists of a server are cut and marked.
+/// The page size and the cache hints of the lists of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct ListStyle {
-    /// The most entries on a page.
+    /// The number of entries on a page.
     pub(crate) entries: usize,
-    /// The most bytes of definitions on a page; one entry always fits.
+    /// The size of the definitions on a page, in bytes. A page holds at least one entry.
     pub(crate) bytes: usize,
     pub(crate) cache: CacheHint,
-    /// `"resultType":"complete","_meta":{…},`: what opens every result of a stateless revision.
+    /// The members that open every result of a stateless revision: `"resultType":"complete","_meta":{…},`.
     pub(crate) stateless_opening: Arc<str>,
 }
 
 impl ListStyle {
-    /// A result with one entry instead of a list.
+    /// Writes a result with one entry instead of a list.
     pub(crate) fn single(&self, member: &str, definition: &[u8], version: ProtocolVersion) -> Bytes {
         let mut out = Vec::with_capacity(definition.len() + 256);
         out.push(b'{');
@@ -39,7 +39,7 @@ impl ListStyle {
     }
 }
 
-/// The cursor came from somewhere else.
+/// The cursor does not belong to the list.
 #[derive(Debug)]
 pub(crate) struct PageError;
 
@@ -51,7 +51,7 @@ pub(crate) struct Pages {
 
 #[derive(Debug)]
 struct Page {
-    /// The number of the last entry before this page.
+    /// The number of the last entry before the page.
     after: u64,
     result: Bytes,
 }
@@ -74,13 +74,13 @@ impl Pages {
         if let Ok(at) = pages.binary_search_by_key(&after, |page| page.after) {
             return Ok(pages[at].result.clone());
         }
-        // The list changed since the cursor was made: the page starts where no page of this snapshot does.
+        // The list changed after the cursor was written. The page begins between the pages of this snapshot.
         let page = cut(list, entries, after, version, style, 1).pop();
         Ok(page.map(|page| page.result).unwrap_or_default())
     }
 }
 
-/// Cuts what comes after an entry into at most `limit` pages; there is always one, if only an empty one.
+/// Writes the entries after a number as at most `limit` pages, and at least one page.
 fn cut<E: Definition>(
     list: List,
     entries: &[(u64, Arc<E>)],

@@ -1,4 +1,4 @@
-//! Tool arguments as a list of parameters, for tools whose shape is known at run time only.
+//! Tool arguments as a list of parameters, for tools whose arguments are known at run time only.
 
 use serde_json::{Map, Value, json};
 
@@ -45,6 +45,13 @@ impl ParameterType {
 }
 
 /// One parameter of a tool.
+///
+/// ```
+/// use mcp_server_core::{Parameter, ParameterType};
+///
+/// let limit = Parameter::new("limit", ParameterType::Integer).description("The number of hits.").default_value(10);
+/// # let _ = limit;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Parameter {
@@ -57,34 +64,35 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// An optional parameter.
+    /// Creates an optional parameter.
     pub fn new(name: impl Into<String>, kind: ParameterType) -> Self {
         Self { name: name.into(), kind, description: None, required: false, default: None, header: None }
     }
 
-    /// What it means.
+    /// Sets the description of the parameter.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
         self
     }
 
-    /// It must be given.
+    /// Makes the parameter required.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    /// What is filled in before the handler runs when it is not given.
+    /// Sets the value that the server fills in when the call lacks the parameter.
     #[must_use]
     pub fn default_value(mut self, value: impl Into<Value>) -> Self {
         self.default = Some(value.into());
         self
     }
 
-    /// The header `Mcp-Param-{suffix}` mirrors it, so that what stands between client and server can route by it
-    /// (2026-07-28, server/tools). Never for secrets: headers are seen by others.
+    /// Mirrors the parameter in the header `Mcp-Param-{suffix}`, by which proxies can route (2026-07-28, server/tools).
+    ///
+    /// Do not mirror secrets: proxies and logs see headers.
     #[must_use]
     pub fn header(mut self, suffix: impl Into<String>) -> Self {
         self.header = Some(suffix.into());
@@ -92,7 +100,7 @@ impl Parameter {
     }
 }
 
-/// The input schema of a list of parameters, and the values that are filled in.
+/// Returns the input schema of a list of parameters, and the default values.
 pub(super) fn schema_of(parameters: Vec<Parameter>) -> Result<(Value, Map<String, Value>), String> {
     let mut properties = Map::new();
     let mut required = Vec::new();

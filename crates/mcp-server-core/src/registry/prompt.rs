@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{CompletionSource, Definition, Entry, List, RegistrationError, completion::Sources};
 use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready};
 
-/// A prompt on its way into a server. `S` is the state that its handler still misses.
+/// A prompt before its registration. `S` is the state that its handler still needs.
 #[must_use = "a route does nothing until a server is given it"]
 pub struct PromptRoute<S = ()> {
     prompt: Prompt,
@@ -16,8 +16,23 @@ pub struct PromptRoute<S = ()> {
     completions: Sources<S>,
 }
 
-/// A prompt with the given name whose messages `handler` writes. The fields of the handler's `Args<T>` are the prompt's
-/// arguments: a field that is not an `Option` is required, its doc comment is the description.
+/// Creates a prompt with a name. The handler returns its messages.
+///
+/// The fields of the handler's `Args<T>` are the arguments of the prompt. A field that is not an `Option` is required, and
+/// its doc comment is the description of the argument.
+///
+/// ```
+/// use mcp_server_core::{Args, PromptRoute, prompt};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Review {
+///     /// The code to review.
+///     code: String,
+/// }
+///
+/// let route: PromptRoute = prompt("review", async |Args(review): Args<Review>| format!("Review this:\n{}", review.code));
+/// # let _ = route;
+/// ```
 pub fn prompt<M, S, H>(name: impl Into<String>, handler: H) -> PromptRoute<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -31,7 +46,7 @@ where
     PromptRoute { prompt, handler: Erased::new(handler), completions: Sources::default() }
 }
 
-/// The properties of an object schema as prompt arguments.
+/// Returns the properties of an object schema as prompt arguments.
 fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
@@ -56,19 +71,19 @@ impl<S> PromptRoute<S> {
         &mut self.prompt.arguments
     }
 
-    /// What it is for. Replaces the doc comment of the arguments.
+    /// Sets the description of the prompt. It replaces the doc comment of the arguments.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.prompt.description = Some(text.into());
         self
     }
 
-    /// What people see.
+    /// Sets the title, which people see instead of the name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.prompt.title = Some(title.into());
         self
     }
 
-    /// The arguments, instead of those that the handler describes.
+    /// Sets the arguments, instead of those that the handler describes.
     pub fn arguments(mut self, arguments: impl IntoIterator<Item = PromptArgument>) -> Self {
         self.prompt.arguments = arguments.into_iter().collect();
         self
@@ -80,7 +95,7 @@ impl<S> PromptRoute<S> {
         self
     }
 
-    /// `_meta` of the definition.
+    /// Sets `_meta` of the definition.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.prompt.meta = Some(meta);
         self
@@ -88,13 +103,13 @@ impl<S> PromptRoute<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
-    /// Completes an argument: a handler that takes [`Completing`](crate::Completing) and returns a list of texts.
+    /// Completes an argument by a handler, which takes [`Completing`](crate::Completing) and returns a list of texts.
     pub fn complete<M, H: Handler<M, S, CompletionKind>>(mut self, argument: impl Into<String>, handler: H) -> Self {
         self.completions.add(argument.into(), CompletionSource::handler(handler));
         self
     }
 
-    /// Completes an argument out of a fixed list: what starts with the typed text.
+    /// Completes an argument from a fixed list: the entries that begin with the typed text.
     pub fn complete_from<T: Into<String>>(
         mut self,
         argument: impl Into<String>,
@@ -104,7 +119,7 @@ impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
         self
     }
 
-    /// Gives the handlers their state, so that the prompt can be added to a running server.
+    /// Provides the state of the handlers, for example to add the prompt to a running server.
     pub fn with_state(self, state: S) -> PromptRoute<()> {
         PromptRoute {
             prompt: self.prompt,
@@ -115,7 +130,7 @@ impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
 }
 
 impl<S> PromptRoute<S> {
-    /// Checks the definition and takes it apart into what needs no state and what does.
+    /// Checks the definition, and separates it from the handlers.
     #[expect(clippy::type_complexity, reason = "three parts that travel together once")]
     pub(crate) fn check(self) -> Result<(Prompt, Erased<S, PromptKind>, Sources<S>), RegistrationError> {
         let refuse = |what: String| RegistrationError::new(format!("the prompt `{}`: {what}", self.prompt.name));

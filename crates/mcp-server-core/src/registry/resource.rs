@@ -10,7 +10,7 @@ use crate::{
     handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
 };
 
-/// A resource on its way into a server. `S` is the state that its handler still misses.
+/// A resource before its registration. `S` is the state that its handler still needs.
 #[must_use = "a route does nothing until a server is given it"]
 pub struct ResourceRoute<S = ()> {
     resource: Resource,
@@ -18,8 +18,16 @@ pub struct ResourceRoute<S = ()> {
     handler: Erased<S, ResourceKind>,
 }
 
-/// A resource at the given URI that `handler` reads. Its name is the last segment of the URI until [`ResourceRoute::name`]
-/// gives another.
+/// Creates a resource at a URI. The handler reads it.
+///
+/// Its name is the last segment of the URI, unless [`ResourceRoute::name`] sets another.
+///
+/// ```
+/// use mcp_server_core::{ResourceRoute, resource};
+///
+/// let route: ResourceRoute = resource("notes://today", async || "Buy milk.").mime_type("text/plain");
+/// # let _ = route;
+/// ```
 pub fn resource<M, S, H>(uri: impl Into<String>, handler: H) -> ResourceRoute<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -34,20 +42,34 @@ where
     ResourceRoute { resource, cache: None, handler: Erased::new(handler) }
 }
 
-/// A resource template on its way into a server. `S` is the state that its handler still misses.
+/// A resource template before its registration. `S` is the state that its handler still needs.
 #[must_use = "a route does nothing until a server is given it"]
 pub struct TemplateRoute<S = ()> {
     template: ResourceTemplate,
     cache: Option<CacheHint>,
     handler: Erased<S, ResourceKind>,
-    /// The schema of its arguments, to be compared with the variables.
+    /// The schema of the arguments. Its required fields need variables.
     arguments: Option<Value>,
     completions: Sources<S>,
 }
 
-/// A resource template (RFC 6570) whose matching URIs `handler` reads. The variables are the handler's [`Args`], decoded:
-/// `{name}` is one path segment, `{+path}` may span several, `{?a,b}` are query parameters. The doc comment of the
-/// arguments is the description until [`TemplateRoute::description`] gives another.
+/// Creates a resource template (RFC 6570). The handler reads the URIs that match it.
+///
+/// The handler receives the decoded variables as its [`Args`]: `{name}` is one path segment, `{+path}` may span several, and
+/// `{?a,b}` are query parameters. The doc comment of the arguments is the description, unless
+/// [`TemplateRoute::description`] sets another.
+///
+/// ```
+/// use mcp_server_core::{Args, TemplateRoute, template};
+///
+/// /// A note, by its date.
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Note { date: String }
+///
+/// let route: TemplateRoute = template("notes://{date}", async |Args(note): Args<Note>| format!("Notes of {}", note.date))
+///     .complete_from("date", ["monday", "tuesday"]);
+/// # let _ = route;
+/// ```
 ///
 /// [`Args`]: crate::Args
 pub fn template<M, S, H>(uri_template: impl Into<String>, handler: H) -> TemplateRoute<S>
@@ -69,31 +91,31 @@ where
 macro_rules! definition_setters {
     ($route:ident, $field:ident) => {
         impl<S> $route<S> {
-            /// The name that programs use.
+            /// Sets the name, which programs use.
             pub fn name(mut self, name: impl Into<String>) -> Self {
                 self.$field.name = name.into();
                 self
             }
 
-            /// What people see.
+            /// Sets the title, which people see instead of the name.
             pub fn title(mut self, title: impl Into<String>) -> Self {
                 self.$field.title = Some(title.into());
                 self
             }
 
-            /// What it holds, for the model.
+            /// Sets the description of the contents, for the model.
             pub fn description(mut self, text: impl Into<String>) -> Self {
                 self.$field.description = Some(text.into());
                 self
             }
 
-            /// The media type of its contents, where they do not name one themselves.
+            /// Sets the media type of contents that do not name one themselves.
             pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
                 self.$field.mime_type = Some(mime_type.into());
                 self
             }
 
-            /// For whom it is, how much it matters, when it changed.
+            /// Sets the annotations: the audience, the priority and the time of the last change.
             pub fn annotations(mut self, annotations: Annotations) -> Self {
                 self.$field.annotations = Some(annotations);
                 self
@@ -105,13 +127,13 @@ macro_rules! definition_setters {
                 self
             }
 
-            /// `_meta` of the definition.
+            /// Sets `_meta` of the definition.
             pub fn meta(mut self, meta: Meta) -> Self {
                 self.$field.meta = Some(meta);
                 self
             }
 
-            /// How long what was read may be kept, instead of the server's hint.
+            /// Sets how long clients may cache the contents, instead of the hint of the server.
             pub fn cache(mut self, hint: CacheHint) -> Self {
                 self.cache = Some(hint);
                 self
@@ -130,7 +152,7 @@ definition_setters!(ResourceRoute, resource);
 definition_setters!(TemplateRoute, template);
 
 impl<S> ResourceRoute<S> {
-    /// The size of the contents in bytes, before base64.
+    /// Sets the size of the contents in bytes, before base64.
     pub fn size(mut self, bytes: u64) -> Self {
         self.resource.size = Some(bytes);
         self
@@ -138,7 +160,7 @@ impl<S> ResourceRoute<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
-    /// Gives the handler its state, so that the resource can be added to a running server.
+    /// Provides the state of the handler, for example to add the resource to a running server.
     pub fn with_state(self, state: S) -> ResourceRoute<()> {
         ResourceRoute {
             resource: self.resource,
@@ -149,13 +171,13 @@ impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
-    /// Completes a variable: a handler that takes [`Completing`](crate::Completing) and returns a list of texts.
+    /// Completes a variable by a handler, which takes [`Completing`](crate::Completing) and returns a list of texts.
     pub fn complete<M, H: Handler<M, S, CompletionKind>>(mut self, variable: impl Into<String>, handler: H) -> Self {
         self.completions.add(variable.into(), CompletionSource::handler(handler));
         self
     }
 
-    /// Completes a variable out of a fixed list: what starts with the typed text.
+    /// Completes a variable from a fixed list: the entries that begin with the typed text.
     pub fn complete_from<T: Into<String>>(
         mut self,
         variable: impl Into<String>,
@@ -165,7 +187,7 @@ impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
         self
     }
 
-    /// Gives the handlers their state, so that the template can be added to a running server.
+    /// Provides the state of the handlers, for example to add the template to a running server.
     pub fn with_state(self, state: S) -> TemplateRoute<()> {
         TemplateRoute {
             template: self.template,
@@ -178,15 +200,14 @@ impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
 }
 
 impl<S> ResourceRoute<S> {
-    /// Checks the definition and takes it apart into what needs no state and what does.
+    /// Checks the definition, and separates it from the handlers.
     pub(crate) fn check(self) -> Result<(ResourceSpec, Erased<S, ResourceKind>), RegistrationError> {
         let uri = &self.resource.uri;
         if !begins_with_scheme(uri) || uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(RegistrationError::new(format!("the resource `{uri}`: not a URI (RFC 3986)")));
         }
         if uri.contains(['{', '}']) {
-            let text =
-                format!("the resource `{uri}`: a URI has no braces; a URI template is registered with `template`");
+            let text = format!("the resource `{uri}`: a URI has no braces; use `template` for a URI template");
             return Err(RegistrationError::new(text));
         }
         Ok((ResourceSpec { resource: self.resource, cache: self.cache }, self.handler))
@@ -194,13 +215,13 @@ impl<S> ResourceRoute<S> {
 }
 
 impl<S> TemplateRoute<S> {
-    /// Checks the definition and takes it apart into what needs no state and what does.
+    /// Checks the definition, and separates it from the handlers.
     #[expect(clippy::type_complexity, reason = "three parts that travel together once")]
     pub(crate) fn check(self) -> Result<(TemplateSpec, Erased<S, ResourceKind>, Sources<S>), RegistrationError> {
         let text = &self.template.uri_template;
         let refuse = |what: String| RegistrationError::new(format!("the resource template `{text}`: {what}"));
         let matcher = UriTemplate::parse(text).map_err(|e| refuse(e.to_string()))?;
-        // What a leading variable stands for is not known before it is matched.
+        // The value of a leading variable is unknown until a URI matches.
         if !text.starts_with('{') && !begins_with_scheme(text) {
             return Err(refuse("it does not begin with the scheme of a URI (RFC 3986)".into()));
         }
@@ -210,7 +231,7 @@ impl<S> TemplateRoute<S> {
             }
         }
         self.completions.check().map_err(&refuse)?;
-        // A field that is filled by nothing would make every read fail.
+        // A required field without a variable would make every read fail.
         let required = self.arguments.as_ref().and_then(|schema| schema["required"].as_array());
         for field in required.into_iter().flatten().filter_map(Value::as_str) {
             if !matcher.variables().any(|known| known == field) {
@@ -222,14 +243,14 @@ impl<S> TemplateRoute<S> {
     }
 }
 
-/// Whether a text begins as every URI does (RFC 3986, §3.1).
+/// Whether a text begins with the scheme of a URI (RFC 3986, section 3.1).
 fn begins_with_scheme(uri: &str) -> bool {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// What a registered resource is, apart from its handler.
+/// The definition of a registered resource, without its handler.
 pub(crate) struct ResourceSpec {
     pub(crate) resource: Resource,
     pub(crate) cache: Option<CacheHint>,
@@ -255,7 +276,7 @@ impl Entry for ResourceEntry {
     }
 }
 
-/// What a registered resource template is, apart from its handlers.
+/// The definition of a registered resource template, without its handlers.
 pub(crate) struct TemplateSpec {
     pub(crate) template: ResourceTemplate,
     pub(crate) matcher: UriTemplate,

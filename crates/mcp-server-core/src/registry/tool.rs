@@ -1,4 +1,4 @@
-//! Tools: a handler, its definition, and what holds for its calls.
+//! Tools: a handler, its definition, and the rules for its calls.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use tower_service::Service;
 use super::{Definition, Entry, List, Parameter, RegistrationError, parameter};
 use crate::{
     handler::{Description, Erased, Handler, Ready, Returns, ToolKind},
-    layers::{Handlers, Invocation, Outcome},
+    layers::{HandlerService, Invocation, Outcome},
     tasks::{TaskPolicy, ToolTasks},
 };
 
-/// A tool on its way into a server. `S` is the state that its handler still misses.
+/// A tool before its registration. `S` is the state that its handler still needs.
 #[must_use = "a route does nothing until a server is given it"]
 pub struct ToolRoute<S = ()> {
     tool: Tool,
@@ -34,12 +34,13 @@ pub struct ToolRoute<S = ()> {
     required_client: Option<ClientCapabilities>,
     timeout: Option<Duration>,
     tasks: ToolTasks,
-    layers: Option<Handlers>,
+    layers: Option<HandlerService>,
     handler: Erased<S, ToolKind>,
 }
 
-/// A tool with the given name that `handler` serves. The handler's arguments describe its input, its output type the
-/// structured output.
+/// Creates a tool with a name and a handler.
+///
+/// The arguments of the handler describe the input, and its output type describes the structured output.
 ///
 /// ```
 /// use mcp_server_core::{Args, tool};
@@ -82,13 +83,13 @@ where
 }
 
 impl<S> ToolRoute<S> {
-    /// What it does, for the model. Replaces the doc comment of the arguments.
+    /// Sets the description for the model. It replaces the doc comment of the arguments.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.tool.description = Some(text.into());
         self
     }
 
-    /// What people see.
+    /// Sets the title, which people see instead of the name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.tool.title = Some(title.into());
         self
@@ -100,19 +101,19 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// `_meta` of the definition.
+    /// Sets `_meta` of the definition.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.tool.meta = Some(meta);
         self
     }
 
-    /// It changes nothing.
+    /// Marks the tool as read-only: it changes nothing.
     pub fn read_only(mut self) -> Self {
         self.annotations_mut().read_only_hint = Some(true);
         self
     }
 
-    /// It may destroy something.
+    /// Marks the tool as destructive: it may delete or overwrite data.
     pub fn destructive(mut self) -> Self {
         let annotations = self.annotations_mut();
         annotations.read_only_hint = Some(false);
@@ -120,7 +121,7 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// It changes something, but only adds to it.
+    /// Marks the tool as additive: it changes data, but only adds to it.
     pub fn additive(mut self) -> Self {
         let annotations = self.annotations_mut();
         annotations.read_only_hint = Some(false);
@@ -128,104 +129,127 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// Calling it twice with the same arguments does no more than calling it once.
+    /// Marks the tool as idempotent: a second call with the same arguments has no further effect.
     pub fn idempotent(mut self) -> Self {
         self.annotations_mut().idempotent_hint = Some(true);
         self
     }
 
-    /// Whether it reaches things outside: the web does, a calculator does not.
+    /// Sets whether the tool reaches external systems. A web search does, a calculator does not.
     pub fn open_world(mut self, open: bool) -> Self {
         self.annotations_mut().open_world_hint = Some(open);
         self
     }
 
-    /// All annotations at once.
+    /// Sets all annotations at once.
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.tool.annotations = Some(annotations);
         self
     }
 
-    /// A JSON Schema of one's own for the arguments, passed on verbatim. It wins over what the handler describes.
+    /// Sets the JSON Schema of the arguments. It replaces the schema that the handler describes.
+    ///
+    /// ```
+    /// use mcp_server_core::{RawArgs, ToolRoute, tool};
+    /// use serde_json::json;
+    ///
+    /// let route: ToolRoute = tool("count", async |RawArgs(arguments): RawArgs| arguments.len().to_string())
+    ///     .input_schema(json!({ "type": "object", "properties": { "first": {} } }));
+    /// # let _ = route;
+    /// ```
     pub fn input_schema(mut self, schema: impl Into<Value>) -> Self {
         self.input_schema = Some(schema.into());
         self
     }
 
-    /// The arguments as a list of parameters; defaults are filled in before the handler runs.
+    /// Describes the arguments as a list of parameters. The server fills in defaults before the handler runs.
+    ///
+    /// ```
+    /// use mcp_server_core::{Parameter, ParameterType, RawArgs, ToolRoute, tool};
+    ///
+    /// let route: ToolRoute = tool("greet", async |RawArgs(arguments): RawArgs| format!("Hello, {}!", arguments["name"]))
+    ///     .parameters([Parameter::new("name", ParameterType::String).default_value("world")]);
+    /// # let _ = route;
+    /// ```
     pub fn parameters(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
         self.parameters = Some(parameters.into_iter().collect());
         self
     }
 
-    /// A JSON Schema of one's own for the structured output. A handler that returns a [`Value`] returns structured content
-    /// by it, beside the text; one that returns content alone (a `String`, an [`Image`](crate::Image)) cannot have one.
+    /// Sets the JSON Schema of the structured output.
+    ///
+    /// If the handler returns a [`Value`], the value is structured content and text. A handler that returns content only, such
+    /// as a `String` or an [`Image`](crate::Image), cannot have an output schema.
     pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
         self.output_schema = Some(schema.into());
         self
     }
 
-    /// Whether arguments are checked against the input schema before the handler runs. On by default.
+    /// Sets whether the server checks arguments against the input schema before the handler runs. By default it does.
     pub fn validate_input(mut self, on: bool) -> Self {
         self.validate_input = on;
         self
     }
 
-    /// Whether structured output is checked against the output schema. On by default.
+    /// Sets whether the server checks structured output against the output schema. By default it does.
     pub fn validate_output(mut self, on: bool) -> Self {
         self.validate_output = on;
         self
     }
 
-    /// The caller must have been granted all of these scopes.
+    /// Requires that a caller over a network was granted all of these scopes.
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
         self.required_scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// The client must have declared these capabilities, else the call is refused before the handler runs (`-32021`).
+    /// Requires that the client declared these capabilities. Otherwise the server refuses the call (`-32021`).
     pub fn requires_client(mut self, capabilities: ClientCapabilities) -> Self {
         self.required_client = Some(capabilities);
         self
     }
 
-    /// Whether a call may, or must, run as a task. With [`TaskSupport::Required`] clients that know no tasks are refused;
-    /// those of revisions before 2025-11-25, which have none, get the plain result. The limit of the server on the time of
-    /// a call does not hold for a task: it may run until it expires.
+    /// Sets whether a call may run as a task, or must.
+    ///
+    /// With [`TaskSupport::Required`], the server refuses clients that do not support tasks. Clients of revisions before
+    /// 2025-11-25, which have no tasks, receive the plain result. The server's timeout of tool calls does not hold for a task:
+    /// the task may run until it expires.
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.tasks.support = support;
         self.tool.execution = (support != TaskSupport::Forbidden).then(|| ToolExecution::new(support));
         self
     }
 
-    /// When a call becomes a task, instead of the policy of the server.
+    /// Sets when a call becomes a task, instead of the policy of the server.
     pub fn task_policy(mut self, policy: TaskPolicy) -> Self {
         self.tasks.policy = Some(policy);
         self
     }
 
-    /// It takes long: a call becomes a task at once where the client lets the server decide, and may be a task where the
-    /// client decides.
+    /// Marks the tool as long-running: it may run as a task.
+    ///
+    /// If the client lets the server decide, a call becomes a task at once.
     pub fn long_running(self) -> Self {
         self.task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately)
     }
 
-    /// How long a call may take, instead of the server's limit. Not zero: no call could succeed.
+    /// Sets the total timeout of a call, instead of the limit of the server. It must not be zero.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Puts a layer around every call of the tool, as [`ServerBuilder::layer`](crate::ServerBuilder::layer) does around all
-    /// calls. The last one added is the first that a call meets.
+    /// Wraps every call of the tool in a tower layer, as [`ServerBuilder::layer`](crate::ServerBuilder::layer) does for all calls.
+    ///
+    /// The layer that was added last receives a call first.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<Handlers>,
+        L: Layer<HandlerService>,
         L::Service: Service<Invocation, Response = Outcome> + Clone + Send + 'static,
         <L::Service as Service<Invocation>>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
         <L::Service as Service<Invocation>>::Future: Send + 'static,
     {
-        let layers = self.layers.take().unwrap_or_else(Handlers::of_tool);
+        let layers = self.layers.take().unwrap_or_else(HandlerService::of_tool);
         self.layers = Some(layers.behind(&layer));
         self
     }
@@ -236,7 +260,7 @@ impl<S> ToolRoute<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
-    /// Gives the handler its state, so that the tool can be added to a running server.
+    /// Provides the state of the handler, for example to add the tool to a running server.
     pub fn with_state(self, state: S) -> ToolRoute<()> {
         let ready = self.handler.with_state(state);
         ToolRoute {
@@ -258,12 +282,12 @@ impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
 }
 
 impl<S> ToolRoute<S> {
-    /// Checks the definition and takes it apart into what needs no state and what does.
+    /// Checks the definition, and separates it from the handler.
     pub(crate) fn check(mut self) -> Result<(ToolSpec, Erased<S, ToolKind>), RegistrationError> {
         let name = self.tool.name.clone();
         let refuse = |what: String| RegistrationError::new(format!("the tool `{name}`: {what}"));
         if !Tool::is_valid_name(&name) {
-            return Err(refuse("a name has 1 to 128 characters out of A-Z a-z 0-9 _ - .".into()));
+            return Err(refuse("a name has 1 to 128 characters of A-Z a-z 0-9 _ - .".into()));
         }
         let mut defaults = Map::new();
         let input = if let Some(schema) = self.input_schema.take() {
@@ -286,7 +310,7 @@ impl<S> ToolRoute<S> {
         if output.is_some() && self.description.returns == Returns::Content {
             let instead = "`Json<T>`, `Structured<T>`, `serde_json::Value` or `CallToolResult`";
             return Err(refuse(format!(
-                "output schema: its handler returns content alone, and no structured content: return {instead}"
+                "output schema: its handler returns content only and no structured content; return {instead}"
             )));
         }
         let output_schema = match &output {
@@ -323,14 +347,14 @@ impl<S> std::fmt::Debug for ToolRoute<S> {
     }
 }
 
-/// What a registered tool is, apart from its handler.
+/// The definition of a registered tool, without its handler.
 pub(crate) struct ToolSpec {
     pub(crate) tool: Tool,
-    /// Present when arguments are to be checked.
+    /// The compiled input schema, if the server checks arguments.
     pub(crate) input: Option<Schema>,
-    /// Present when structured output is to be checked.
+    /// The compiled output schema, if the server checks structured output.
     pub(crate) output: Option<Schema>,
-    /// Whether the handler returns JSON as text that is the structured content too.
+    /// Whether the JSON text of the handler is the structured content as well.
     pub(crate) text_is_data: bool,
     pub(crate) defaults: Map<String, Value>,
     pub(crate) header_params: Vec<HeaderParam>,
@@ -338,8 +362,8 @@ pub(crate) struct ToolSpec {
     pub(crate) required_client: Option<ClientCapabilities>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) tasks: ToolTasks,
-    /// Present when the tool has layers of its own.
-    pub(crate) layers: Option<Handlers>,
+    /// The layers of the tool itself.
+    pub(crate) layers: Option<HandlerService>,
 }
 
 /// A registered tool.

@@ -17,7 +17,7 @@ use crate::{
 /// use mcp_server_core::{NewTask, Server};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let server = Server::builder("jobs", "1.0").other_tasks().build();
+/// let server = Server::builder("jobs", "1.0").standalone_tasks().build();
 /// let task = server.tasks().create(NewTask::for_local().message("compiling")).await?;
 /// task.progress("linking");
 /// assert!(task.finish(CallToolResult::text("done")).await);
