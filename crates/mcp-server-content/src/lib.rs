@@ -10,6 +10,8 @@
 //!
 //! Applications depend on `mcp-server`, which re-exports this crate as the module `content`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "fs")]
 mod command;
 #[cfg(feature = "fs")]
