@@ -64,6 +64,19 @@ impl RequestParts {
     }
 }
 
+/// The parts of an HTTP request by which the endpoint finds its session.
+#[derive(Clone)]
+pub(crate) struct Head {
+    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) principal: Option<Arc<Principal>>,
+}
+
+impl Head {
+    pub(crate) fn of(parts: &RequestParts) -> Self {
+        Self { headers: parts.headers.clone(), principal: principal(&parts.extensions) }
+    }
+}
+
 /// Puts the principal behind an `Arc`, because a request reads it more than once and a copy is large.
 pub(crate) fn share_principal(extensions: &mut http::Extensions) {
     if let Some(principal) = principal(extensions) {

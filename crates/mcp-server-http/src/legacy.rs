@@ -9,26 +9,28 @@ pub(crate) mod sse;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, request::Parts};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use mcp_protocol::{
-    ErrorCode, Principal, ProtocolVersion, RequestId, RequestMeta, RpcError,
+    ErrorCode, Principal, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Notification, Request},
 };
 use mcp_server_core::{
     Caller, Peer,
-    engine::{Refusal, Scope},
+    engine::{Refusal, Reply, Scope, SessionRequest},
 };
+use mcp_transport::FrameSender;
 
 use self::{
     call::{Answer, Bounds, CallStream},
     event_log::{EventLog, Place, STANDALONE},
     listen::Listening,
-    sessions::{HttpSession, SessionLimits, Sessions},
+    sessions::{HttpSession, Open, SessionLimits, Sessions},
     sse::Streams,
 };
 use crate::{
     answer::{body::Body, respond, stream::Answering},
-    endpoint::{self, Endpoint, FLUSH, RequestParts},
+    endpoint::{Endpoint, FLUSH, Head},
     request::{accept::Accepted, headers},
 };
 
@@ -69,11 +71,11 @@ impl Drop for Legacy {
 }
 
 /// Answers `initialize` and opens a session.
-pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, parts: &Parts) -> Response<Body> {
+pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
-    if parts.headers.contains_key(headers::SESSION_ID) {
+    if head.headers.contains_key(headers::SESSION_ID) {
         // Also for the id of an expired session: the client learns that it has to initialize without an id.
-        return match find(legacy, parts, Some(&request.id)) {
+        return match find(legacy, head, Some(&request.id)) {
             Ok(_) => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
@@ -92,9 +94,8 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, parts: &Parts) 
     };
     let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
     let peer = Peer::new(log.clone(), legacy.endpoint.server.limits().handlers_per_session);
-    let principal = endpoint::principal(&parts.extensions);
-    let owner = principal.as_deref().map(Principal::key);
-    let caller = Caller::remote().session_id(id.clone()).principal(principal);
+    let owner = head.principal.as_deref().map(Principal::key);
+    let caller = Caller::remote().session_id(id.clone()).principal(head.principal.clone());
     let (session, reply) = match legacy.endpoint.server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
         Err(error) => return not_opened(request, &error),
@@ -121,110 +122,115 @@ pub(crate) fn not_opened(request: &Request<'_>, error: &RpcError) -> Response<Bo
 /// `notifications/cancelled` or the end of the session cancels it.
 pub(crate) async fn request(
     legacy: &Legacy,
-    request: &Request<'_>,
-    meta: Option<&RequestMeta<'_>>,
+    request: SessionRequest<'_>,
     accepted: Accepted,
-    parts: Parts,
+    head: &Head,
 ) -> Response<Body> {
-    let http = match open(legacy, &parts, Some(&request.id)) {
+    let id = request.id().clone();
+    let http = match open(legacy, head, Some(&id)) {
         Ok(http) => http,
         Err(response) => return response,
     };
-    let session_open = http.open();
-    let stream = Arc::new(CallStream::new(http.log.clone(), http.session.version().has_sse_polling()));
-    let mut scope = Scope::session(http.session.clone())
-        .grace_period(legacy.endpoint.config.shutdown_deadline)
-        .saying(meta)
-        .peer(http.peer.clone())
-        .principal(endpoint::principal(&parts.extensions))
-        .extensions(RequestParts::of(parts).into_extensions());
-    if accepted.sse {
-        scope = scope.sink(stream.clone());
-    }
-    let version = scope.version();
-    let prepared = match legacy.endpoint.server.prepare(request, scope) {
+    let call = Call::new(legacy, http);
+    let (session, peer) = (call.http.session.clone(), call.http.peer.clone());
+    let prepared = match request.in_session(&legacy.endpoint.server, session, call.sink(accepted), peer) {
         Ok(prepared) => prepared,
-        Err(refusal) => return refused(request, refusal, version),
+        Err(refusal) => return refused(&id, refusal, call.version),
     };
     if !accepted.json {
-        // The answer is a stream in any case, so it may be one that the client can resume.
-        stream.open();
+        // The client accepts streams only, so the stream is opened at once and can be resumed.
+        call.stream.open();
     }
-    let answered = stream.clone();
-    let running = Box::pin(async move {
-        let reply = prepared.run().await;
-        let reply = answered.finish(reply, |reply| reply.payload.into_bytes()).await;
-        drop(session_open);
-        reply
-    });
-    let response = match call::answer(running, &stream, bounds(legacy, &http)).await {
-        Answer::Quiet(Some(reply)) => respond::legacy(reply),
-        Answer::Quiet(None) => respond::stream(Answering::ended(legacy.endpoint.config.keep_alive)),
-        Answer::Streaming(number) => {
-            respond::events(Body::stream(Listening::new(http, number, &legacy.endpoint.config)))
-        }
-    };
-    respond::with_version(response, version)
+    call.answer(prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
+}
+
+/// A call of a session: one request, or one batch. Its stream is in the event log of the session.
+struct Call<'a> {
+    legacy: &'a Legacy,
+    http: Arc<HttpSession>,
+    version: ProtocolVersion,
+    stream: Arc<CallStream>,
+    open: Open,
+}
+
+impl<'a> Call<'a> {
+    fn new(legacy: &'a Legacy, http: Arc<HttpSession>) -> Self {
+        let version = http.session.version();
+        let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
+        Self { legacy, version, stream, open: http.open(), http }
+    }
+
+    /// Returns the stream for notifications, if the client accepts one.
+    fn sink(&self, accepted: Accepted) -> Option<Arc<dyn FrameSender>> {
+        accepted.sse.then(|| self.stream.clone() as Arc<dyn FrameSender>)
+    }
+
+    /// Runs the call and answers it, as JSON or as the stream that it opened.
+    async fn answer<T: Send + 'static>(
+        self,
+        work: impl Future<Output = Option<T>> + Send + 'static,
+        message: impl FnOnce(T) -> Bytes + Send + 'static,
+        respond: impl FnOnce(T) -> Response<Body>,
+    ) -> Response<Body> {
+        let Self { legacy, http, version, stream, open } = self;
+        let answered = stream.clone();
+        let running = Box::pin(async move {
+            let answer = work.await;
+            let answer = answered.finish(answer, message).await;
+            drop(open);
+            answer
+        });
+        let config = &legacy.endpoint.config;
+        let response = match call::answer(running, &stream, bounds(legacy, &http)).await {
+            Answer::Quiet(Some(answer)) => respond(answer),
+            Answer::Quiet(None) => respond::stream(Answering::ended(config.keep_alive)),
+            Answer::Streaming(number) => respond::events(Body::stream(Listening::new(http, number, config))),
+        };
+        respond::with_version(response, version)
+    }
 }
 
 /// Answers a request that is rejected before it runs.
-pub(crate) fn refused(request: &Request<'_>, refusal: Refusal, version: ProtocolVersion) -> Response<Body> {
+pub(crate) fn refused(id: &RequestId, refusal: Refusal, version: ProtocolVersion) -> Response<Body> {
     let status = if matches!(refusal, Refusal::Error(_)) { StatusCode::OK } else { StatusCode::FORBIDDEN };
-    let response = respond::error_with_id(status, Some(&request.id), &refusal.into_error());
+    let response = respond::error_with_id(status, Some(id), &refusal.into_error());
     respond::with_version(response, version)
 }
 
 /// Returns the session of a batch, or `None` if its revision has no batches. Fails if the session is unknown.
-pub(crate) fn batch_session(legacy: &Legacy, parts: &Parts) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
-    if !parts.headers.contains_key(headers::SESSION_ID) {
+pub(crate) fn batch_session(legacy: &Legacy, head: &Head) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
+    if !head.headers.contains_key(headers::SESSION_ID) {
         return Ok(None);
     }
-    open(legacy, parts, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
+    open(legacy, head, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
 /// Serves a batch as one call. The notifications of its requests share one stream, and one message has all responses.
 pub(crate) async fn batch(
     legacy: &Legacy,
-    http: &Arc<HttpSession>,
+    http: Arc<HttpSession>,
     bytes: &[u8],
     accepted: Accepted,
-    parts: Parts,
+    caller: &Caller,
 ) -> Response<Body> {
-    let session_open = http.open();
-    let version = http.session.version();
-    let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
-    let principal = endpoint::principal(&parts.extensions);
-    let extensions = RequestParts::of(parts).into_extensions();
+    let call = Call::new(legacy, http);
+    let sink = call.sink(accepted);
     let scope = || {
-        let scope = Scope::session(http.session.clone())
-            .grace_period(legacy.endpoint.config.shutdown_deadline)
-            .peer(http.peer.clone())
-            .principal(principal.clone())
-            .extensions(extensions.clone());
-        if accepted.sse { scope.sink(stream.clone()) } else { scope }
+        let scope = caller.scope(Scope::session(call.http.session.clone())).peer(call.http.peer.clone());
+        let scope = scope.grace_period(legacy.endpoint.config.shutdown_deadline);
+        match &sink {
+            Some(sink) => scope.sink(sink.clone()),
+            None => scope,
+        }
     };
-    let batch = match legacy.endpoint.server.batch(bytes, &http.session, &http.peer, scope) {
+    let batch = match legacy.endpoint.server.batch(bytes, &call.http.session, &call.http.peer, scope) {
         Ok(batch) => batch,
         Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, None, &error),
     };
     if batch.is_empty() {
         return respond::empty(StatusCode::ACCEPTED);
     }
-    let answered = stream.clone();
-    let running = Box::pin(async move {
-        let answers = batch.run().await;
-        let answers = answered.finish(answers, |answers| answers).await;
-        drop(session_open);
-        answers
-    });
-    let response = match call::answer(running, &stream, bounds(legacy, http)).await {
-        Answer::Quiet(Some(answers)) => respond::json(Body::whole(answers)),
-        Answer::Quiet(None) => respond::stream(Answering::ended(legacy.endpoint.config.keep_alive)),
-        Answer::Streaming(number) => {
-            respond::events(Body::stream(Listening::new(http.clone(), number, &legacy.endpoint.config)))
-        }
-    };
-    respond::with_version(response, version)
+    call.answer(batch.run(), |answers| answers, |answers| respond::json(Body::whole(answers))).await
 }
 
 fn bounds(legacy: &Legacy, http: &Arc<HttpSession>) -> Bounds {
@@ -235,8 +241,8 @@ fn bounds(legacy: &Legacy, http: &Arc<HttpSession>) -> Bounds {
     }
 }
 
-pub(crate) fn notification(legacy: &Legacy, notification: &Notification<'_>, parts: &Parts) -> Response<Body> {
-    match open(legacy, parts, None) {
+pub(crate) fn notification(legacy: &Legacy, notification: &Notification<'_>, head: &Head) -> Response<Body> {
+    match open(legacy, head, None) {
         Ok(http) => {
             let _open = http.open();
             legacy.endpoint.server.notified(Some(&http.session), &http.peer, notification);
@@ -247,8 +253,8 @@ pub(crate) fn notification(legacy: &Legacy, notification: &Notification<'_>, par
 }
 
 /// Delivers a response of the client to the input request that waits for it. Also accepts a response that is too late.
-pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, parts: &Parts) -> Response<Body> {
-    match open(legacy, parts, None) {
+pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, head: &Head) -> Response<Body> {
+    match open(legacy, head, None) {
         Ok(http) => {
             let _open = http.open();
             http.session.answered(response);
@@ -260,15 +266,15 @@ pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, parts:
 
 /// Opens the standalone stream of a session, or resumes the stream that `Last-Event-ID` names. A newer connection replaces
 /// an older connection of the same stream.
-pub(crate) fn get(legacy: &Legacy, parts: &Parts) -> Response<Body> {
-    if !Accepted::of(&parts.headers).sse {
+pub(crate) fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
+    if !Accepted::of(&head.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
     }
-    match open(legacy, parts, None) {
+    match open(legacy, head, None) {
         Ok(http) => {
             let version = http.session.version();
-            let listening = match last_seen(&http, &parts.headers) {
+            let listening = match last_seen(&http, &head.headers) {
                 Ok(None) => Listening::new(http, STANDALONE, &legacy.endpoint.config),
                 Ok(Some(place)) => Listening::after(http, place, &legacy.endpoint.config),
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
@@ -288,8 +294,8 @@ fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcE
 }
 
 /// Ends a session.
-pub(crate) fn delete(legacy: &Legacy, parts: &Parts) -> Response<Body> {
-    match open(legacy, parts, None) {
+pub(crate) fn delete(legacy: &Legacy, head: &Head) -> Response<Body> {
+    match open(legacy, head, None) {
         Ok(http) => {
             if let Some(id) = http.session.id() {
                 legacy.sessions.remove(id);
@@ -301,9 +307,9 @@ pub(crate) fn delete(legacy: &Legacy, parts: &Parts) -> Response<Body> {
 }
 
 /// Checks the version header, and returns the session of a request. An error carries the id of the request.
-fn open(legacy: &Legacy, parts: &Parts, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    check_version(&legacy.endpoint, &parts.headers, id)?;
-    find(legacy, parts, id)
+fn open(legacy: &Legacy, head: &Head, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    check_version(&legacy.endpoint, &head.headers, id)?;
+    find(legacy, head, id)
 }
 
 /// Returns the revision that the header names. Fails if the server does not support it.
@@ -325,14 +331,14 @@ pub(crate) fn check_version(
     Ok(known)
 }
 
-fn find(legacy: &Legacy, parts: &Parts, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    let id = headers::single(&parts.headers, &headers::SESSION_ID)
+fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    let id = headers::single(&head.headers, &headers::SESSION_ID)
         .map_err(|error| respond::error_with_id(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
         let error = RpcError::invalid_request("the header Mcp-Session-Id is missing: open a session by `initialize`");
         return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &error));
     };
-    let caller = endpoint::principal(&parts.extensions).map(|principal| principal.key());
+    let caller = head.principal.as_deref().map(Principal::key);
     legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| {
         let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
         respond::error_with_id(StatusCode::NOT_FOUND, request, &error)

@@ -10,13 +10,16 @@ use std::{
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body as HttpBody;
-use mcp_protocol::{Message, ProtocolVersion, RpcError};
-use mcp_server_core::{Server, engine::Era};
+use mcp_protocol::{ProtocolVersion, RpcError};
+use mcp_server_core::{
+    Caller, Server,
+    engine::{self, Arrival},
+};
 
 use crate::{
-    answer::{body::Body, cors, health, respond},
+    answer::{body::Body, cors, health, respond, stream::Queue},
     config::{HttpConfig, SsePaths},
-    endpoint::{self, BoxError, Endpoint},
+    endpoint::{self, BoxError, Endpoint, Head, RequestParts},
     legacy::{
         self, Legacy, sessionless,
         sse::{self, SseRoute},
@@ -115,8 +118,12 @@ impl Inner {
         match parts.method {
             Method::OPTIONS => cors::preflight(&parts.headers, self.methods()),
             Method::POST => self.post(parts, body).await,
-            Method::GET if self.has_sessions() && !names_stateless => legacy::get(&self.legacy, &parts),
-            Method::DELETE if self.has_sessions() && !names_stateless => legacy::delete(&self.legacy, &parts),
+            Method::GET if self.has_sessions() && !names_stateless => {
+                legacy::get(&self.legacy, &Head::of(&RequestParts::of(parts)))
+            }
+            Method::DELETE if self.has_sessions() && !names_stateless => {
+                legacy::delete(&self.legacy, &Head::of(&RequestParts::of(parts)))
+            }
             Method::GET | Method::DELETE if self.has_sessions() => respond::not_of_a_session(),
             _ => respond::wrong_method(self.methods()),
         }
@@ -173,58 +180,48 @@ impl Inner {
 
     async fn dispatch(&self, parts: Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
         let Self { endpoint, legacy } = self;
-        let limits = endpoint.server.limits().of_messages();
-        let message = match Message::parse_with(bytes, &limits) {
-            Ok(message) => message,
-            Err(error) if error.is_batch && self.has_sessions() => {
-                return match legacy::batch_session(legacy, &parts) {
-                    Ok(Some(http)) => legacy::batch(legacy, &http, bytes, accepted, parts).await,
-                    Ok(None) => respond::error_with_id(StatusCode::BAD_REQUEST, None, &error.error),
-                    Err(refused) => refused,
-                };
+        let parts = RequestParts::of(parts);
+        let head = Head::of(&parts);
+        let caller = Caller::remote().principal(head.principal.clone()).extensions(parts.into_extensions());
+        let queue: Arc<Queue> = Arc::default();
+        let mut arrival = Arrival::new(caller.clone()).headers(headers::mirrored(&head.headers));
+        arrival = arrival.grace_period(endpoint.config.shutdown_deadline);
+        if accepted.sse {
+            arrival = arrival.sink(queue.clone());
+        }
+        // Without sessions, a notification or a response has no effect.
+        let is_stateless = !endpoint.server.has_legacy_versions()
+            || version_header(&head.headers).is_some_and(ProtocolVersion::is_stateless);
+        match endpoint.server.accept(bytes, arrival) {
+            Ok(engine::Accepted::Request(prepared)) => {
+                stateless::run(endpoint, *prepared, queue, respond::stateless).await
             }
-            Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.error),
-        };
-        let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
-        match message {
-            Message::Request(request) => match Era::of(&request) {
-                Err(error) => respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error.error),
-                Ok(Era::Stateless(meta)) => stateless::request(endpoint, &request, &meta, accepted, parts).await,
-                Ok(Era::Initialize) if !endpoint.config.has_sessions => sessionless::initialize(endpoint, &request),
-                Ok(Era::Initialize) => legacy::initialize(legacy, &request, &parts),
-                Ok(_) if names_stateless => {
-                    let text = format!("`_meta[\"{}\"]` is missing", mcp_protocol::meta::keys::PROTOCOL_VERSION);
-                    let error = RpcError::invalid_params(text);
-                    respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error)
-                }
-                Ok(_) if !endpoint.server.has_legacy_versions() => {
-                    let text = format!("the header {} is missing", headers::PROTOCOL_VERSION);
-                    let error = RpcError::header_mismatch(text);
-                    respond::error_with_id(StatusCode::BAD_REQUEST, Some(&request.id), &error)
-                }
-                Ok(era) => {
-                    let meta = if let Era::Session(meta) = &era { meta.as_ref() } else { None };
-                    if endpoint.config.has_sessions {
-                        legacy::request(legacy, &request, meta, accepted, parts).await
-                    } else {
-                        sessionless::request(endpoint, &request, meta, accepted, parts).await
-                    }
-                }
-            },
-            // A stateless client cancels a request by closing its stream, so no notification has an effect.
-            Message::Notification(_) if names_stateless || !endpoint.server.has_legacy_versions() => {
-                respond::empty(StatusCode::ACCEPTED)
+            Ok(engine::Accepted::Initialize(request)) if endpoint.config.has_sessions => {
+                legacy::initialize(legacy, &request, &head)
             }
-            Message::Notification(_) if !endpoint.config.has_sessions => {
-                sessionless::accepted(endpoint, &parts.headers)
+            Ok(engine::Accepted::Initialize(request)) => sessionless::initialize(endpoint, &request),
+            Ok(engine::Accepted::InSession(request)) if endpoint.config.has_sessions => {
+                legacy::request(legacy, *request, accepted, &head).await
             }
-            Message::Notification(notification) => legacy::notification(legacy, &notification, &parts),
-            Message::Response(_) if names_stateless || !endpoint.server.has_legacy_versions() => respond::refusal(
+            Ok(engine::Accepted::InSession(request)) => sessionless::request(endpoint, *request, queue, &head).await,
+            Ok(engine::Accepted::Notification(_)) if is_stateless => respond::empty(StatusCode::ACCEPTED),
+            Ok(engine::Accepted::Response(_)) if is_stateless => respond::refusal(
                 StatusCode::BAD_REQUEST,
                 &RpcError::invalid_request("a client of this revision sends no responses"),
             ),
-            Message::Response(_) if !endpoint.config.has_sessions => sessionless::accepted(endpoint, &parts.headers),
-            Message::Response(response) => legacy::response(legacy, &response, &parts),
+            Ok(engine::Accepted::Notification(notification)) if endpoint.config.has_sessions => {
+                legacy::notification(legacy, &notification, &head)
+            }
+            Ok(engine::Accepted::Response(response)) if endpoint.config.has_sessions => {
+                legacy::response(legacy, &response, &head)
+            }
+            Ok(_) => sessionless::accepted(endpoint, &head.headers),
+            Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head) {
+                Ok(Some(http)) => legacy::batch(legacy, http, bytes, accepted, &caller).await,
+                Ok(None) => respond::rejected(rejected),
+                Err(response) => response,
+            },
+            Err(rejected) => respond::rejected(rejected),
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    ClientCapabilities, CompleteParams, CompletionReference, ErrorCode, GetPromptParams, Method, ProtocolVersion,
-    ReadResourceParams, RequestId, RequestMeta, RpcError, TaskSupport,
+    CompleteParams, CompletionReference, ErrorCode, GetPromptParams, Method, ProtocolVersion, ReadResourceParams,
+    RequestId, RequestMeta, RpcError, TaskSupport,
     jsonrpc::{Request, decode_params},
     method,
 };
-use mcp_schema::header::HeaderParam;
 use mcp_uri_template::VarValue;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tracing::Span;
 
 use super::{
+    MirroredHeaders,
     listen::ListenWork,
     methods::{self, Preparation},
     task_requests::TaskWork,
@@ -24,10 +24,10 @@ use crate::{
     context::{Completing, Context, ResourceUri},
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
-    registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry},
+    registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
     request::{Refusal, Reply, Said, Scope},
     session::{InFlightGuard, Pass},
-    tasks::{self, Plan, TaskUpgrade, ToolTasks},
+    tasks::{Plan, TaskUpgrade, ToolTasks},
     trace::{self, Target},
 };
 
@@ -118,37 +118,16 @@ impl Prepared {
         self.scope.version
     }
 
+    /// The id of the request.
+    #[must_use]
+    pub fn id(&self) -> &RequestId {
+        &self.id
+    }
+
     /// Whether the answer is there already, so that running it takes no time.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.work, Work::Done(_))
-    }
-
-    /// The arguments of a tool call that HTTP mirrors in headers, and the arguments themselves.
-    #[must_use]
-    pub fn header_params(&self) -> Option<(&[HeaderParam], &Value)> {
-        match &self.work {
-            Work::Handler(HandlerWork::Tool { entry, arguments, .. }) if !entry.spec.header_params.is_empty() => {
-                Some((&entry.spec.header_params, arguments))
-            }
-            _ => None,
-        }
-    }
-
-    /// The capabilities that the call needs and the client did not declare.
-    #[must_use]
-    pub fn missing_client_capabilities(&self) -> Option<ClientCapabilities> {
-        match &self.work {
-            Work::Handler(HandlerWork::Tool { plan: Plan::Refused(error), .. })
-                if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY =>
-            {
-                Some(tasks::required())
-            }
-            Work::Handler(HandlerWork::Tool { entry, .. }) => {
-                entry.spec.required_client.as_ref()?.missing_from(self.context.client_capabilities())
-            }
-            _ => None,
-        }
     }
 }
 
@@ -159,6 +138,16 @@ impl Server {
     /// A [`Refusal`]: the method does not exist in this revision or nothing stands behind it, the caller lacks scopes, or
     /// the parameters do not fit.
     pub fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
+        self.prepare_with(request, scope, None)
+    }
+
+    /// Prepares a request whose headers mirror its arguments.
+    pub(super) fn prepare_with(
+        &self,
+        request: &Request<'_>,
+        scope: Scope,
+        headers: Option<&MirroredHeaders<'_>>,
+    ) -> Result<Prepared, Refusal> {
         // A span of another library with our target may have left a slot.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
@@ -171,7 +160,7 @@ impl Server {
             None => trace::meta_of(request),
         };
         trace::follow(&span, meta, self.data.config.bridge.as_ref());
-        let prepared = span.in_scope(|| self.prepare_in(request, scope, &span));
+        let prepared = span.in_scope(|| self.prepare_in(request, scope, headers, &span));
         #[cfg(feature = "log-layer")]
         if let (Some(slot), Ok(prepared)) = (slot, &prepared) {
             slot.fill(&prepared.context);
@@ -184,12 +173,21 @@ impl Server {
         prepared
     }
 
-    fn prepare_in(&self, request: &Request<'_>, scope: Scope, span: &Span) -> Result<Prepared, Refusal> {
+    fn prepare_in(
+        &self,
+        request: &Request<'_>,
+        scope: Scope,
+        headers: Option<&MirroredHeaders<'_>>,
+        span: &Span,
+    ) -> Result<Prepared, Refusal> {
         let method = methods::find(self, &request.method, &scope)?;
         self.check_scopes(&scope, &self.data.config.required_scopes)?;
         let mut completing = None;
         let work =
             method.prepare(&mut Preparation { server: self, request, scope: &scope, completing: &mut completing })?;
+        if let Work::Handler(HandlerWork::Tool { entry, arguments, .. }) = &work {
+            check_tool(&entry.spec, arguments, &scope, headers)?;
+        }
         let collector = match &work {
             Work::Handler(work) if work.asks() => {
                 Some(Arc::new(InputCollector::new(&self.data.inputs, request, scope.origin())?))
@@ -342,6 +340,23 @@ impl Server {
         let mut all = self.data.config.required_scopes.clone();
         all.extend(required.iter().filter(|scope| !self.data.config.required_scopes.contains(scope)).cloned());
         Err(Refusal::Scopes(all))
+    }
+}
+
+/// Checks the mirrored headers of a tool call, then the capabilities of its client.
+fn check_tool(
+    tool: &ToolSpec,
+    arguments: &Value,
+    scope: &Scope,
+    headers: Option<&MirroredHeaders<'_>>,
+) -> Result<(), RpcError> {
+    if let Some(headers) = headers {
+        headers.check_arguments(&tool.header_params, arguments)?;
+    }
+    let required = tool.required_client.as_ref();
+    match required.and_then(|required| required.missing_from(scope.client.capabilities())) {
+        Some(missing) => Err(RpcError::missing_client_capability(&missing)),
+        None => Ok(()),
     }
 }
 

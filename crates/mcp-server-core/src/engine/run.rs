@@ -414,11 +414,6 @@ async fn call_tool(
         }
     }
     let limit = spec.timeout.unwrap_or(server.limits().tool_timeout);
-    if let Some(missing) =
-        spec.required_client.as_ref().and_then(|required| required.missing_from(context.client_capabilities()))
-    {
-        return Err(RpcError::missing_client_capability(&missing));
-    }
     if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
         return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result();
     }

@@ -75,7 +75,8 @@ impl Caller {
     }
 
     /// Returns a scope with the data of this caller.
-    pub(crate) fn scope(&self, scope: Scope) -> Scope {
+    #[must_use]
+    pub fn scope(&self, scope: Scope) -> Scope {
         let scope = scope.principal(self.principal.clone()).extensions(self.extensions.clone());
         if self.is_local { scope.local() } else { scope }
     }

@@ -1,11 +1,10 @@
 //! Serves a connection that carries all messages in one stream: stdio, pipes, memory. Both eras may use it.
 
-use std::{fmt, io, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    Message, Method, RpcError,
-    jsonrpc::{self, EnvelopeError, Request},
-    method,
+    RpcError,
+    jsonrpc::{self, Request},
 };
 use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
 use tokio::{
@@ -16,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Caller, Peer, Server, Session,
-    engine::{Era, Prepared},
-    request::{Refusal, Reply, Scope, StatelessCall},
+    engine::{Accepted, Arrival, Prepared, Rejected, SessionRequest},
+    request::{Refusal, Reply, Scope},
 };
 
 /// The time for the client to read queued messages after all calls have ended.
@@ -206,7 +205,7 @@ impl Connection<'_> {
                 None => return Ok(()),
                 Some(Ok(frame)) => tokio::select! {
                     biased;
-                    taken = self.take(&frame) => taken,
+                    processed = self.process(&frame) => processed,
                     () = shutdown.cancelled() => return Ok(()),
                 },
                 Some(Err(error)) if error.is_too_large() => {
@@ -225,47 +224,79 @@ impl Connection<'_> {
     }
 
     /// Processes one message. An error means that the client has disconnected.
-    async fn take(&mut self, frame: &Frame) -> Result<(), TransportError> {
-        let limits = self.server.limits().of_messages();
-        match Message::parse_with(&frame.message, &limits) {
-            Ok(Message::Request(request)) => {
-                let id = request.id.clone();
-                let reply = match self.request(&request) {
-                    Ok(ControlFlow::Break(reply)) => Some(reply),
-                    Ok(ControlFlow::Continue(prepared)) if prepared.is_done() => prepared.run().await,
-                    Ok(ControlFlow::Continue(mut prepared)) => match prepared.enter() {
-                        Ok(()) => {
-                            self.spawn(prepared, id.clone());
-                            None
-                        }
-                        Err(reply) => Some(reply),
-                    },
-                    Err(error) => Some(Reply::error(Some(&id), &error)),
-                };
-                match reply {
-                    Some(reply) => self.send(reply, Route::Request(id)).await,
-                    None => Ok(()),
-                }
+    async fn process(&mut self, frame: &Frame) -> Result<(), TransportError> {
+        let (prepared, id) = match self.server.accept(&frame.message, self.arrival()) {
+            Ok(Accepted::Request(prepared)) => {
+                let id = prepared.id().clone();
+                (Ok(*prepared), id)
             }
-            Ok(Message::Notification(notification)) => {
+            Ok(Accepted::InSession(request)) => {
+                let id = request.id().clone();
+                (self.in_session(*request), id)
+            }
+            Ok(Accepted::Initialize(request)) => {
+                let reply = self.initialize(&request).unwrap_or_else(|error| Reply::error(Some(&request.id), &error));
+                return self.send(reply, Route::Request(request.id)).await;
+            }
+            Ok(Accepted::Notification(notification)) => {
                 self.server.notified(self.session.as_ref(), &self.peer, &notification);
-                Ok(())
+                return Ok(());
             }
-            Ok(Message::Response(response)) => {
+            Ok(Accepted::Response(response)) => {
                 if let Some(session) = &self.session {
                     session.answered(&response);
                 }
-                Ok(())
+                return Ok(());
             }
-            Err(EnvelopeError { is_batch: true, .. })
-                if self.session.as_ref().is_some_and(|s| s.version().has_batches()) =>
+            Err(Rejected { is_batch: true, .. })
+                if self.session.as_ref().is_some_and(|session| session.version().has_batches()) =>
             {
-                self.batch(&frame.message).await
+                return self.batch(&frame.message).await;
             }
-            Err(EnvelopeError { id, error, .. }) => {
-                self.send(Reply::error(id.as_ref(), &error), Route::Connection).await
+            Err(Rejected { id, refusal, .. }) => {
+                let route = id.clone().map_or(Route::Connection, Route::Request);
+                return self.send(Reply::error(id.as_ref(), &refusal.into_error()), route).await;
             }
+        };
+        let reply = match prepared {
+            Ok(prepared) if prepared.is_done() => prepared.run().await,
+            Ok(mut prepared) => match prepared.enter() {
+                Ok(()) => {
+                    self.spawn(prepared, id);
+                    return Ok(());
+                }
+                Err(reply) => Some(reply),
+            },
+            Err(refusal) => Some(Reply::error(Some(&id), &refusal.into_error())),
+        };
+        match reply {
+            Some(reply) => self.send(reply, Route::Request(id)).await,
+            None => Ok(()),
         }
+    }
+
+    /// Opens a session, which replaces the one before.
+    fn initialize(&mut self, request: &Request<'_>) -> Result<Reply, RpcError> {
+        let (session, reply) = self.server.initialize(request, &self.caller, &self.peer)?;
+        if let Some(former) = self.session.replace(session) {
+            former.retire();
+        }
+        Ok(reply)
+    }
+
+    fn in_session(&self, request: SessionRequest<'_>) -> Result<Prepared, Refusal> {
+        match &self.session {
+            Some(session) => {
+                request.in_session(self.server, session.clone(), Some(self.sender.clone()), self.peer.clone())
+            }
+            None => request.before_handshake(self.server),
+        }
+    }
+
+    /// Returns the surroundings of a message on this connection.
+    fn arrival(&self) -> Arrival<'static> {
+        let arrival = Arrival::new(self.caller.clone()).peer(self.peer.clone()).sink(self.sender.clone());
+        arrival.ending(self.ending.clone()).grace_period(self.server.limits().drain)
     }
 
     async fn batch(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
@@ -285,47 +316,10 @@ impl Connection<'_> {
         }
     }
 
-    /// Returns a prepared request, or its response.
-    fn request(&mut self, request: &Request<'_>) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
-        let scope = match Era::of(request)? {
-            Era::Stateless(meta) => Scope::stateless(StatelessCall::read(&meta)?.supported(self.server)?),
-            Era::Initialize => {
-                let (session, reply) = self.server.initialize(request, &self.caller, &self.peer)?;
-                if let Some(former) = self.session.replace(session) {
-                    former.retire();
-                }
-                return Ok(ControlFlow::Break(reply));
-            }
-            Era::Session(meta) => match &self.session {
-                Some(session) => Scope::session(session.clone()).saying(meta.as_ref()),
-                None if request.method == method::Ping::NAME && self.server.has_legacy_versions() => {
-                    let scope = Scope::unopened(self.server.versions());
-                    return self.prepare(request, scope);
-                }
-                None => return Err(self.refuse_unopened()),
-            },
-        };
-        self.prepare(request, self.scope(scope))
-    }
-
-    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<ControlFlow<Reply, Prepared>, RpcError> {
-        let prepared = self.server.prepare(request, scope).map_err(Refusal::into_error)?;
-        Ok(ControlFlow::Continue(prepared))
-    }
-
     /// Adds the data of this connection to a scope.
     fn scope(&self, scope: Scope) -> Scope {
         let scope = self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone());
         scope.ending(self.ending.clone()).grace_period(self.server.limits().drain)
-    }
-
-    fn refuse_unopened(&self) -> RpcError {
-        let modern = format!("`_meta[\"{}\"]` is missing", mcp_protocol::meta::keys::PROTOCOL_VERSION);
-        if self.server.has_legacy_versions() {
-            RpcError::invalid_params(format!("{modern}, and no session was opened by `initialize`"))
-        } else {
-            RpcError::invalid_params(modern)
-        }
     }
 
     fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {

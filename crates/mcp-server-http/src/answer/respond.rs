@@ -5,7 +5,7 @@ use http::{
     header::{self, HeaderName},
 };
 use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, RpcError};
-use mcp_server_core::engine::{Reply, Verdict};
+use mcp_server_core::engine::{Refusal, Rejected, Reply, Verdict};
 
 use super::{body::Body, stream::Answering};
 use crate::request::headers;
@@ -78,8 +78,18 @@ pub(crate) fn legacy(reply: Reply) -> Response<Body> {
     }
 }
 
+/// The response to a rejected message.
+pub(crate) fn rejected(rejected: Rejected) -> Response<Body> {
+    let status = match &rejected.refusal {
+        _ if rejected.is_malformed => StatusCode::BAD_REQUEST,
+        Refusal::Error(error) => status_of(error.code),
+        _ => StatusCode::FORBIDDEN,
+    };
+    error_with_id(status, rejected.id.as_ref(), &rejected.refusal.into_error())
+}
+
 /// Returns the status for an error code of the stateless era. Errors of a method have the status 200.
-pub(crate) fn status_of(code: ErrorCode) -> StatusCode {
+fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         ErrorCode::PARSE_ERROR

@@ -2,19 +2,14 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode, request::Parts};
-use mcp_protocol::{ProtocolVersion, RequestId, RequestMeta, jsonrpc::Request};
-use mcp_server_core::engine::Scope;
+use http::{HeaderMap, Response, StatusCode};
+use mcp_protocol::{ProtocolVersion, RequestId, jsonrpc::Request};
+use mcp_server_core::engine::SessionRequest;
 
 use crate::{
-    answer::{
-        body::Body,
-        respond,
-        stream::{self, Answer, Answering, Queue},
-    },
-    endpoint::{self, Endpoint, RequestParts},
-    legacy,
-    request::accept::Accepted,
+    answer::{body::Body, respond, stream::Queue},
+    endpoint::{Endpoint, Head},
+    legacy, stateless,
 };
 
 /// Answers `initialize` and opens no session.
@@ -28,34 +23,19 @@ pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>) -> Response
 /// Serves a request. Closing the connection cancels it, because without a session no notification can.
 pub(crate) async fn request(
     endpoint: &Endpoint,
-    request: &Request<'_>,
-    meta: Option<&RequestMeta<'_>>,
-    accepted: Accepted,
-    parts: Parts,
+    request: SessionRequest<'_>,
+    queue: Arc<Queue>,
+    head: &Head,
 ) -> Response<Body> {
-    let version = match version(endpoint, &parts.headers, Some(&request.id)) {
+    let id = request.id().clone();
+    let version = match version(endpoint, &head.headers, Some(&id)) {
         Ok(version) => version,
         Err(response) => return response,
     };
-    let queue: Arc<Queue> = Arc::default();
-    let mut scope = Scope::sessionless(version)
-        .grace_period(endpoint.config.shutdown_deadline)
-        .saying(meta)
-        .principal(endpoint::principal(&parts.extensions))
-        .extensions(RequestParts::of(parts).into_extensions());
-    if accepted.sse {
-        scope = scope.sink(queue.clone());
+    match request.sessionless(&endpoint.server, version) {
+        Ok(prepared) => stateless::run(endpoint, prepared, queue, respond::legacy).await,
+        Err(refusal) => legacy::refused(&id, refusal, version),
     }
-    let prepared = match endpoint.server.prepare(request, scope) {
-        Ok(prepared) => prepared,
-        Err(refusal) => return legacy::refused(request, refusal, version),
-    };
-    let response = match stream::answer(Box::pin(prepared.run()), queue, endpoint.config.keep_alive).await {
-        Answer::Quiet(Some(reply)) => respond::legacy(reply),
-        Answer::Quiet(None) => respond::stream(Answering::ended(endpoint.config.keep_alive)),
-        Answer::Streaming(answering) => respond::stream(answering),
-    };
-    respond::with_version(response, version)
 }
 
 /// Accepts a notification or a response, and ignores it, because no request is running.

@@ -1,0 +1,258 @@
+//! Accepts a message: one parse, the era, and for a request of the stateless era all checks before it runs.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use mcp_protocol::{
+    Message, Method as _, ProtocolVersion, RequestId, RequestMeta, RpcError,
+    jsonrpc::{EnvelopeError, Notification, Request, Response},
+    meta, method,
+};
+use mcp_transport::FrameSender;
+use tokio_util::sync::CancellationToken;
+
+use super::{Era, MirroredHeaders, Prepared};
+use crate::{
+    Caller, Peer, Server, Session,
+    request::{Refusal, Scope, StatelessCall},
+};
+
+/// The surroundings of a message, as its transport knows them.
+pub struct Arrival<'a> {
+    caller: Caller,
+    headers: Option<MirroredHeaders<'a>>,
+    sink: Option<Arc<dyn FrameSender>>,
+    peer: Option<Peer>,
+    ending: Option<CancellationToken>,
+    grace_period: Option<Duration>,
+}
+
+impl<'a> Arrival<'a> {
+    /// Creates the surroundings of a message from a caller.
+    #[must_use]
+    pub fn new(caller: Caller) -> Self {
+        Self { caller, headers: None, sink: None, peer: None, ending: None, grace_period: None }
+    }
+
+    /// Sets the headers that must mirror a request of the stateless era. Without them nothing is compared.
+    #[must_use]
+    pub fn headers(mut self, headers: MirroredHeaders<'a>) -> Self {
+        self.headers = Some(headers);
+        self
+    }
+
+    /// Sets the stream for notifications about the request. Without a stream they are dropped.
+    #[must_use]
+    pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Sets the connection, if several requests share it. Its limit applies, and a cancellation finds the request.
+    #[must_use]
+    pub fn peer(mut self, peer: Peer) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    /// Sets the token that is cancelled when the connection ends.
+    #[must_use]
+    pub(crate) fn ending(mut self, ending: CancellationToken) -> Self {
+        self.ending = Some(ending);
+        self
+    }
+
+    /// Sets how long the request may run after a shutdown began. Unlimited by default.
+    #[must_use]
+    pub fn grace_period(mut self, limit: Duration) -> Self {
+        self.grace_period = Some(limit);
+        self
+    }
+
+    /// Adds the surroundings to a scope.
+    fn complete(self, scope: Scope) -> Scope {
+        let mut scope = self.caller.scope(scope);
+        if let Some(sink) = self.sink {
+            scope = scope.sink(sink);
+        }
+        if let Some(peer) = self.peer {
+            scope = scope.peer(peer);
+        }
+        if let Some(ending) = self.ending {
+            scope = scope.ending(ending);
+        }
+        if let Some(limit) = self.grace_period {
+            scope = scope.grace_period(limit);
+        }
+        scope
+    }
+}
+
+impl fmt::Debug for Arrival<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+/// An accepted message. The transport runs a request of the stateless era, and knows the session of all others.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Accepted<'a> {
+    /// A request of the stateless era, ready to run.
+    Request(Box<Prepared>),
+    /// `initialize`: the transport opens a session ([`Server::initialize`]).
+    Initialize(Request<'a>),
+    /// Another request of the session era.
+    InSession(Box<SessionRequest<'a>>),
+    /// A notification of either era.
+    Notification(Notification<'a>),
+    /// The response to a request of the server.
+    Response(Response<'a>),
+}
+
+/// A rejected message.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Rejected {
+    /// The id of the message, if it could be read.
+    pub id: Option<RequestId>,
+    /// The reason.
+    pub refusal: Refusal,
+    /// Whether the message itself is invalid: its JSON, its envelope, its metadata, or its mirrored headers.
+    pub is_malformed: bool,
+    /// Whether the message is a JSON array, which sessions of 2025-03-26 may send ([`Server::batch`]).
+    pub is_batch: bool,
+}
+
+impl Rejected {
+    fn malformed(id: &RequestId, error: RpcError) -> Self {
+        Self { id: Some(id.clone()), refusal: error.into(), is_malformed: true, is_batch: false }
+    }
+
+    fn refused(id: &RequestId, refusal: Refusal) -> Self {
+        Self { id: Some(id.clone()), refusal, is_malformed: false, is_batch: false }
+    }
+}
+
+impl From<EnvelopeError> for Rejected {
+    fn from(error: EnvelopeError) -> Self {
+        Self { id: error.id, refusal: error.error.into(), is_malformed: true, is_batch: error.is_batch }
+    }
+}
+
+/// A request of the session era that waits for its session.
+#[derive(Debug)]
+pub struct SessionRequest<'a> {
+    request: Request<'a>,
+    meta: Option<RequestMeta<'a>>,
+    arrival: Arrival<'a>,
+}
+
+impl SessionRequest<'_> {
+    /// Returns the id of the request.
+    #[must_use]
+    pub fn id(&self) -> &RequestId {
+        &self.request.id
+    }
+
+    /// Prepares the request in its session. `sink` replaces the stream of the arrival.
+    ///
+    /// # Errors
+    /// See [`Server::prepare`].
+    pub fn in_session(
+        mut self,
+        server: &Server,
+        session: Arc<Session>,
+        sink: Option<Arc<dyn FrameSender>>,
+        peer: Peer,
+    ) -> Result<Prepared, Refusal> {
+        self.arrival.sink = sink;
+        self.arrival.peer = Some(peer);
+        self.prepare(server, Scope::session(session))
+    }
+
+    /// Prepares the request without a session, in a revision of the session era ([`Server::initialize_sessionless`]).
+    ///
+    /// # Errors
+    /// See [`Server::prepare`].
+    pub fn sessionless(self, server: &Server, version: ProtocolVersion) -> Result<Prepared, Refusal> {
+        self.prepare(server, Scope::sessionless(version))
+    }
+
+    /// Prepares a request before the handshake. Only `ping` is allowed then.
+    ///
+    /// # Errors
+    /// `-32602` for any other method.
+    pub(crate) fn before_handshake(self, server: &Server) -> Result<Prepared, Refusal> {
+        if self.request.method != method::Ping::NAME {
+            let text = format!("{}, and no session was opened by `initialize`", missing_version());
+            return Err(RpcError::invalid_params(text).into());
+        }
+        let scope = Scope::unopened(server.versions());
+        server.prepare(&self.request, self.arrival.complete(scope))
+    }
+
+    fn prepare(self, server: &Server, scope: Scope) -> Result<Prepared, Refusal> {
+        let Self { request, meta, arrival } = self;
+        server.prepare(&request, arrival.complete(scope.saying(meta.as_ref())))
+    }
+}
+
+impl Server {
+    /// Accepts one message: parses it, finds its era, and prepares a request of the stateless era.
+    ///
+    /// # Errors
+    /// [`Rejected`] when the message is invalid, or when its request cannot run.
+    pub fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
+        match Message::parse_with(bytes, &self.limits().of_messages())? {
+            Message::Request(request) => self.accept_request(request, arrival),
+            Message::Notification(notification) => Ok(Accepted::Notification(notification)),
+            Message::Response(response) => Ok(Accepted::Response(response)),
+        }
+    }
+
+    fn accept_request<'a>(&self, request: Request<'a>, arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
+        match Era::of(&request) {
+            Err(error) => Err(Rejected::malformed(&request.id, error.error)),
+            Ok(Era::Stateless(meta)) => self.accept_stateless(&request, &meta, arrival),
+            Ok(Era::Initialize) => Ok(Accepted::Initialize(request)),
+            Ok(Era::Session(meta)) => {
+                let named = arrival.headers.as_ref().and_then(MirroredHeaders::version);
+                if named.is_some_and(ProtocolVersion::is_stateless) {
+                    return Err(Rejected::malformed(&request.id, RpcError::invalid_params(missing_version())));
+                }
+                if !self.has_legacy_versions() {
+                    let error = match &arrival.headers {
+                        Some(headers) => headers.version_missing(),
+                        None => RpcError::invalid_params(missing_version()),
+                    };
+                    return Err(Rejected::malformed(&request.id, error));
+                }
+                Ok(Accepted::InSession(Box::new(SessionRequest { request, meta, arrival })))
+            }
+        }
+    }
+
+    fn accept_stateless<'a>(
+        &self,
+        request: &Request<'_>,
+        meta: &RequestMeta<'_>,
+        mut arrival: Arrival<'_>,
+    ) -> Result<Accepted<'a>, Rejected> {
+        let malformed = |error| Rejected::malformed(&request.id, error);
+        let call = StatelessCall::read(meta).map_err(malformed)?;
+        let headers = arrival.headers.take();
+        if let Some(headers) = &headers {
+            headers.check_request(&request.method, meta, call.requested()).map_err(malformed)?;
+        }
+        let call = call.supported(self).map_err(malformed)?;
+        let scope = arrival.complete(Scope::stateless(call));
+        let prepared = self.prepare_with(request, scope, headers.as_ref());
+        prepared
+            .map(|prepared| Accepted::Request(Box::new(prepared)))
+            .map_err(|refusal| Rejected::refused(&request.id, refusal))
+    }
+}
+
+fn missing_version() -> String {
+    format!("`_meta[\"{}\"]` is missing", meta::keys::PROTOCOL_VERSION)
+}

@@ -1,0 +1,136 @@
+//! Headers that mirror the body of a stateless request, so that proxies can route by them (2026-07-28, streamable-http).
+//!
+//! The server reads them strictly. If the server and a proxy read a header differently, a request could bypass the rules of
+//! the proxy.
+
+use mcp_protocol::{Excerpt, ProtocolVersion, RequestMeta, RpcError, method, mirror};
+use mcp_schema::header::HeaderParam;
+use serde_json::Value;
+
+/// The most characters of a value in an error text.
+const EXCERPT: usize = 64;
+
+/// The `mcp-…` headers of a request, by their lower-case names.
+#[derive(Debug, Default)]
+pub struct MirroredHeaders<'a> {
+    entries: Vec<(&'a str, Option<&'a str>)>,
+}
+
+impl<'a> MirroredHeaders<'a> {
+    /// Collects headers by lower-case name. The value is `None` if it is not visible ASCII. Other headers are ignored.
+    pub fn new(headers: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Self {
+        let entries = headers.into_iter().filter(|(name, _)| name.starts_with("mcp-"));
+        Self {
+            entries: entries.map(|(name, value)| (name, value.map(|text| text.trim_matches([' ', '\t'])))).collect(),
+        }
+    }
+
+    /// Returns the known revision that the headers name.
+    pub(super) fn version(&self) -> Option<ProtocolVersion> {
+        let (_, value) = self.entries.iter().find(|(name, _)| *name == mirror::PROTOCOL_VERSION)?;
+        ProtocolVersion::parse(value.as_ref()?)
+    }
+
+    /// Returns the error for a request that names no revision.
+    #[expect(clippy::unused_self, reason = "only a request with headers has this error")]
+    pub(super) fn version_missing(&self) -> RpcError {
+        RpcError::header_mismatch(format!("the header {} is missing", mirror::PROTOCOL_VERSION))
+    }
+
+    /// Compares the headers with the method, the revision and the name in the body.
+    ///
+    /// # Errors
+    /// `-32020` with the name of the header.
+    pub(super) fn check_request(&self, method: &str, meta: &RequestMeta<'_>, version: &str) -> Result<(), RpcError> {
+        self.expect(mirror::PROTOCOL_VERSION, version, false)?;
+        self.expect(mirror::METHOD, method, false)?;
+        let Some(member) = method::mirrored_name_param(method) else { return Ok(()) };
+        // If the member is missing, the check of the parameters reports it later with a better text.
+        match meta.mirrored(member) {
+            Some(name) => self.expect(mirror::NAME, &name, true),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the `Mcp-Param-*` headers with the arguments of a tool call.
+    ///
+    /// # Errors
+    /// `-32020` with the name of the header.
+    pub(super) fn check_arguments(&self, params: &[HeaderParam], arguments: &Value) -> Result<(), RpcError> {
+        for param in params {
+            let name = param.header_name();
+            let (argument, header) = match (param.argument(arguments), self.single(&name.to_ascii_lowercase(), &name)?)
+            {
+                (Some(argument), Some(header)) => (argument, header),
+                (None, None) => continue,
+                (Some(_), None) => return Err(RpcError::header_mismatch(format!("the header {name} is missing"))),
+                // A proxy may have routed by an argument that does not exist.
+                (None, Some(_)) => {
+                    return Err(RpcError::header_mismatch(format!("the header {name} mirrors no argument")));
+                }
+            };
+            let header = mirror::decode(header).ok_or_else(|| undecodable(&name))?;
+            if !param.matches(argument, &header) {
+                let argument = argument.as_str().map_or_else(|| argument.to_string(), str::to_owned);
+                let (header, argument) = (excerpt(&header), excerpt(&argument));
+                let text = format!("the header {name} differs from the arguments: {header:?} and {argument:?}");
+                return Err(RpcError::header_mismatch(text));
+            }
+        }
+        Ok(())
+    }
+
+    fn expect(&self, name: &str, body: &str, encoded: bool) -> Result<(), RpcError> {
+        let shown = mirror::display_name(name);
+        let Some(header) = self.single(name, &shown)? else {
+            return Err(RpcError::header_mismatch(format!("the header {shown} is missing")));
+        };
+        let header = if encoded { mirror::decode(header).ok_or_else(|| undecodable(&shown))? } else { header.into() };
+        // Whitespace around a header value is not a part of it. A client has to encode a value with such whitespace.
+        if header == body {
+            return Ok(());
+        }
+        let (header, body) = (excerpt(&header), excerpt(body));
+        Err(RpcError::header_mismatch(format!("the header {shown} differs from the body: {header:?} and {body:?}")))
+    }
+
+    /// Returns the value of a header that may occur once.
+    fn single(&self, name: &str, shown: &str) -> Result<Option<&'a str>, RpcError> {
+        let mut values = self.entries.iter().filter(|(entry, _)| *entry == name).map(|(_, value)| *value);
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(RpcError::header_mismatch(format!("the header {shown} is given twice")));
+        }
+        let invalid = || RpcError::header_mismatch(format!("the header {shown} is not visible ASCII"));
+        value.map(Some).ok_or_else(invalid)
+    }
+}
+
+fn excerpt(value: &str) -> Excerpt<'_> {
+    Excerpt::new(value).with_limit(EXCERPT)
+}
+
+fn undecodable(name: &str) -> RpcError {
+    RpcError::header_mismatch(format!("the header {name} is not valid base64"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_both_values() {
+        for (name, header, body, expected) in [
+            ("mcp-name", "a", "b", "the header Mcp-Name differs from the body: \"a\" and \"b\""),
+            (
+                "mcp-protocol-version",
+                "1",
+                "\n",
+                "the header MCP-Protocol-Version differs from the body: \"1\" and \"\\n\"",
+            ),
+        ] {
+            let headers = MirroredHeaders::new([(name, Some(header))]);
+            assert_eq!(headers.expect(name, body, false).unwrap_err().message, expected);
+        }
+    }
+}
