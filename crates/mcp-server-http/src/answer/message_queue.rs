@@ -84,7 +84,7 @@ impl FrameSender for MessageQueue {
         let pushed = self.queue.try_push(self.cost(frame.message.len()), frame.message.clone());
         pushed.map_err(|error| match error {
             TryPushError::Full(_) => TrySendError::Full(frame),
-            _ => TrySendError::Closed(frame),
+            TryPushError::Closed(_) => TrySendError::Closed(frame),
         })
     }
 
