@@ -126,7 +126,7 @@ fn commands_print_results_and_errors() {
         ("tools 127.0.0.1:1/mcp", 2, "", "if `127.0.0.1:1/mcp` is the server, write http://127.0.0.1:1/mcp\n"),
         ("tools example.com/mcp", 2, "", "if `example.com/mcp` is the server, write https://example.com/mcp\n"),
         ("tools list URL", 2, "", "the URL of the server must be the first word"),
-        ("info http://[x/", 2, "", "the URL of the endpoint is not one: invalid IPv6 address\n"),
+        ("info http://[x/", 2, "", "the URL of the endpoint is invalid: invalid IPv6 address\n"),
         ("info ftp://x", 2, "", "`ftp://x` is not a server; write an http or https URL, or a command after `--`"),
         ("tools http://127.0.0.1:1/mcp", 3, "", "cannot connect to `http://127.0.0.1:1`: Connection refused"),
         ("prompt URL picture", 0, "user: [image/png, 3 bytes: --json shows it]\n", ""),
