@@ -85,7 +85,7 @@ impl<'a, 'b> Loader<'a, 'b> {
             Err(error) => return self.error(directory, error),
         };
         // The owner of the directory chose its files, also those behind a link to a hidden file.
-        let sandbox = Sandbox::new(&directory).hidden(true);
+        let sandbox = Sandbox::new(&directory).with_hidden();
         for name in names {
             let path = directory.join(&name);
             let text = match sandbox.read(&name, MAX_FILE_BYTES).map(String::from_utf8) {
@@ -218,7 +218,7 @@ impl<'a, 'b> Loader<'a, 'b> {
 
 /// Reads the server manifest of a directory: `server.toml` or `server.json`.
 pub(crate) fn server_manifest(root: &Path) -> Result<ServerManifest, ContentError> {
-    let sandbox = Sandbox::new(root).hidden(true);
+    let sandbox = Sandbox::new(root).with_hidden();
     for name in ["server.toml", "server.json"] {
         let path = root.join(name);
         if !path.exists() {

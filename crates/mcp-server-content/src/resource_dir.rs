@@ -97,12 +97,12 @@ impl ResourceDir {
         self
     }
 
-    /// Sets whether the server serves hidden files. By default it does not.
+    /// Serves hidden files as well. By default the server does not serve them.
     ///
     /// A file is hidden when its name, or the name of a directory on its path, begins with a dot. A link to a hidden file
     /// is hidden as well.
-    pub fn hidden_files(mut self, on: bool) -> Self {
-        self.settings.sandbox = self.settings.sandbox.hidden(on);
+    pub fn hidden_files(mut self) -> Self {
+        self.settings.sandbox = self.settings.sandbox.with_hidden();
         self
     }
 

@@ -86,11 +86,10 @@ impl Sandbox {
         Self { root: root.into(), hidden: false }
     }
 
-    /// Sets whether hidden files can be read: files with a component that begins with a dot, in the requested path or in
-    /// the resolved path.
+    /// Allows hidden files: files with a component that begins with a dot, in the requested path or in the resolved path.
     #[cfg(feature = "fs")]
-    pub(crate) fn hidden(self, on: bool) -> Self {
-        Self { hidden: on, ..self }
+    pub(crate) fn with_hidden(self) -> Self {
+        Self { hidden: true, ..self }
     }
 
     /// Whether the sandbox shows a directory entry of this name.

@@ -68,7 +68,7 @@ async fn lists_files_in_order_and_reads_them() {
 async fn caps_the_list_and_reads_unlisted_files() {
     let disk = library("the_list_is_capped");
     let dir = ResourceDir::new(disk.path("root")).uri_prefix("docs://x/").max_listed(2).name("docs").unwatched();
-    let server = serve(dir.hidden_files(true));
+    let server = serve(dir.hidden_files());
     assert_eq!(server.resources().names(), ["docs://x/.git/config", "docs://x/.hidden"]);
     assert_eq!(server.read_resource("docs://x/b.md").await.unwrap().contents[0].as_text(), Some("# B"));
     assert_eq!(server.resource_templates().names(), ["docs://x/{+path}"]);
@@ -149,7 +149,7 @@ async fn hides_links_to_hidden_files() {
     symlink("b.md", disk.path("root/.link.md")).unwrap();
     let dir = || ResourceDir::new(disk.path("root")).unwatched();
     let paths = ["link.txt", "link/config", "a%20b/link", ".link.md"];
-    let (without, with) = (serve(dir()), serve(dir().hidden_files(true)));
+    let (without, with) = (serve(dir()), serve(dir().hidden_files()));
     for path in paths {
         let uri = format!("file:///{path}");
         assert!(!without.resources().names().contains(&uri), "{path}");

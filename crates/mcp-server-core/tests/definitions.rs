@@ -187,7 +187,7 @@ async fn tool_annotations_are_listed() {
     let bare = || tool("t", async || "x");
     assert_eq!(of(bare().read_only()).await, json!({ "readOnlyHint": true }));
     assert_eq!(of(bare().destructive()).await, json!({ "readOnlyHint": false, "destructiveHint": true }));
-    let several = bare().additive().idempotent().open_world(false);
+    let several = bare().additive().idempotent().closed_world();
     let expected =
         json!({ "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false });
     assert_eq!(of(several).await, expected);

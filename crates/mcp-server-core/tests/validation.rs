@@ -136,7 +136,7 @@ async fn input_validation_can_be_disabled() {
     let wrong = json!({ "n": "seven", "m": null });
     let checked = server(route(), ()).call_tool("raw", wrong.clone()).await.unwrap();
     assert!(complaint(&checked).unwrap().contains("`/n`"));
-    let passed = server(route().validate_input(false), ()).call_tool("raw", wrong.clone()).await.unwrap();
+    let passed = server(route().skip_input_validation(), ()).call_tool("raw", wrong.clone()).await.unwrap();
     assert_eq!(complaint(&passed), None);
     assert_eq!(passed.content[0].as_text(), Some(&*wrong.to_string()));
 }
@@ -230,7 +230,7 @@ async fn never_sends_output_that_violates_its_schema() {
             let wire = serde_json::to_string(&result).unwrap();
             assert!(wire.contains("does not fit its own schema") && !wire.contains("secret"), "{wire}");
         }
-        let route = returning(structured.clone()).validate_output(false);
+        let route = returning(structured.clone()).skip_output_validation();
         let result = server(route, ()).call_tool("t", json!({})).await.unwrap();
         assert_eq!((result.is_error, result.structured_content), (false, structured));
     }

@@ -20,7 +20,7 @@ pub(crate) fn register(builder: ServerBuilder<App>, app: &App) -> ServerBuilder<
                     "Return what the server observed of its clients: calls that ended early, and changes of roots.",
                 )
                 .read_only()
-                .open_world(false),
+                .closed_world(),
         )
         .on_notification(move |notification: ClientNotification| {
             if notification.method() == "notifications/roots/list_changed" {

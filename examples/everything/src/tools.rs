@@ -14,12 +14,12 @@ const MAX_WAIT: Duration = Duration::from_secs(50);
 /// Registers the tools.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     builder
-        .tool(tool("echo", echo).title("Echo").read_only().open_world(false))
-        .tool(tool("add", add).title("Add").read_only().open_world(false))
-        .tool(tool("big", big).title("A large text").read_only().open_world(false))
-        .tool(tool("slow", slow).title("A slow call").read_only().open_world(false))
-        .tool(tool("write_note", write_note).title("Write a note").additive().idempotent().open_world(false))
-        .tool(tool("find_notes", find_notes).title("Find notes").read_only().open_world(false))
+        .tool(tool("echo", echo).title("Echo").read_only().closed_world())
+        .tool(tool("add", add).title("Add").read_only().closed_world())
+        .tool(tool("big", big).title("A large text").read_only().closed_world())
+        .tool(tool("slow", slow).title("A slow call").read_only().closed_world())
+        .tool(tool("write_note", write_note).title("Write a note").additive().idempotent().closed_world())
+        .tool(tool("find_notes", find_notes).title("Find notes").read_only().closed_world())
 }
 
 /// Registers `count` tools that differ only in their names.

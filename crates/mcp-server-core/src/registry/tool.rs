@@ -135,9 +135,15 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// Sets whether the tool reaches external systems. A web search does, a calculator does not.
-    pub fn open_world(mut self, open: bool) -> Self {
-        self.annotations_mut().open_world_hint = Some(open);
+    /// Marks the tool as open: it reaches external systems, as a web search does. Clients assume it by default.
+    pub fn open_world(mut self) -> Self {
+        self.annotations_mut().open_world_hint = Some(true);
+        self
+    }
+
+    /// Marks the tool as closed: it does not reach external systems. A calculator does not.
+    pub fn closed_world(mut self) -> Self {
+        self.annotations_mut().open_world_hint = Some(false);
         self
     }
 
@@ -185,15 +191,15 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// Sets whether the server checks arguments against the input schema before the handler runs. By default it does.
-    pub fn validate_input(mut self, on: bool) -> Self {
-        self.validate_input = on;
+    /// Runs the handler without a check of the arguments against the input schema.
+    pub fn skip_input_validation(mut self) -> Self {
+        self.validate_input = false;
         self
     }
 
-    /// Sets whether the server checks structured output against the output schema. By default it does.
-    pub fn validate_output(mut self, on: bool) -> Self {
-        self.validate_output = on;
+    /// Sends structured output without a check against the output schema.
+    pub fn skip_output_validation(mut self) -> Self {
+        self.validate_output = false;
         self
     }
 
