@@ -8,7 +8,8 @@ use mcp_protocol::{
 use crate::Server;
 
 impl Server {
-    /// What the server can do, for a client of a revision. Where callers cannot be told apart, tasks are not listed.
+    /// Returns the capabilities of the server in a revision. `tasks.list` is only declared when callers can be
+    /// distinguished.
     pub(crate) fn capabilities(&self, version: ProtocolVersion, callers_differ: bool) -> ServerCapabilities {
         let mut capabilities = ServerCapabilities::default();
         capabilities.logging = Some(JsonObject::default());

@@ -237,7 +237,7 @@ impl Context {
     }
 
     /// Sends a log record to the client (`notifications/message`), if the client requested records of this level. In
-    /// 2026-07-28 the default is none. Log records must not contain secrets.
+    /// 2026-07-28 a client receives none by default. Log records must not contain secrets.
     pub async fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(level, None, data).await;
     }

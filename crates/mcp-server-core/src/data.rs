@@ -80,12 +80,12 @@ pub(crate) struct Config {
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_notification: Option<NotificationHook>,
     pub(crate) task_policy: TaskPolicy,
-    /// Whether there are tasks apart from calls.
+    /// Whether the application creates tasks outside of calls.
     pub(crate) standalone_tasks: bool,
-    /// Present when there are layers around all handlers.
+    /// The layers around all handlers.
     pub(crate) layers: Option<HandlerService>,
     pub(crate) bridge: Option<Bridge>,
-    /// Lists that may be empty at first.
+    /// Lists that are declared before they have entries.
     pub(crate) dynamic_tools: bool,
     pub(crate) dynamic_resources: bool,
     pub(crate) dynamic_prompts: bool,
@@ -98,14 +98,14 @@ impl std::fmt::Debug for Server {
 }
 
 impl ServerData {
-    /// The parts that a task needs until its end.
+    /// Returns the parts of the server that a task needs until its end.
     pub(crate) fn task_driver(&self) -> Driver {
         Driver { table: self.tasks.clone(), shutdown: self.shutdown.clone(), drain: self.config.limits.drain }
     }
 }
 
 impl Context {
-    /// The server that the handler belongs to, for example to add a tool.
+    /// Returns the server of the handler, for example to add a tool.
     #[must_use]
     pub fn server(&self) -> &Server {
         match self.any_server().downcast_ref() {

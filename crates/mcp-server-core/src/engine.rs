@@ -1,8 +1,8 @@
-//! What transports call: from a raw request to the answer, era by era.
+//! The interface for transports: from a message to its response, in either era.
 //!
-//! A transport that is not in this workspace is built on this module: parse a message with
-//! [`mcp_protocol::Message`], find its [`Era`], make a [`Scope`], [`Server::prepare`](crate::Server::prepare) the request
-//! and run it.
+//! A transport makes two calls: [`Server::accept`](crate::Server::accept) reads a message and prepares its request, and
+//! [`Prepared::run`] runs it. A request of the session era gets its session in between
+//! ([`SessionRequest::in_session`]).
 
 mod accept;
 mod batch;

@@ -1,4 +1,4 @@
-//! The public face of a server: what it serves over, what an application does with it while it runs.
+//! The public methods of a server: configuration, lists, local calls, and shutdown.
 
 mod connection;
 mod lifecycle;
@@ -26,10 +26,10 @@ pub use self::{
 use crate::{Server, builder::ServerBuilder, limits::Limits};
 
 impl Server {
-    /// Starts to build a server with the given name and version.
+    /// Starts to build a server with a name and a version.
     ///
     /// # Panics
-    /// When the name is empty.
+    /// Panics when the name is empty.
     #[track_caller]
     pub fn builder<S: Clone + Send + Sync + 'static>(
         name: impl Into<String>,
@@ -40,68 +40,68 @@ impl Server {
         ServerBuilder::new(name, version.into())
     }
 
-    /// What the server is called.
+    /// Returns the name, version and description of the server.
     #[must_use]
     pub fn info(&self) -> &Implementation {
         &self.data.config.info
     }
 
-    /// The revisions that are spoken, newest first.
+    /// Returns the supported revisions, newest first.
     #[must_use]
     pub fn versions(&self) -> &[ProtocolVersion] {
         &self.data.config.versions
     }
 
-    /// The bounds that hold.
+    /// Returns the limits of the server.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.data.config.limits
     }
 
-    /// The scopes that every caller over a network must have been granted.
+    /// Returns the scopes that every network caller needs.
     #[must_use]
     pub fn required_scopes(&self) -> &[String] {
         &self.data.config.required_scopes
     }
 
-    /// The tools, to add and remove while the server runs.
+    /// Returns the list of tools, which can change while the server runs.
     #[must_use]
     pub fn tools(&self) -> Tools<'_> {
         Tools { server: self }
     }
 
-    /// The resources, to add and remove while the server runs.
+    /// Returns the list of resources, which can change while the server runs.
     #[must_use]
     pub fn resources(&self) -> Resources<'_> {
         Resources { server: self }
     }
 
-    /// The resource templates, to add and remove while the server runs.
+    /// Returns the list of resource templates, which can change while the server runs.
     #[must_use]
     pub fn resource_templates(&self) -> ResourceTemplates<'_> {
         ResourceTemplates { server: self }
     }
 
-    /// The prompts, to add and remove while the server runs.
+    /// Returns the list of prompts, which can change while the server runs.
     #[must_use]
     pub fn prompts(&self) -> Prompts<'_> {
         Prompts { server: self }
     }
 
-    /// The tasks, to make some for work that lives outside of a call.
+    /// Returns the tasks, to create some for work outside of a call.
     #[must_use]
     pub fn tasks(&self) -> Tasks<'_> {
         Tasks { server: self }
     }
 
-    /// Asks everything that serves this server to end: what runs may finish within the drain limit. Returns at once.
+    /// Shuts the server down: running calls may finish within the grace period. This does not wait.
     pub fn shutdown(&self) {
         self.data.shutdown.cancel();
         self.data.extensions.stop();
     }
 
-    /// Resolves once [`Server::shutdown`] was called, at once if it was already. For transports, and for work of the
-    /// application's own that is to end with the server.
+    /// Returns a future that completes when [`Server::shutdown`] is called. Transports and background work of the
+    /// application can wait for it.
     pub fn shutting_down(&self) -> ShuttingDown {
         ShuttingDown { shutdown: Box::pin(self.data.shutdown.clone().cancelled_owned()) }
     }
@@ -116,10 +116,22 @@ impl Server {
         self.data.shutdown.clone()
     }
 
-    /// Calls a tool without a transport, as the newest revision does it: arguments are checked, limits hold.
+    /// Calls a tool without a transport, in the newest revision. Arguments are validated, and limits apply.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, tool};
+    /// use serde_json::json;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = Server::builder("hello", "1.0").tool(tool("greet", async || "Hello!")).build();
+    /// let result = server.call_tool("greet", json!({})).await?;
+    /// assert_eq!(result.content[0].as_text(), Some("Hello!"));
+    /// # Ok::<_, mcp_protocol::RpcError>(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
-    /// The [`RpcError`] that a client would get. A failure of the tool itself is a result with `is_error`.
+    /// The [`RpcError`] that a client would receive. A failure of the tool itself is a result with `is_error`.
     pub async fn call_tool(&self, name: &str, arguments: impl Into<Value>) -> Result<CallToolResult, RpcError> {
         local::call_tool(self, name, arguments.into()).await
     }
@@ -127,7 +139,7 @@ impl Server {
     /// Reads a resource without a transport.
     ///
     /// # Errors
-    /// The [`RpcError`] that a client would get.
+    /// The [`RpcError`] that a client would receive.
     pub async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, RpcError> {
         local::read_resource(self, uri).await
     }
@@ -135,7 +147,7 @@ impl Server {
     /// Gets a prompt without a transport.
     ///
     /// # Errors
-    /// The [`RpcError`] that a client would get.
+    /// The [`RpcError`] that a client would receive.
     pub async fn get_prompt<K: Into<String>, V: Into<String>>(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Runs `subscriptions/listen`: a request that stays open, carries notices, and is no running handler.
+//! Runs `subscriptions/listen`: a request that stays open and sends changes. It does not count as a running handler.
 
 use std::convert::Infallible;
 
@@ -19,20 +19,20 @@ use crate::{
     store::STORE_TIMEOUT,
 };
 
-/// What a stream of notices is to carry.
+/// A prepared subscription.
 pub(super) struct ListenWork {
-    /// What is acknowledged.
+    /// The accepted subscriptions, for the acknowledgement.
     accepted: SubscriptionFilter,
-    /// What is kept, until there is a place among the readers for it.
+    /// The subscriptions, until the stream is registered with the publisher.
     filter: Filter,
-    /// The tasks that were asked for.
+    /// The tasks that the client named.
     tasks: Vec<String>,
     listening: Option<Listening>,
 }
 
 impl ListenWork {
     pub(super) fn prepare(server: &Server, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
-        /// A struct could be read from an array as well, which no filter is.
+        /// Accepts objects only. Derived structs would also accept an array.
         #[derive(Deserialize)]
         struct Form {
             #[serde(rename = "notifications")]
@@ -56,7 +56,7 @@ impl ListenWork {
         Ok(Self { accepted, filter, tasks, listening: None })
     }
 
-    /// Takes a place among the readers; none among the handlers that run.
+    /// Registers the stream with the publisher. Returns false when the limit is reached.
     pub(super) fn enter(&mut self, server: &Server, scope: &Scope) -> bool {
         let filter = std::mem::take(&mut self.filter);
         server.data.extensions.start(server);
@@ -66,13 +66,13 @@ impl ListenWork {
 }
 
 impl Prepared {
-    /// Whether it is a stream that stays open until somebody ends it.
+    /// Whether the request is a stream that stays open.
     pub(crate) fn is_listen(&self) -> bool {
         matches!(self.work, super::prepare::Work::Listen(_))
     }
 }
 
-/// Carries notices until the client cancels or is gone (nothing is answered then), or the server ends the stream.
+/// Sends changes until the client cancels or disconnects (no response then), or the server ends the stream.
 pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let Prepared { server, id, scope, place, .. } = prepared;
     let _place: Option<Place> = place;
@@ -91,9 +91,9 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
             for task in work.tasks {
                 match find_for_listener(&server, &scope, &id, &task).await? {
                     Some(ListenTarget::Running(live)) => listening.add_task(&live),
-                    // What it came to is fetched when it is its turn: results are large, and readers slow.
+                    // The outcome may be large, so the stream fetches it when it sends it.
                     Some(ListenTarget::Ended(_)) => listening.add_ended(&task),
-                    // Whether it never was or is another's is told to nobody.
+                    // An unknown or foreign task is not acknowledged.
                     None => continue,
                 }
                 found.push(task);
@@ -101,7 +101,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
             Ok::<_, RpcError>(found)
         };
         let told = async {
-            // A store that fails is not asked for every one.
+            // One timeout covers all lookups, because the store may be failing.
             let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
             accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
             let broken: Result<Infallible, TransportError> = async {
@@ -118,7 +118,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
             () = ending.cancelled() => {}
         }
         drop(listening);
-        // Where several requests share one stream, nothing else says that this one ends.
+        // On a shared stream no other message shows the end of this subscription.
         if scope.peer.is_some() {
             stream.send_end().await;
         }

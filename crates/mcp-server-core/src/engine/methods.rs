@@ -57,7 +57,7 @@ enum Requirement {
     Prompts,
     Completions,
     Tasks,
-    /// Anything that can change or be told of in a change stream.
+    /// The server has a list, a resource or tasks that can change.
     Changes,
 }
 

@@ -1,4 +1,4 @@
-//! Finds out what a request asks for: which method, which tool or resource, with parameters that fit. Nothing runs yet.
+//! Prepares a request: finds its method and its handler, and checks scopes, headers, capabilities and parameters.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::{
     trace::{self, Target},
 };
 
-/// A request that is understood and may run.
+/// A request that passed all checks and can run.
 pub struct Prepared {
     pub(super) server: Server,
     pub(super) id: RequestId,
@@ -41,29 +41,29 @@ pub struct Prepared {
     pub(super) place: Option<Place>,
 }
 
-/// The places that a request takes while it runs, given back when dropped.
+/// The permits of a running request. Dropping them releases them.
 pub(super) struct Place {
     pub(super) _passes: (Option<Pass>, Option<Pass>),
     pub(super) _listed: Option<InFlightGuard>,
 }
 
-/// What a request asks for.
+/// The work of a request.
 pub(super) enum Work {
-    /// Nothing that is not answered already.
+    /// The response exists already.
     Done(Reply),
     /// A handler.
     Handler(HandlerWork),
-    /// A stream of notices.
+    /// A `subscriptions/listen` stream.
     Listen(Box<ListenWork>),
     /// An async method of an extension.
     Extension { route: Arc<MethodRoute>, params: Option<Box<RawValue>> },
     /// Nothing: the work was moved out to run.
     Over,
-    /// Something about tasks.
+    /// A method about tasks.
     Task(TaskWork),
 }
 
-/// Which handler, and what it is given.
+/// A handler and its arguments.
 pub(crate) enum HandlerWork {
     Tool { entry: Arc<ToolEntry>, arguments: Value, plan: Plan },
     Resource { entry: Arc<ResourceEntry>, uri: String },
@@ -73,7 +73,7 @@ pub(crate) enum HandlerWork {
 }
 
 impl Work {
-    /// What its span is named after.
+    /// Returns the subject of the request's span.
     fn target(&self) -> Target<'_> {
         match self {
             Self::Handler(HandlerWork::Tool { entry, .. }) => Target::Tool(&entry.spec.tool.name),
@@ -99,7 +99,7 @@ impl HandlerWork {
             Self::Resource { entry, .. } => entry.run.asks(),
             Self::Template { entry, .. } => entry.run.asks(),
             Self::Prompt { entry, .. } => entry.run.asks(),
-            // The revisions have no questions for completions.
+            // No revision has input requests for completions.
             Self::Complete { .. } => false,
         }
     }
@@ -112,19 +112,19 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Prepared {
-    /// The revision that the answer speaks.
+    /// Returns the revision of the response.
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.scope.version
     }
 
-    /// The id of the request.
+    /// Returns the id of the request.
     #[must_use]
     pub fn id(&self) -> &RequestId {
         &self.id
     }
 
-    /// Whether the answer is there already, so that running it takes no time.
+    /// Whether the response exists already, so that running takes no time.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.work, Work::Done(_))
@@ -132,11 +132,11 @@ impl Prepared {
 }
 
 impl Server {
-    /// Finds out what a request asks for. Scopes are checked here, between the method and its parameters.
+    /// Prepares a request. The scopes are checked after the method and before the parameters.
     ///
     /// # Errors
-    /// A [`Refusal`]: the method does not exist in this revision or nothing stands behind it, the caller lacks scopes, or
-    /// the parameters do not fit.
+    /// A [`Refusal`]: the server does not serve the method, the caller lacks scopes, the client lacks a capability, or
+    /// the parameters are invalid.
     pub fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
         self.prepare_with(request, scope, None)
     }
@@ -239,7 +239,7 @@ impl Server {
     }
 
     fn plan(&self, tool: &ToolTasks, task: Option<&RawValue>, scope: &Scope) -> Result<Plan, RpcError> {
-        // Where no tasks are declared, nobody takes notice of those who ask for one.
+        // A server that declares no tasks ignores the `task` parameter.
         let is_declared = self.has_tasks() && !scope.lacks_session();
         if !is_declared || (tool.support == TaskSupport::Forbidden && task.is_none()) {
             return Ok(Plan::Plain);
@@ -311,7 +311,7 @@ impl Server {
                         source_of(&entry.completions, argument)
                     }
                     Some(_) => return Err(unknown_argument(&format!("the template `{uri}`"), argument).into()),
-                    // A URI of a plain resource has nothing to complete, but it is not unknown.
+                    // A plain resource has no arguments to complete, but its URI is valid.
                     None if self.data.resources.load().find(uri).is_some() => None,
                     None => {
                         let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unknown resource template");

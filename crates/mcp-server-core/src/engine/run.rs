@@ -1,4 +1,4 @@
-//! Runs what was prepared: within its limits, cancelled when the client says so, whatever the handler does.
+//! Runs prepared requests: limits, cancellation, layers, time limits, and validation of results.
 
 use std::{
     future::{Future, poll_fn},
@@ -38,13 +38,13 @@ use crate::{
     trace,
 };
 
-/// The most values that a completion may have (server/utilities/completion).
+/// The most values of a completion (server/utilities/completion).
 const COMPLETIONS: usize = 100;
 
 impl Prepared {
-    /// Runs the request to its end. `None` when the client cancelled it: nothing is answered then.
+    /// Runs the request. Returns `None` when the client cancelled it, because no response is sent then.
     ///
-    /// Dropping the future cancels the work.
+    /// Dropping the future cancels the request.
     pub async fn run(mut self) -> Option<Reply> {
         if let Err(reply) = self.enter() {
             return Some(reply);
@@ -69,7 +69,7 @@ impl Prepared {
         let Self { server, id, scope, context, place, .. } = self;
         let version = scope.version;
         let outcome = answer(&server, &scope, &context, work).await;
-        // Whoever reads the answer may use the id, and the place, again.
+        // The permits are released before the response, because the client may reuse the id at once.
         drop(place);
         Some(match outcome {
             Ok(Output::Tool(result)) => Reply::result(&server.data.identity, &id, version, result, 256),
@@ -84,7 +84,7 @@ impl Prepared {
         })
     }
 
-    /// Answers a request about tasks.
+    /// Runs a method about tasks.
     async fn run_task(self, work: TaskWork) -> Option<Reply> {
         let Self { server, id, scope, place, context, .. } = self;
         let served = tokio::select! {
@@ -134,11 +134,11 @@ impl Prepared {
         })
     }
 
-    /// Takes a place among what runs, so that a cancellation finds the request from now on. [`Prepared::run`] does it
-    /// where nobody did before.
+    /// Acquires the permits of the request. From now on a cancellation finds it. [`Prepared::run`] does this if the
+    /// transport did not.
     ///
     /// # Errors
-    /// The answer when there is no place.
+    /// The response when a limit is reached.
     pub(crate) fn enter(&mut self) -> Result<(), Reply> {
         let is_short = match &self.work {
             Work::Done(_) => true,
@@ -151,7 +151,7 @@ impl Prepared {
         let busy = || Reply::busy(&self.id);
         let peer = self.scope.peer.as_ref();
         let passes = match &mut self.work {
-            // A stream of notices waits most of its time, and is counted by itself.
+            // A stream is idle most of the time, so it has a limit of its own.
             Work::Listen(work) => {
                 if !work.enter(&self.server, &self.scope) {
                     return Err(Reply::too_many_streams(&self.id));
@@ -176,7 +176,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Runs the request for its typed output.
+    /// Runs the request and returns its typed output.
     pub(crate) async fn run_for_output(mut self) -> Result<Output, RpcError> {
         self.enter().map_err(|_| busy())?;
         let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
@@ -187,8 +187,8 @@ impl Prepared {
     }
 }
 
-/// The answer to a request that failed. What it says of pages that the user is sent to is kept, so that the client can be
-/// told when the user is done there.
+/// Returns the response to a failed request. The session remembers the pages of the error, so that the server can
+/// notify the client when the user is done.
 fn refuse(scope: &Scope, id: &RequestId, error: &RpcError) -> Reply {
     if let Some(session) = scope.client.session() {
         for page in error.url_elicitations() {
@@ -198,7 +198,7 @@ fn refuse(scope: &Scope, id: &RequestId, error: &RpcError) -> Reply {
     Reply::error(Some(id), error)
 }
 
-/// Runs a handler until there is an answer: what it brought forth, or the task that it goes on in.
+/// Runs a handler until it has an output, or until the call becomes a task.
 async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: HandlerWork) -> Result<Output, Stop> {
     let HandlerWork::Tool { entry, plan, .. } = &mut work else {
         return execute(server, scope, context, work).await;
@@ -216,14 +216,14 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
             let task_scope = Scope { grace_period: None, ..scope.clone() };
             let (task_server, context) = (server.clone(), context.clone());
             let work = Box::pin(async move { execute(&task_server, &task_scope, &context, work).await });
-            // Few calls are candidates: the others need not carry the room for it.
+            // Boxed, because few calls can become a task and all calls would have the larger future.
             let mut running = Box::pin(candidate.run(work));
             unless_stopped(server, scope, running.as_mut()).await?
         }
     }
 }
 
-/// Runs a handler in the span of its request, also where that has become a task.
+/// Runs a handler in the span of its request, also after the call became a task.
 async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
     let mut outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
     if let Err(Stop::Error(error)) = &mut outcome {
@@ -234,7 +234,7 @@ async fn execute(server: &Server, scope: &Scope, context: &Context, work: Handle
 }
 
 async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
-    // Work that the handler gave to other tasks ends with the request, also when this future is dropped.
+    // Work on other tasks is cancelled with the request, also when this future is dropped.
     let drop_cancels = scope.cancel.clone().drop_guard();
     if let Some(collector) = context.collector() {
         unless_stopped(server, scope, pin!(collector.resume())).await??;
@@ -246,7 +246,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     let served = async {
         match layers {
             None => handled(server, scope.version, context, work).await,
-            // Boxed, so that calls without layers need not carry the room for it.
+            // Boxed, so that calls without layers have a smaller future.
             Some(layers) => {
                 let is_tool = matches!(work, HandlerWork::Tool { .. });
                 let invocation = invocation(server, scope.version, context, work);
@@ -254,14 +254,14 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
             }
         }
     };
-    // Pinned in this statement, behind which nothing of the handler is left.
+    // The future is dropped at the end of this statement, with the handler.
     let performed = unless_stopped(server, scope, pin!(served)).await;
     context.finish();
     let performed = performed?;
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
-    // Helpers of a handler that came to its end by itself may go on; of any other they end with it.
+    // A handler that returned in time may leave work on other tasks. Otherwise that work is cancelled too.
     if !context.has_expired() && !matches!(performed, Ok(Performed::Asked(_))) {
         drop_cancels.disarm();
     }
@@ -274,7 +274,8 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     }
 }
 
-/// Takes a reference, because what an `async fn` is given has its room twice.
+/// Waits for work unless the request is cancelled. It takes a reference, because an `async fn` stores its arguments
+/// twice.
 async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl Future<Output = T>>) -> Result<T, Stop> {
     tokio::select! {
         biased;
@@ -316,7 +317,7 @@ fn invocation(server: &Server, version: ProtocolVersion, context: &Context, mut 
     Invocation { method, name, arguments, context: context.clone(), tool_layers, run }
 }
 
-/// Runs a handler, behind all layers.
+/// Runs a handler, inside of all layers.
 async fn handled(
     server: &Server,
     version: ProtocolVersion,
@@ -373,7 +374,7 @@ fn call_of<K: Kind>(
     }
 }
 
-/// A handler's future whose panics are errors, those before its first await included.
+/// Runs a handler and converts panics into errors, also a panic before the first await.
 async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolError> {
     let mut future: Pin<Box<dyn Future<Output = _> + Send>> = match catch_unwind(AssertUnwindSafe(|| run.call(call))) {
         Ok(future) => future,
@@ -439,7 +440,8 @@ async fn call_tool(
     Ok(result)
 }
 
-/// Structured output that does not fit its schema is the server's fault, and never reaches the client.
+/// Checks structured output against its schema. Invalid output is a fault of the server, and the client does not
+/// receive it.
 fn checked(spec: &ToolSpec, mut result: CallToolResult) -> CallToolResult {
     if result.is_error {
         return result;
@@ -540,7 +542,7 @@ async fn within<T>(server: &Server, context: &Context, run: impl Future<Output =
     })
 }
 
-/// Lets a handler take as long as it may, not counting the time that it waits for answers. `None` when it took longer.
+/// Limits the time of a handler, without the time that it waits for input. Returns `None` when the time is over.
 async fn timed<T>(
     context: &Context,
     limit: Duration,
@@ -553,7 +555,7 @@ async fn timed<T>(
         None => tokio::time::timeout(limit, run.as_mut()).await.ok(),
     };
     match in_time {
-        // A task has the time until it expires, unless its tool has a limit of its own.
+        // The lifetime limits a task, unless its tool has a time limit.
         None if is_server_limit && context.task_id().is_some() => Some(run.await),
         in_time => in_time,
     }

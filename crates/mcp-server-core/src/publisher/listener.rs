@@ -131,7 +131,8 @@ impl Listening {
 
     /// Adds a task that runs. The stream receives its current state first.
     pub(crate) fn add_task(&self, task: &Arc<RunningTask>) {
-        task.listen(self.listener.clone());
+        let listener: Arc<dyn TaskListener> = self.listener.clone();
+        task.listen(&listener);
     }
 
     /// Adds a task that has ended. The stream receives its state once.

@@ -1,4 +1,4 @@
-//! The answer to a request: bytes of a JSON-RPC response, and what a transport must know about them.
+//! The response to a request: its bytes, and the kind of response for the transport.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ impl ServerIdentity {
     }
 }
 
-/// The answer to one request.
+/// The response to one request.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reply {
     /// The response message.
     pub payload: Payload,
-    /// What kind of answer it is.
+    /// The kind of the response.
     pub verdict: Verdict,
 }
 
-/// What kind of answer a reply is; HTTP maps it to a status.
+/// The kind of a response. HTTP maps it to a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -40,17 +40,17 @@ pub enum Verdict {
     Result,
     /// A JSON-RPC error with this code.
     Error(ErrorCode),
-    /// Too much runs already: try again later.
+    /// A limit is reached. The client can try again later.
     Busy,
 }
 
-/// The bytes of a message, in up to three pieces so that a shared page is not copied.
+/// The bytes of a message, in up to three pieces, so that a shared page is not copied.
 #[derive(Debug, Clone)]
 pub struct Payload {
     pieces: [Bytes; 3],
 }
 
-/// Below this a copy is cheaper than two more pieces.
+/// Below this length in bytes, a copy is cheaper than two more pieces.
 const COPY_BELOW: usize = 16 * 1024;
 
 impl Payload {
@@ -58,7 +58,7 @@ impl Payload {
         Self { pieces: [bytes.into(), Bytes::new(), Bytes::new()] }
     }
 
-    /// The length of the message in bytes.
+    /// Returns the length of the message in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum()
@@ -70,13 +70,13 @@ impl Payload {
         self.len() == 0
     }
 
-    /// The pieces, in order; some may be empty.
+    /// Returns the pieces in order. Some may be empty.
     #[must_use]
     pub fn into_pieces(self) -> [Bytes; 3] {
         self.pieces
     }
 
-    /// The message in one piece.
+    /// Returns the message in one piece.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         let [head, body, tail] = self.pieces;
@@ -92,7 +92,7 @@ impl Payload {
 }
 
 impl Reply {
-    /// An error; `id` is `None` when the id of the message could not be read.
+    /// Creates an error response. `id` is `None` when the id of the message could not be read.
     #[must_use]
     pub fn error(id: Option<&RequestId>, error: &RpcError) -> Self {
         Self { payload: Payload::whole(jsonrpc::error_response(id, error)), verdict: Verdict::Error(error.code) }
@@ -107,7 +107,7 @@ impl Reply {
         Self { verdict: Verdict::Busy, ..Self::error(Some(id), &error) }
     }
 
-    /// A result that is written already.
+    /// Creates the response for a result that is serialized already.
     pub(crate) fn written(id: &RequestId, result: Bytes) -> Self {
         let mut head = opening(id, result.len().min(COPY_BELOW) + 8);
         let payload = if result.len() < COPY_BELOW {
@@ -120,7 +120,7 @@ impl Reply {
         Self { payload, verdict: Verdict::Result }
     }
 
-    /// A result in the form of a revision.
+    /// Creates the response for a result, in the form of a revision.
     pub(crate) fn result<R: ResultPayload>(
         identity: &ServerIdentity,
         id: &RequestId,
@@ -156,19 +156,21 @@ fn busy_data() -> serde_json::Value {
     serde_json::json!({ "reason": "busy" })
 }
 
-/// `{"jsonrpc":"2.0","id":…,"result":`
+/// Starts a response: `{"jsonrpc":"2.0","id":…,"result":`.
 fn opening(id: &RequestId, capacity: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(capacity + 64);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    // Writing an integer or a string into memory has no way to fail.
+    // Integers and strings always serialize.
     let _ = serde_json::to_writer(&mut out, id);
     out.extend_from_slice(b",\"result\":");
     out
 }
 
-/// Writes a result object. A stateless revision wants `resultType` and the server's identity in it: both are spliced in as
-/// bytes that were written once, unless the result has a `_meta` of its own. A text that need not be copied is returned
-/// with the place where it belongs.
+/// Writes a result object.
+///
+/// The stateless era needs `resultType` and the identity of the server in it. Both are copied from bytes that were
+/// written once, unless the result has its own `_meta`. A large text is returned with its position instead of being
+/// copied.
 pub(crate) fn write_result<R: ResultPayload>(
     identity: &ServerIdentity,
     version: ProtocolVersion,
@@ -195,9 +197,9 @@ fn identify(identity: &ServerIdentity, meta: &mut Meta) {
     }
 }
 
-/// Appends the members of an object, and its closing brace, to an object that is open and ends with a comma.
+/// Appends the members of an object and its closing brace to an open object that ends with a comma.
 fn splice(object: impl ResultPayload, out: &mut Vec<u8>) -> Result<Option<(usize, String)>, serde_json::Error> {
-    // The comma takes the place of the brace that the object opens with, so that nothing has to be moved.
+    // The comma overwrites the opening brace of the object, so that no bytes have to move.
     out.pop();
     let brace = out.len();
     let apart = object.write_json_apart(out)?;

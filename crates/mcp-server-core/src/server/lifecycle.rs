@@ -11,21 +11,21 @@ use mcp_protocol::{
 
 use crate::{Caller, Peer, Server, Session, request::Reply, trace};
 
-/// The most bytes that a session keeps of what a client says of itself.
+/// The most bytes of client information that a session keeps.
 const KEPT_BYTES: usize = 16 << 10;
 
 impl Server {
-    /// Whether some revision with a handshake is spoken.
+    /// Whether the server supports a revision of the session era.
     #[must_use]
     pub fn has_legacy_versions(&self) -> bool {
         self.versions().iter().any(|version| version.has_handshake())
     }
 
-    /// Answers `initialize`: negotiates the revision and makes the session.
+    /// Handles `initialize`: negotiates the revision and creates the session.
     ///
     /// # Errors
-    /// `-32602` when the parameters do not fit, or a session cannot keep as much as they say of the client (16 KiB, icons that
-    /// come as `data:` aside); `-32022` with the revisions when none has a handshake.
+    /// `-32602` when the parameters are invalid, or when the client information exceeds 16 KiB without its `data:`
+    /// icons. `-32022` when the server supports no revision of the session era.
     pub fn initialize(
         &self,
         request: &Request<'_>,
@@ -35,7 +35,7 @@ impl Server {
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
         let span = trace::open(request, caller.is_local());
-        // No handler runs that could say something.
+        // No handler runs, so the log layer has no call to find.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
         trace::follow(&span, || trace::meta_of(request), self.data.config.bridge.as_ref());
@@ -60,7 +60,7 @@ impl Server {
         bound_what_is_kept(&mut params, request)?;
         let capabilities = self.capabilities(version, caller.is_one());
         let InitializeParams { client_info, capabilities: of_client, .. } = params;
-        // What a client declares for other revisions means nothing in this one.
+        // Capabilities of other revisions are dropped.
         let of_client = shaped(of_client, version);
         let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
         self.data.extensions.start(self);
@@ -68,8 +68,8 @@ impl Server {
         Ok((session, self.welcome(request, version, capabilities)))
     }
 
-    /// Answers `initialize` and keeps nothing: no notice is promised, since there is nowhere to send one, no task, and no
-    /// log records, whose level nobody would remember.
+    /// Handles `initialize` without a session. The server declares no list changes, no subscriptions, no tasks and no
+    /// log records, because they need a session.
     ///
     /// # Errors
     /// See [`Server::initialize`].
@@ -107,7 +107,8 @@ impl Server {
         Reply::result(&self.data.identity, &request.id, version, shaped(result, version), 512)
     }
 
-    /// Takes a notification of a client. Cancellations that come too late are ignored; all others reach the application.
+    /// Processes a notification. A cancellation of an unknown request is ignored. All other notifications reach the
+    /// application.
     pub fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         match &*message.method {
             notification::Initialized::NAME => {
@@ -135,8 +136,8 @@ impl Server {
     }
 }
 
-/// A session keeps what is said here, and whoever opens sessions may be nobody. Images in the text are left out where they
-/// would make it too much.
+/// Bounds the client information that a session keeps, because any caller may open sessions. Inline icons are dropped
+/// first.
 fn bound_what_is_kept(params: &mut InitializeParams, request: &Request<'_>) -> Result<(), RpcError> {
     if request.params.is_none_or(|params| params.get().len() <= KEPT_BYTES) {
         return Ok(());

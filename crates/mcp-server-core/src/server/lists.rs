@@ -1,4 +1,4 @@
-//! The lists of a running server: tools, resources, templates and prompts that are added and removed while it serves.
+//! The lists of a running server. Tools, resources, templates and prompts can be added and removed while it serves.
 
 use crate::{
     Server,
@@ -18,18 +18,18 @@ macro_rules! live_list {
         }
 
         impl $name<'_> {
-            /// Adds one while the server runs. Every client that listens is told.
+            /// Adds one entry. The server notifies its clients.
             ///
             /// # Errors
-            /// When the definition is not valid, or its name is taken.
+            /// Fails when the definition is invalid, or its name is registered already.
             pub fn add(&self, route: $route<()>) -> Result<(), RegistrationError> {
                 self.extend([route])
             }
 
-            /// Adds several at once, or none. Every client that listens is told.
+            /// Adds several entries, or none of them. The server notifies its clients.
             ///
             /// # Errors
-            /// When a definition is not valid, or a name is taken.
+            /// Fails when a definition is invalid, or a name is registered already.
             pub fn extend(&self, routes: impl IntoIterator<Item = $route<()>>) -> Result<(), RegistrationError> {
                 let entries: Vec<_> = routes.into_iter().map($convert).collect::<Result<_, RegistrationError>>()?;
                 if self.server.data.$registry.add(entries)? > 0 {
@@ -38,7 +38,7 @@ macro_rules! live_list {
                 Ok(())
             }
 
-            /// Removes one; false when there is none of that name. Calls that run go on.
+            /// Removes an entry. Returns false when the name is unknown. Running calls continue.
             pub fn remove(&self, name: &str) -> bool {
                 let removed = self.server.data.$registry.remove(name);
                 if removed {
@@ -47,7 +47,7 @@ macro_rules! live_list {
                 removed
             }
 
-            /// The names, in the order of registration.
+            /// Returns the names in the order of registration.
             #[must_use]
             pub fn names(&self) -> Vec<String> {
                 self.server.data.$registry.load().iter().map(|entry| entry.key().to_owned()).collect()

@@ -164,7 +164,7 @@ impl Session {
         None
     }
 
-    /// Starts a task that sends waiting changes until none is left or the session is gone.
+    /// Starts a task that sends waiting changes until none is left or the session ends.
     fn flusher(self: &Arc<Self>, first: Wait) -> Option<AbortHandle> {
         let (session, sender) = (Arc::downgrade(self), self.sender.clone());
         let flushing = async move {

@@ -143,14 +143,14 @@ impl RunningTask {
     }
 
     /// Adds a stream that receives the task from now on, and notifies it once.
-    pub(crate) fn listen(self: &Arc<Self>, listener: Arc<dyn TaskListener>) {
+    pub(crate) fn listen(self: &Arc<Self>, listener: &Arc<dyn TaskListener>) {
         {
             let mut state = self.state();
             // Closed streams are removed before the vector grows.
             if state.listeners.len() == state.listeners.capacity() {
                 state.listeners.retain(|listener| listener.strong_count() > 0);
             }
-            state.listeners.push(Arc::downgrade(&listener));
+            state.listeners.push(Arc::downgrade(listener));
         }
         listener.task_changed(self);
     }

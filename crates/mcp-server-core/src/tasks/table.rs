@@ -324,7 +324,7 @@ impl TaskTable {
         }
     }
 
-    /// Cancels a task that runs on another node, or whose node is gone.
+    /// Cancels a task that runs on another node, also when that node has stopped.
     pub(crate) async fn cancel_stored(
         &self,
         owner: &Owner,
