@@ -1,32 +1,30 @@
 //! Builds a server from routes. An invalid route panics at the line that adds it.
 
+mod assemble;
+mod routes;
+
 use std::{collections::HashSet, sync::Arc};
 
 use mcp_protocol::{Icon, Implementation, ProtocolVersion};
-use mcp_store::{MemoryStore, Store};
-use tokio_util::sync::CancellationToken;
+use mcp_store::Store;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
     Server,
     cache_hint::CacheHint,
-    data::{Config, Installed, InstalledExtensions, ServerData},
-    extension::{Installation, Registrar, RegistrationTarget, ServerExtension, SharedValues},
+    data::{Config, Installed, InstalledExtensions},
+    extension::SharedValues,
     handler::{Erased, PromptKind, ResourceKind, ToolKind},
-    inputs::{InputServices, StateKeys},
+    inputs::StateKeys,
     layers::{HandlerService, Invocation, Outcome},
     limits::Limits,
-    publisher::{Fleet, Publisher, Readers},
     registry::{
-        Entry, ListStyle, MethodRoute, PromptEntry, PromptRoute, RegistrationError, Registry, ResourceEntry,
-        ResourceRoute, ResourceSpec, Sources, TemplateEntry, TemplateRoute, TemplateSpec, ToolEntry, ToolRoute,
+        MethodRoute, PromptEntry, ResourceEntry, ResourceSpec, Sources, TemplateEntry, TemplateSpec, ToolEntry,
         ToolSpec,
     },
-    request::ServerIdentity,
-    session::{ClientNotification, Gate, NotificationHook},
-    store::RecordStore,
-    tasks::{TaskPolicy, TaskTable},
+    session::{ClientNotification, NotificationHook},
+    tasks::TaskPolicy,
     trace::{Bridge, Propagate},
 };
 
@@ -323,120 +321,6 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// Adds a tool.
-    ///
-    /// # Panics
-    /// Panics in the cases in which [`ServerBuilder::try_tool`] returns an error.
-    #[track_caller]
-    pub fn tool(self, route: ToolRoute<S>) -> Self {
-        accept(self.try_tool(route))
-    }
-
-    /// Adds a tool.
-    ///
-    /// # Errors
-    /// Returns an error when the name is taken or not valid, or a schema is not valid.
-    pub fn try_tool(mut self, route: ToolRoute<S>) -> Result<Self, RegistrationError> {
-        self.add_tool(route)?;
-        Ok(self)
-    }
-
-    /// Adds a resource.
-    ///
-    /// # Panics
-    /// Panics in the cases in which [`ServerBuilder::try_resource`] returns an error.
-    #[track_caller]
-    pub fn resource(self, route: ResourceRoute<S>) -> Self {
-        accept(self.try_resource(route))
-    }
-
-    /// Adds a resource.
-    ///
-    /// # Errors
-    /// Returns an error when the URI is taken or not valid.
-    pub fn try_resource(mut self, route: ResourceRoute<S>) -> Result<Self, RegistrationError> {
-        self.add_resource(route)?;
-        Ok(self)
-    }
-
-    /// Adds a resource template.
-    ///
-    /// If several templates match a URI, the first one reads it. A resource with exactly this URI comes before all templates.
-    ///
-    /// # Panics
-    /// Panics in the cases in which [`ServerBuilder::try_resource_template`] returns an error.
-    #[track_caller]
-    pub fn resource_template(self, route: TemplateRoute<S>) -> Self {
-        accept(self.try_resource_template(route))
-    }
-
-    /// Adds a resource template.
-    ///
-    /// # Errors
-    /// Returns an error when the template is taken or not valid.
-    pub fn try_resource_template(mut self, route: TemplateRoute<S>) -> Result<Self, RegistrationError> {
-        self.add_resource_template(route)?;
-        Ok(self)
-    }
-
-    /// Adds a prompt.
-    ///
-    /// # Panics
-    /// Panics in the cases in which [`ServerBuilder::try_prompt`] returns an error.
-    #[track_caller]
-    pub fn prompt(self, route: PromptRoute<S>) -> Self {
-        accept(self.try_prompt(route))
-    }
-
-    /// Adds a prompt.
-    ///
-    /// # Errors
-    /// Returns an error when the name is taken, or an argument is given twice.
-    pub fn try_prompt(mut self, route: PromptRoute<S>) -> Result<Self, RegistrationError> {
-        self.add_prompt(route)?;
-        Ok(self)
-    }
-
-    /// Adds an extension: methods, capabilities and registrations that one type brings along.
-    ///
-    /// ```
-    /// use mcp_server_core::{
-    ///     RegistrationError, Server,
-    ///     extension::{MethodResult, MethodRoute, Registrar, ServerExtension},
-    /// };
-    ///
-    /// struct Uptime(std::time::Instant);
-    ///
-    /// impl ServerExtension for Uptime {
-    ///     fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
-    ///         let started = self.0;
-    ///         registrar.method(MethodRoute::immediate("com.example/uptime", move |_request| {
-    ///             MethodResult::json(&serde_json::json!({ "seconds": started.elapsed().as_secs() }))
-    ///         }))
-    ///     }
-    /// }
-    ///
-    /// let server = Server::builder("clock", "1.0.0").extension(Uptime(std::time::Instant::now())).build();
-    /// # let _: Server = server;
-    /// ```
-    ///
-    /// # Panics
-    /// Panics when the extension cannot be added: see [`ServerBuilder::try_extension`].
-    #[track_caller]
-    pub fn extension(self, extension: impl ServerExtension) -> Self {
-        accept(self.try_extension(extension))
-    }
-
-    /// Adds an extension.
-    ///
-    /// # Errors
-    /// Returns the error of [`ServerExtension::register`].
-    pub fn try_extension(mut self, mut extension: impl ServerExtension) -> Result<Self, RegistrationError> {
-        extension.register(&mut Registrar::new(&mut self))?;
-        self.extensions.push(Box::new(Installation(extension)));
-        Ok(self)
-    }
-
     /// Provides the state for all handlers that were added so far. Handlers that are added later may need another state.
     ///
     /// ```
@@ -481,87 +365,6 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 .collect(),
         }
     }
-
-    /// Adds a tool. A refused route changes nothing.
-    fn add_tool(&mut self, route: ToolRoute<S>) -> Result<(), RegistrationError> {
-        let (spec, handler) = route.check()?;
-        self.claim("tool", &spec.tool.name)?;
-        self.tools.push((spec, handler));
-        Ok(())
-    }
-
-    /// Adds a resource. A refused route changes nothing.
-    fn add_resource(&mut self, route: ResourceRoute<S>) -> Result<(), RegistrationError> {
-        let (spec, handler) = route.check()?;
-        self.claim("resource", &spec.resource.uri)?;
-        self.resources.push((spec, handler));
-        Ok(())
-    }
-
-    /// Adds a resource template. A refused route changes nothing.
-    fn add_resource_template(&mut self, route: TemplateRoute<S>) -> Result<(), RegistrationError> {
-        let (spec, handler, completions) = route.check()?;
-        self.claim("resource template", &spec.template.uri_template)?;
-        self.templates.push((spec, handler, completions));
-        Ok(())
-    }
-
-    /// Adds a prompt. A refused route changes nothing.
-    fn add_prompt(&mut self, route: PromptRoute<S>) -> Result<(), RegistrationError> {
-        let (prompt, handler, completions) = route.check()?;
-        self.claim("prompt", &prompt.name)?;
-        self.prompts.push((prompt, handler, completions));
-        Ok(())
-    }
-
-    fn claim(&mut self, noun: &'static str, name: &str) -> Result<(), RegistrationError> {
-        if self.names.insert((noun, name.to_owned())) {
-            return Ok(());
-        }
-        Err(RegistrationError::new(format!("the {noun} `{name}` is already registered")))
-    }
-}
-
-/// The handlers of extensions need no state from the builder.
-impl<S: Clone + Send + Sync + 'static> RegistrationTarget for ServerBuilder<S> {
-    fn tool(&mut self, route: ToolRoute) -> Result<(), RegistrationError> {
-        let (spec, handler) = route.check()?;
-        self.claim("tool", &spec.tool.name)?;
-        self.tools.push((spec, Erased::ready(handler.with_state(()))));
-        Ok(())
-    }
-
-    fn resource(&mut self, route: ResourceRoute) -> Result<(), RegistrationError> {
-        let (spec, handler) = route.check()?;
-        self.claim("resource", &spec.resource.uri)?;
-        self.resources.push((spec, Erased::ready(handler.with_state(()))));
-        Ok(())
-    }
-
-    fn resource_template(&mut self, route: TemplateRoute) -> Result<(), RegistrationError> {
-        let (spec, handler, completions) = route.check()?;
-        self.claim("resource template", &spec.template.uri_template)?;
-        self.templates.push((spec, Erased::ready(handler.with_state(())), completions.with_state(&())));
-        Ok(())
-    }
-
-    fn prompt(&mut self, route: PromptRoute) -> Result<(), RegistrationError> {
-        let (prompt, handler, completions) = route.check()?;
-        self.claim("prompt", &prompt.name)?;
-        self.prompts.push((prompt, Erased::ready(handler.with_state(())), completions.with_state(&())));
-        Ok(())
-    }
-
-    fn method(&mut self, route: MethodRoute) -> Result<(), RegistrationError> {
-        route.check()?;
-        self.claim("method", &route.name)?;
-        self.methods.push(route);
-        Ok(())
-    }
-
-    fn shared(&mut self) -> &mut SharedValues {
-        &mut self.shared
-    }
 }
 
 impl ServerBuilder<()> {
@@ -585,64 +388,15 @@ impl ServerBuilder<()> {
             run: run.with_state(()),
             completions: completions.ready(),
         });
-        assemble(self.config, extensions, tools.collect(), resources.collect(), templates.collect(), prompts.collect())
+        assemble::assemble(
+            self.config,
+            extensions,
+            tools.collect(),
+            resources.collect(),
+            templates.collect(),
+            prompts.collect(),
+        )
     }
-}
-
-#[track_caller]
-fn assemble(
-    config: Config,
-    extensions: InstalledExtensions,
-    tools: Vec<ToolEntry>,
-    resources: Vec<ResourceEntry>,
-    templates: Vec<TemplateEntry>,
-    prompts: Vec<PromptEntry>,
-) -> Server {
-    let identity = ServerIdentity::new(config.info.clone());
-    let list_style = ListStyle {
-        entries: config.limits.page_entries,
-        bytes: config.limits.page_bytes,
-        cache: config.list_cache,
-        stateless_opening: identity.opening.clone(),
-    };
-    let keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
-        Ok(keys) => keys,
-        Err(error) => panic!("the system has no random numbers: {error}"),
-    };
-    let records = RecordStore::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
-    let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone()));
-    let readers: Arc<Readers> = Arc::default();
-    let fleet = config.store.clone();
-    let fleet = fleet.map(|store| Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()));
-    let inputs = InputServices { limits: config.limits.inputs.clone(), keys, records, bridge: config.bridge.clone() };
-    let inputs = Arc::new(inputs);
-    let data = ServerData {
-        inputs,
-        identity,
-        tasks,
-        gate: Gate::new(config.limits.handlers),
-        extensions,
-        config,
-        tools: filled(tools),
-        resources: filled(resources),
-        templates: filled(templates),
-        prompts: filled(prompts),
-        list_style,
-        publisher: Publisher::new(readers, fleet),
-        shutdown: CancellationToken::new(),
-    };
-    let server = Server { data: Arc::new(data) };
-    server.data.extensions.start(&server);
-    server
-}
-
-fn filled<E: Entry>(entries: Vec<E>) -> Registry<E> {
-    let registry = Registry::default();
-    // The builder claimed every name, so none can be taken here.
-    if let Err(error) = registry.add(entries) {
-        tracing::error!(%error, "an entry was lost");
-    }
-    registry
 }
 
 impl<S> std::fmt::Debug for ServerBuilder<S> {
@@ -654,13 +408,5 @@ impl<S> std::fmt::Debug for ServerBuilder<S> {
             .field("resource_templates", &self.templates.len())
             .field("prompts", &self.prompts.len())
             .finish_non_exhaustive()
-    }
-}
-
-#[track_caller]
-pub(crate) fn accept<T>(result: Result<T, RegistrationError>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => panic!("{error}"),
     }
 }

@@ -1,0 +1,74 @@
+//! Assembles a server from its configuration and its registries.
+
+use std::sync::Arc;
+
+use mcp_store::MemoryStore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Server,
+    data::{Config, InstalledExtensions, ServerData},
+    inputs::{InputServices, StateKeys},
+    publisher::{Fleet, Publisher, Readers},
+    registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
+    request::ServerIdentity,
+    session::Gate,
+    store::RecordStore,
+    tasks::TaskTable,
+};
+
+#[track_caller]
+pub(super) fn assemble(
+    config: Config,
+    extensions: InstalledExtensions,
+    tools: Vec<ToolEntry>,
+    resources: Vec<ResourceEntry>,
+    templates: Vec<TemplateEntry>,
+    prompts: Vec<PromptEntry>,
+) -> Server {
+    let identity = ServerIdentity::new(config.info.clone());
+    let list_style = ListStyle {
+        entries: config.limits.page_entries,
+        bytes: config.limits.page_bytes,
+        cache: config.list_cache,
+        stateless_opening: identity.opening.clone(),
+    };
+    let keys = match config.state_keys.clone().map_or_else(StateKeys::random, Ok) {
+        Ok(keys) => keys,
+        Err(error) => panic!("the system has no random numbers: {error}"),
+    };
+    let records = RecordStore::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
+    let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone()));
+    let readers: Arc<Readers> = Arc::default();
+    let fleet = config.store.clone();
+    let fleet = fleet.map(|store| Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()));
+    let inputs = InputServices { limits: config.limits.inputs.clone(), keys, records, bridge: config.bridge.clone() };
+    let inputs = Arc::new(inputs);
+    let data = ServerData {
+        inputs,
+        identity,
+        tasks,
+        gate: Gate::new(config.limits.handlers),
+        extensions,
+        config,
+        tools: filled(tools),
+        resources: filled(resources),
+        templates: filled(templates),
+        prompts: filled(prompts),
+        list_style,
+        publisher: Publisher::new(readers, fleet),
+        shutdown: CancellationToken::new(),
+    };
+    let server = Server { data: Arc::new(data) };
+    server.data.extensions.start(&server);
+    server
+}
+
+fn filled<E: Entry>(entries: Vec<E>) -> Registry<E> {
+    let registry = Registry::default();
+    // The builder claimed every name, so none can be taken here.
+    if let Err(error) = registry.add(entries) {
+        tracing::error!(%error, "an entry was lost");
+    }
+    registry
+}
