@@ -54,6 +54,8 @@ pub struct Queue<T> {
     /// Counts what the receiver took, gave back or reported.
     progress: AtomicUsize,
     closed: Notify,
+    /// Notified when capacity becomes free, and when the queue closes.
+    freed: Notify,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl<T> Queue<T> {
             stall_timeout: None,
             progress: AtomicUsize::new(0),
             closed: Notify::new(),
+            freed: Notify::new(),
         }
     }
 
@@ -152,7 +155,23 @@ impl<T> Queue<T> {
     /// # Errors
     /// The error that closed the queue.
     pub async fn ready(&self, cost: u32) -> Result<(), TransportError> {
-        self.acquire(cost.min(self.capacity)).await.map(drop)
+        let cost = cost.min(self.capacity) as usize;
+        self.unless_stalled(async {
+            loop {
+                let mut freed = pin!(self.freed.notified());
+                // Registered before the check, so that a release in between is noticed.
+                freed.as_mut().enable();
+                if self.is_closed() {
+                    return Err(self.error());
+                }
+                // Taking permits here would hide them from the other senders that wait.
+                if self.free.available_permits() >= cost {
+                    return Ok(());
+                }
+                freed.await;
+            }
+        })
+        .await
     }
 
     /// Rejects further items. The receiver can still take those that are queued. The first reason is kept.
@@ -164,6 +183,7 @@ impl<T> Queue<T> {
         };
         self.free.close();
         self.closed.notify_waiters();
+        self.freed.notify_waiters();
         wake(receiver);
     }
 
@@ -241,6 +261,7 @@ impl<T> Queue<T> {
     pub fn release(&self, cost: u32) {
         self.record_progress();
         self.free.add_permits(cost as usize);
+        self.freed.notify_waiters();
     }
 
     /// Restarts the stall timeout, for example when a part of an item was written.
@@ -249,14 +270,22 @@ impl<T> Queue<T> {
     }
 
     async fn acquire(&self, cost: u32) -> Result<SemaphorePermit<'_>, TransportError> {
-        let mut acquire = pin!(self.free.acquire_many(cost));
-        let Some(timeout) = self.stall_timeout else {
-            return acquire.await.map_err(|_| self.error());
-        };
+        // A dropped wait gives back the permits that it has collected.
+        let _notify = NotifyOnDrop(&self.freed);
+        self.unless_stalled(async { self.free.acquire_many(cost).await.map_err(|_| self.error()) }).await
+    }
+
+    /// Closes the queue if the wait takes longer than the stall timeout and the receiver makes no progress.
+    async fn unless_stalled<R>(
+        &self,
+        wait: impl Future<Output = Result<R, TransportError>>,
+    ) -> Result<R, TransportError> {
+        let Some(timeout) = self.stall_timeout else { return wait.await };
+        let mut wait = pin!(wait);
         loop {
             let progress = self.progress.load(Ordering::Acquire);
-            match time::timeout(timeout, acquire.as_mut()).await {
-                Ok(permit) => return permit.map_err(|_| self.error()),
+            match time::timeout(timeout, wait.as_mut()).await {
+                Ok(result) => return result,
                 Err(_) if self.progress.load(Ordering::Acquire) != progress => {}
                 Err(_) => {
                     tracing::debug!(?timeout, "a queue is closed because its receiver made no progress");
@@ -294,6 +323,15 @@ impl<T> State<T> {
     }
 }
 
+/// Notifies the senders that wait in [`Queue::ready`].
+struct NotifyOnDrop<'a>(&'a Notify);
+
+impl Drop for NotifyOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
+}
+
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
@@ -305,6 +343,52 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn senders_that_wait_together_all_get_capacity() {
+        const ATTEMPTS: usize = 1_000;
+        // Each case: the cost of a message, and the number of senders.
+        for (cost, senders) in [(700, 2), (4, 300)] {
+            let queue = Queue::new(1000);
+            queue.try_push(1000, 0).unwrap();
+            let sending = (0..senders).map(|id| {
+                let queue = &queue;
+                async move {
+                    for _ in 0..ATTEMPTS {
+                        queue.ready(cost).await.unwrap();
+                        if queue.try_push(cost, id).is_ok() {
+                            return;
+                        }
+                    }
+                    panic!("no capacity for sender {id} after {ATTEMPTS} attempts");
+                }
+            });
+            let mut sending: Vec<_> = sending.map(Box::pin).collect();
+            let mut received = 0;
+            poll_fn(|cx| {
+                sending.retain_mut(|send| send.as_mut().poll(cx).is_pending());
+                while queue.poll_pop(cx).is_ready() {
+                    received += 1;
+                }
+                if received > senders { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            assert!(sending.is_empty());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_push_gives_its_capacity_to_a_waiting_sender() {
+        let queue = Queue::new(1000);
+        queue.try_push(600, 0).unwrap();
+        let mut push = Box::pin(queue.push(700, 1));
+        assert!(poll_fn(|cx| Poll::Ready(push.as_mut().poll(cx).is_pending())).await);
+        let (ready, ()) = tokio::join!(queue.ready(400), async {
+            tokio::task::yield_now().await;
+            drop(push);
+        });
+        ready.unwrap();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_full_queue_without_progress_closes_after_the_stall_timeout() {
