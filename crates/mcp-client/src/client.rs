@@ -571,7 +571,6 @@ impl Client {
     pub async fn close(&self) {
         let mut states = self.states();
         OwnedTasks::close(self.core()).await;
-        self.core().connections.closing.cancel();
         // The supervisor and the reading task bound these waits.
         let _ = states.wait_for(|state| *state == State::Closed).await;
         self.core().connections.connections.closed().await;

@@ -479,6 +479,21 @@ async fn a_dropped_task_call_without_an_answer_is_cancelled_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_close_that_is_dropped_early_closes_the_client() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+        let call = start(client.call_tool("t", ()));
+        becomes_a_task(&mut peer, version).await;
+        peer.expect("tasks/get").await;
+        // The server does not answer `tasks/cancel`.
+        tokio::time::timeout(Duration::from_millis(10), client.close()).await.unwrap_err();
+        client.close().await;
+        assert_eq!(client.state(), mcp_client::State::Closed, "{version}");
+        assert!(call.await.unwrap().unwrap_err().is_closed(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn closing_the_client_cancels_the_tasks_that_its_calls_wait_for() {
     for version in [CORE, MODERN] {
         let (client, mut peer) = with_tasks(builder().tasks(), version).await;

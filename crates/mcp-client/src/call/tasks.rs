@@ -138,13 +138,20 @@ impl OwnedTasks {
         self.state.lock().is_closing
     }
 
-    /// Cancels all tasks, within the time for closing. Calls that wait for them fail as closed from now on.
+    /// Cancels all tasks, within the time for closing, and then lets the supervisor close the client. Calls that wait
+    /// for tasks fail as closed from now on. If the future is dropped, the client closes at once.
     pub(crate) async fn close(core: &Arc<ClientCore>) {
-        let ids = {
+        let closing = &core.connections.closing;
+        let first = {
             let mut state = core.owned_tasks.state.lock();
-            state.is_closing = true;
-            std::mem::take(&mut state.ids)
+            let is_first = !std::mem::replace(&mut state.is_closing, true);
+            is_first.then(|| std::mem::take(&mut state.ids))
         };
+        let Some(ids) = first else {
+            closing.cancelled().await;
+            return;
+        };
+        let _closing = closing.clone().drop_guard();
         if ids.is_empty() || core.connections.current().is_none() {
             return;
         }
