@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     /// No revision was negotiated within this time.
     NotOpened(SlowStart),
     /// The peer of the connection is not an MCP server.
-    NotAServer { peer: Box<str>, act: Box<str>, cause: Error },
+    NotAServer { peer: Box<str>, act: Box<str>, is_echo: bool, cause: Error },
     /// The server was silent for this long.
     Timeout { what: Box<str>, after: Duration },
     /// The client was closed.
@@ -108,7 +108,11 @@ impl Error {
     /// Returns true if the client was closed, or the connection ended during the call.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(*self.kind, Kind::Closed | Kind::Lost(_)) || self.transport().is_some_and(TransportError::is_closed)
+        match &*self.kind {
+            Kind::Closed | Kind::Lost(_) => true,
+            Kind::NotAServer { cause, .. } => cause.is_closed(),
+            _ => self.transport().is_some_and(TransportError::is_closed),
+        }
     }
 
     /// Returns true if no connection could be opened. The server did not receive the request.
@@ -149,6 +153,8 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             Kind::Lost(_) => true,
+            // A server may print text before it fails for a passing reason. A peer that echoes is not a server.
+            Kind::NotAServer { is_echo, cause, .. } => !is_echo && cause.is_retryable(),
             Kind::Unreachable { source, .. } | Kind::Transport(source) => match source.http_status() {
                 Some(status) => HttpStatus::of(status).is_temporary(),
                 None => !source.is_lasting(),
@@ -269,6 +275,7 @@ impl Error {
     pub(crate) fn transport(&self) -> Option<&TransportError> {
         match &*self.kind {
             Kind::Unreachable { source, .. } | Kind::Transport(source) | Kind::Lost(Some(source)) => Some(source),
+            Kind::NotAServer { cause, .. } => cause.transport(),
             _ => None,
         }
     }

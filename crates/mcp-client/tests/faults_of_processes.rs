@@ -237,11 +237,29 @@ async fn a_process_that_does_not_answer_is_reported_with_its_stderr() {
 }
 
 #[tokio::test]
+async fn a_panic_in_the_function_for_slow_starts_does_not_end_the_connect() {
+    let child = ChildProcess::new("sh").args(["-c", "exec sleep 100"]);
+    let connecting = quick(&ERAS)
+        .connect_timeout(Duration::from_secs(1))
+        .on_slow_start(Duration::from_millis(100), |_| panic!("a panic of the application"))
+        .connect(child);
+    let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_prints_text_and_ends_may_be_tried_again() {
+    let child = ChildProcess::new("sh").args(["-c", "echo 'Loading the model'; exit 1"]);
+    let error = timeout(PATIENCE, quick(&ERAS).connect(child)).await.unwrap().unwrap_err();
+    assert!(error.is_not_a_server() && error.is_closed() && error.is_retryable(), "{error:?}");
+}
+
+#[tokio::test]
 async fn a_command_that_echoes_is_not_a_server() {
     for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
         let connecting = quick(versions).connect(ChildProcess::new("cat"));
         let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
-        assert!(error.is_not_a_server(), "{error:?}");
+        assert!(error.is_not_a_server() && !error.is_retryable(), "{error:?}");
         assert!(error.to_string().contains("is not an MCP server"), "{error}");
     }
 }

@@ -1,6 +1,11 @@
 //! Opens connections, watches over the current one, and opens another one when it is lost.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_protocol::{EmptyParams, Method, method};
 use parking_lot::Mutex;
@@ -58,7 +63,11 @@ async fn report_slow_start(manager: &ConnectionManager, latest: &Latest) -> Infa
     if let Some(SlowStartReport { after, report }) = &manager.config.slow_start {
         sleep(*after).await;
         let peer = manager.connector.describe();
-        report(&SlowStart::new(&peer, *after, stderr(latest)));
+        let start = SlowStart::new(&peer, *after, stderr(latest));
+        // A panic would end the supervisor, and no call could connect any more.
+        if catch_unwind(AssertUnwindSafe(|| report(&start))).is_err() {
+            tracing::error!("the function for slow starts panicked");
+        }
     }
     std::future::pending().await
 }
@@ -74,8 +83,9 @@ fn stderr(latest: &Latest) -> Vec<String> {
 fn with_foreign_act(manager: &ConnectionManager, connection: &Connection, error: Error) -> Error {
     match connection.foreign() {
         Some(act) if error.is_timeout() || error.is_closed() => {
+            let is_echo = act == ECHO;
             let (peer, act) = (manager.connector.describe().into(), act.into());
-            Kind::NotAServer { peer, act, cause: error }.into()
+            Kind::NotAServer { peer, act, is_echo, cause: error }.into()
         }
         _ => error,
     }
