@@ -19,7 +19,7 @@ pub(crate) struct LogGuard(());
 impl LogGuard {
     /// Returns `None` when this thread holds a guard already.
     pub(crate) fn enter() -> Option<Self> {
-        (!IS_HELD.replace(true)).then_some(Self(()))
+        (!IS_HELD.replace(true)).then(|| Self(()))
     }
 }
 

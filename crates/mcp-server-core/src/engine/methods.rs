@@ -3,7 +3,10 @@
 //! [`RequestName`] is exhaustive, so that a method without a row does not compile. Methods of extensions are found by the
 //! same lookup; see [`find`].
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use mcp_protocol::{
     DiscoverResult, EmptyResult, Method as _, PaginatedParams, ProtocolVersion, RequestId, RpcError, SetLevelParams,
@@ -14,7 +17,7 @@ use mcp_protocol::{
 
 use super::{listen::ListenWork, prepare::Work, task_requests::TaskWork};
 use crate::{
-    Server,
+    Server, ToolError,
     context::Completing,
     registry::{Entry, MethodRequest, MethodResult, MethodRoute, MethodRun, Registry, ResultForm},
     request::{Refusal, Reply, Scope},
@@ -182,7 +185,9 @@ fn extension(route: &Arc<MethodRoute>, p: &Preparation<'_>) -> Result<Work, Refu
     let (name, params, version) = (&*p.request.method, p.request.params, p.scope.version);
     match &route.run {
         MethodRun::Immediate(run) => {
-            let result = run(&MethodRequest::new(name, params, version, &p.server.data.list_style))?;
+            let request = MethodRequest::new(name, params, version, &p.server.data.list_style);
+            let result = catch_unwind(AssertUnwindSafe(|| run(&request)))
+                .map_err(|payload| ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found")))??;
             Ok(Work::Done(reply(p.server, &p.request.id, version, result)))
         }
         MethodRun::Async(_) => Ok(Work::Extension { route: route.clone(), params: params.map(ToOwned::to_owned) }),

@@ -3,6 +3,8 @@
 //! The server reads them strictly. If the server and a proxy read a header differently, a request could bypass the rules of
 //! the proxy.
 
+use std::fmt;
+
 use mcp_protocol::{Excerpt, ProtocolVersion, RequestMeta, RpcError, method, mirror};
 use mcp_schema::header::HeaderParam;
 use serde_json::Value;
@@ -11,9 +13,16 @@ use serde_json::Value;
 const EXCERPT: usize = 64;
 
 /// The `mcp-…` headers of a request, by their lower-case names.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MirroredHeaders<'a> {
     entries: Vec<(&'a str, Option<&'a str>)>,
+}
+
+/// Shows the names only: a value may be a session id or an argument.
+impl fmt::Debug for MirroredHeaders<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.entries.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 impl<'a> MirroredHeaders<'a> {

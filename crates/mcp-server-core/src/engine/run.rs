@@ -104,6 +104,8 @@ impl Prepared {
     async fn run_extension(self, route: Arc<MethodRoute>, params: Option<Box<RawValue>>) -> Option<Reply> {
         let Self { server, id, scope, place, context, .. } = self;
         let version = scope.version;
+        // Work on other tasks is cancelled with the request, also when this future is dropped.
+        let drop_cancels = scope.cancel.clone().drop_guard();
         let limit = server.limits().read_timeout;
         let call = MethodCall::new(route.name.as_str().into(), params, context.clone());
         let served = async {
@@ -119,6 +121,9 @@ impl Prepared {
         let outcome = unless_stopped(&server, &scope, pin!(served)).await;
         context.finish();
         drop(place);
+        if matches!(outcome, Ok(Ok(_))) {
+            drop_cancels.disarm();
+        }
         let result = match outcome {
             Ok(result) => result,
             Err(Stop::Cancelled) => return None,
