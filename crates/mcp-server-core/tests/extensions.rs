@@ -50,6 +50,7 @@ impl ServerExtension for Example {
         registrar.tool(tool("orbit", async || "round and round"))?;
         registrar.method(MethodRoute::new("example/echo", echo))?;
         registrar.method(MethodRoute::new("example/panic", async |_| panic!("no")))?;
+        registrar.method(MethodRoute::immediate("example/panic_at_once", |_| panic!("no")))?;
         registrar.method(MethodRoute::new("example/wait", async |_| std::future::pending().await))?;
         registrar.method(
             MethodRoute::immediate("example/guarded", |_| MethodResult::json(&json!({}))).requires_scopes(["planets"]),
@@ -114,6 +115,7 @@ async fn errors_of_an_extension_method_have_json_rpc_codes() {
         ("example/echo", json!({}), -32602),
         ("example/planets", json!({ "cursor": "made up" }), -32602),
         ("example/panic", json!({}), -32603),
+        ("example/panic_at_once", json!({}), -32603),
         ("example/unknown", json!({}), -32601),
     ] {
         let error = client.error(method, params).await;
