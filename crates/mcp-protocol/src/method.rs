@@ -114,9 +114,9 @@ requests! {
     ListResourceTemplates "resources/templates/list" PaginatedParams => ListResourceTemplatesResult, |_| true;
     /// Returns the parameters for a resource.
     ReadResource "resources/read" ReadResourceParams => ReadResourceResult, |_| true;
-    /// Asks for notices of change of a resource.
+    /// Subscribes to updates of a resource.
     Subscribe "resources/subscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;
-    /// Takes that back.
+    /// Ends the subscription to a resource.
     Unsubscribe "resources/unsubscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;
     /// Lists prompts.
     ListPrompts "prompts/list" PaginatedParams => ListPromptsResult, |_| true;

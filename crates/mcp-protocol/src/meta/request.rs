@@ -111,7 +111,7 @@ impl<'a> RequestMeta<'a> {
         scanned.into_meta()
     }
 
-    /// Returns the text of `name`, `uri` or `taskId` in the parameters, which came by on the way to `_meta`. `None`
+    /// Returns the text of `name`, `uri` or `taskId` in the parameters. `None`
     /// when the member is not there, given twice, or not a string.
     #[must_use]
     pub fn mirrored(&self, member: &str) -> Option<Cow<'a, str>> {

@@ -342,15 +342,15 @@ impl InputCollector {
         check: impl Fn(&Value) -> Result<(T, Value), InputError>,
         ask: impl Fn(InputRequest) -> F,
     ) -> Result<T, InputError> {
-        let mut collector = request.clone();
+        let mut next = request.clone();
         for attempt in 1.. {
             let _waiting = self.wait();
             let answer = tokio::select! {
-                answer = tokio::time::timeout(limit, ask(collector)) => answer.map_err(|_| InputError::timed_out())??,
+                answer = tokio::time::timeout(limit, ask(next)) => answer.map_err(|_| InputError::timed_out())??,
                 () = self.ended.cancelled() => return Err(InputError::gone()),
             };
             match check(&answer) {
-                Err(error) if error.is_invalid() && attempt < ATTEMPTS => collector = with_error(&request, &error),
+                Err(error) if error.is_invalid() && attempt < ATTEMPTS => next = with_error(&request, &error),
                 checked => return checked.map(|(answer, _)| answer),
             }
         }

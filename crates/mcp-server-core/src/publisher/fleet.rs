@@ -173,7 +173,7 @@ impl Shared {
             while let Some(problem) =
                 problem(timeout(STORE_TIMEOUT, self.store.publish(&self.topic, message.clone())).await)
             {
-                tracing::warn!(problem, "other nodes cannot be told of a change yet");
+                tracing::warn!(problem, "the change cannot be published to the other nodes yet");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
             }

@@ -45,7 +45,7 @@ impl Driver {
         task.cancel.cancel();
     }
 
-    /// InputWait until the task expires or the server has shut down.
+    /// Waits until the task expires or the server has shut down.
     async fn interrupted(&self, task: &RunningTask) -> TaskOutcome {
         let shutdown = self.shutdown.child_token();
         let stopped = async {
