@@ -65,8 +65,8 @@ pub trait FrameSender: Send + Sync + 'static {
         false
     }
 
-    /// Returns a future that completes when the peer opens its receiving stream, if there is none now. An HTTP
-    /// session has no such stream until its client opens it. `None` when the peer can receive.
+    /// Returns a future that completes when the peer opens its receiving stream. `None` when the peer can receive now.
+    /// An HTTP session has no receiving stream until its client opens it.
     fn unread(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
