@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn external_paths_are_found() {
+    fn external_paths_are_collected() {
         let api = "pub fn mcp_a::f(&self, axum::routing::Router, T::Error) -> core::result::Result<mcp_b::X, http::uri::Uri>\n\
                    impl serde_core::ser::Serialize for mcp_a::Y\n";
         let ours = BTreeSet::from(["mcp_a".to_owned(), "mcp_b".to_owned()]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_name_the_side() {
+    fn differences_mark_removed_and_added_lines() {
         let found: Vec<String> = differences("a\nb\n", "b\nc\n").collect();
         assert_eq!(found, ["-a", "+c"]);
     }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generated_manifest_is_one() {
+    fn the_generated_manifest_is_valid_toml() {
         for server in &SERVERS {
             let manifest: toml::Table = toml::from_str(&server.manifest(Path::new("/a \"b\"\\c"))).unwrap();
             assert_eq!(manifest["dependencies"]["mcp-server"]["path"].as_str(), Some("/a \"b\"\\c"));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_options() {
+    fn parses_valid_options() {
         let all = parse("").unwrap();
         assert_eq!(all, Options::default());
         assert!(all.server() && all.client() && all.over("sse"));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn rejects_invalid_options() {
         for line in ["--client", "--peer nobody", "--transport pigeon", "--direction up", "--verbose yes", "http"] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_has_to_be_named() {
+    fn requires_the_schema_folder() {
         let read = |line: &str| folder(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(read("--schemas a/b").unwrap(), Path::new("a/b"));
         for line in ["", "--schemas", "a/b", "--schemas a b"] {

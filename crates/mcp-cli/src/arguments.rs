@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn string_arguments_keep_their_order_and_take_every_form() {
+    async fn string_arguments_keep_their_order_and_accept_every_form() {
         let read = async |line: &str| {
             let arguments = string_arguments(&words(line), &Input::of_shell()).await;
             arguments.map_err(|failure| failure.to_string())

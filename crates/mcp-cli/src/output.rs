@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_never_break_names() {
+    fn tables_do_not_wrap_names() {
         let rows = [["a_name_of_some_length", "and what it is for, at length"], ["b", ""]];
         let rows = rows.map(|row| row.map(ToOwned::to_owned).to_vec());
         assert_eq!(

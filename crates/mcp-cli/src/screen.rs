@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn held_notes_are_bounded() {
+    fn queued_notes_are_bounded() {
         let mut display = Display::default();
         for number in 0..MAX_NOTES + 2 {
             display.hold(number.to_string());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn input_turns_are_exclusive_and_hold_notes() {
+    async fn an_input_turn_is_exclusive_and_queues_notes() {
         let first = input_turn().await;
         note("held");
         assert_eq!(SCREEN.display.lock().notes, ["held"]);

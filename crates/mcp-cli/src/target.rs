@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_server_from_the_first_word_or_after_two_dashes() {
+    fn reads_the_server_from_the_first_word_or_after_two_dashes() {
         let url = |url: &str| Target::Url(url.to_owned());
         let command = |line: &str| Target::Command(line.split(' ').map(ToOwned::to_owned).collect());
         for (line, target, words) in [

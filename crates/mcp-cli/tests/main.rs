@@ -230,7 +230,7 @@ fn reads_secrets_from_files_and_environment_variables() {
 }
 
 #[test]
-fn the_url_of_a_resource_is_not_the_server() {
+fn does_not_use_the_url_of_a_resource_as_the_server() {
     let http = Http::start();
     let output = mcp().args(["read", "http://127.0.0.1:1/none"]).env("MCP_SERVER", &http.url).output().unwrap();
     assert_eq!(
@@ -256,7 +256,7 @@ fn prints_each_log_message_in_one_line() {
 }
 
 #[test]
-fn takes_the_server_from_the_variable_and_traces_messages() {
+fn reads_the_server_from_the_variable_and_traces_messages() {
     let http = Http::start();
     let output = mcp().args(["tools", "--trace"]).env("MCP_SERVER", &http.url).output().unwrap();
     assert!(text(&output.stdout).contains("add"));

@@ -82,7 +82,7 @@ impl Terminal {
 }
 
 #[test]
-fn questions_are_asked_in_sequence() {
+fn shows_input_requests_in_sequence() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
         let mut terminal = Terminal::run(&http.url, &format!("call URL both --revision {version}"));
@@ -100,7 +100,7 @@ fn questions_are_asked_in_sequence() {
 }
 
 #[test]
-fn ctrl_d_declines_and_an_interrupt_cancels_the_question() {
+fn ctrl_d_declines_and_an_interrupt_cancels_the_input_request() {
     let http = Http::start();
     let mut terminal = Terminal::run(&http.url, "call URL greet");
     terminal.expect("name: ");
@@ -116,7 +116,7 @@ fn ctrl_d_declines_and_an_interrupt_cancels_the_question() {
 }
 
 #[test]
-fn a_cancelled_question_ends_before_the_result_is_printed() {
+fn a_cancelled_input_request_closes_before_the_result_is_printed() {
     let http = Http::start();
     let mut terminal = Terminal::run(&http.url, "call URL hurry --revision 2025-11-25");
     terminal.expect("name: ");
@@ -129,7 +129,7 @@ fn a_cancelled_question_ends_before_the_result_is_printed() {
 }
 
 #[test]
-fn an_interrupt_in_the_shell_cancels_the_question_only() {
+fn an_interrupt_in_the_shell_cancels_only_the_input_request() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
         let mut terminal = Terminal::run(&http.url, &format!("shell URL --revision {version}"));
@@ -150,7 +150,7 @@ fn an_interrupt_in_the_shell_cancels_the_question_only() {
 }
 
 #[test]
-fn a_page_needs_consent_and_shows_its_risks() {
+fn opening_a_page_requires_consent_and_shows_the_risks() {
     let http = Http::start();
     let mut terminal = Terminal::run(&http.url, "call URL visit");
     let shown = terminal.expect("[y/n] ");
@@ -168,7 +168,7 @@ fn a_page_needs_consent_and_shows_its_risks() {
 }
 
 #[test]
-fn sampling_needs_consent() {
+fn sampling_requires_consent() {
     let http = Http::start();
     for (answer, code, expected) in [("n", 4, "the user rejected the request"), ("y", 0, "six times seven")] {
         let mut terminal = Terminal::run(&http.url, "call URL think --sample-with cat");

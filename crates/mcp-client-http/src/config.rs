@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_in_a_url_becomes_a_header() {
+    fn a_user_in_a_url_becomes_an_authorization_header() {
         for (url, expected) in [
             ("https://a.example/", None),
             ("https://@a.example/", None),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_headers_are_found() {
+    fn header_secrets_are_recognized() {
         for (name, value, expected) in [
             ("authorization", "Bearer hunter2", &["hunter2"][..]),
             ("authorization", "basic dXNlcjpodW50ZXIy", &["dXNlcjpodW50ZXIy", "hunter2"]),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_urls_of_http() {
+    fn endpoints_must_be_http_urls() {
         for (url, expected) in [
             ("ftp://a.example/", "the scheme of an endpoint must be `http` or `https`, not `ftp`"),
             ("localhost:8080", "the URL of the endpoint has no scheme: begin it with `http://` or `https://`"),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_headers_of_the_transport_are_its_own() {
+    fn rejects_headers_that_the_transport_sets() {
         for name in ["Accept", "content-type", "Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"] {
             assert!(header(name, "x").unwrap_err().to_string().ends_with("is set by the transport"), "{name}");
         }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_revision_mirrors_what_it_knows() {
+    fn each_revision_mirrors_the_headers_that_it_defines() {
         check("", "tools/call", &[]);
         check("2024-11-05", "tools/call", &[]);
         check("2025-03-26", "tools/call", &[]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_encoded_when_they_are_not_plain() {
+    fn values_outside_of_plain_ascii_are_encoded() {
         for (value, expected) in [
             ("", ""),
             ("a b", "a b"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_seconds_or_dates() {
+    fn retry_after_is_seconds_or_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         for (value, expected) in [
             ("120", Some(120)),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_sessions_are_visible_ascii() {
+    fn session_ids_must_be_visible_ascii() {
         for (value, is_taken) in [(&b"s-1"[..], true), (b"", false), (b"a b", false), (b"\xff", false), (b"!~", true)] {
             let mut headers = HeaderMap::new();
             headers.insert(SESSION, HeaderValue::from_bytes(value).unwrap());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_content_are_compared_without_parameters() {
+    fn content_types_are_compared_without_parameters() {
         let mut headers = HeaderMap::new();
         assert_eq!(content_type(&headers), "");
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("Text/Event-Stream ; charset=utf-8"));

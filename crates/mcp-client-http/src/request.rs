@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_a_small_future() {
+    fn the_future_of_a_request_is_small() {
         // Spawning a task copies its future.
         let size = size(run);
         assert!(size <= 3 * 1024, "{size}");

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_and_respect_the_requested_time() {
+    fn delays_grow_and_respect_the_requested_time() {
         check(None, 0, 500, 1000);
         check(None, 1, 500, 1000);
         check(None, 2, 1000, 2000);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_stay_in_their_range() {
+    fn random_numbers_are_within_their_range() {
         let drawn: Vec<f64> = (0..100).map(|_| random()).collect();
         assert!(drawn.iter().all(|number| (0.0..1.0).contains(number)), "{drawn:?}");
         assert!(drawn.iter().any(|number| (number - drawn[0]).abs() > 0.01), "{drawn:?}");

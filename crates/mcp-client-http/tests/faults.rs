@@ -78,7 +78,7 @@ async fn a_message_above_the_limit_fails_its_request() {
 }
 
 #[tokio::test]
-async fn does_not_read_a_hundred_megabytes() {
+async fn stops_reading_a_body_above_the_limit() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut reply = Reply::raw(head);
     for _ in 0..100 {
@@ -124,7 +124,7 @@ async fn a_truncated_response_is_an_error() {
 }
 
 #[tokio::test]
-async fn passes_other_messages_on_and_does_not_take_them_for_the_response() {
+async fn forwards_other_messages_and_waits_for_the_response() {
     for (text, is_answer) in [
         ("garbage", false),
         (notice(1).as_str(), false),

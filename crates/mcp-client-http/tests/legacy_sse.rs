@@ -155,7 +155,7 @@ async fn the_wait_for_the_first_event_is_bounded() {
 }
 
 #[tokio::test]
-async fn reports_the_first_rejection_when_there_is_no_stream() {
+async fn reports_the_first_rejection_if_the_sse_stream_fails() {
     let message = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#;
     let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no"}}"#;
     for (status, body, is_asked) in [

@@ -38,7 +38,7 @@ async fn a_request_is_a_post_that_mirrors_its_message() {
 }
 
 #[tokio::test]
-async fn notifications_and_responses_are_posts_too() {
+async fn sends_notifications_and_responses_as_posts() {
     let site = Site::serve(|_, _| Reply::status(202)).await;
     let peer = Peer::connect(&site.url()).await;
     peer.notify(LEGACY, "notifications/cancelled").await;
@@ -197,7 +197,7 @@ async fn limits_concurrent_requests_as_configured() {
 }
 
 #[tokio::test]
-async fn rejects_a_frame_that_no_header_can_carry() {
+async fn rejects_a_frame_whose_mirrored_value_is_not_a_valid_header() {
     let peer = Peer::connect("http://127.0.0.1:9/mcp").await;
     let mut frame = request(MODERN, 1, "tools/call");
     frame.hints.params = vec![("a b".into(), "x".into())];

@@ -104,7 +104,7 @@ async fn session_messages_wait_for_the_end_of_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_failed_handshake_blocks_nothing() {
+async fn a_failed_handshake_does_not_block_other_messages() {
     let site = Site::serve(|number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::status(400),
         _ => script(number, seen),

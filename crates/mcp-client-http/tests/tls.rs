@@ -57,7 +57,7 @@ async fn rejects_an_untrusted_certificate() {
 }
 
 #[tokio::test]
-async fn rejects_a_certificate_of_another_name() {
+async fn rejects_a_certificate_for_another_name() {
     let (site, pem) = site("elsewhere.example").await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().root_certificates(pem).unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
@@ -75,7 +75,7 @@ async fn trusts_a_custom_root() {
 }
 
 #[tokio::test]
-async fn uses_http2_when_offered() {
+async fn uses_http2_if_the_server_offers_it() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let tls = TlsConfig::from_pem(made.cert.pem(), made.signing_key.serialize_pem()).unwrap();
     let server = Server::builder("test", "1.0")
@@ -102,7 +102,7 @@ async fn uses_http2_when_offered() {
 }
 
 #[tokio::test]
-async fn does_not_wait_for_a_server_without_tls() {
+async fn a_connect_to_a_server_without_tls_times_out() {
     let site = Site::serve(|_, seen| Reply::result(seen)).await;
     let (_, pem) = self::site("127.0.0.1").await;
     let url = site.url().replace("http:", "https:");
@@ -113,7 +113,7 @@ async fn does_not_wait_for_a_server_without_tls() {
 }
 
 #[test]
-fn roots_must_be_certificates() {
+fn rejects_roots_that_are_not_certificates() {
     for text in ["", "hello", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
         let error = Http::new("https://a.example").unwrap().root_certificates(text).unwrap_err();
         assert!(error.to_string().contains("root certificate"), "{text}: {error}");

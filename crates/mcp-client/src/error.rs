@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_has_its_predicate() {
+    fn each_error_has_one_predicate() {
         let http = |status| Error::from(Kind::Transport(TransportError::http(status, None, "")));
         for (error, expected) in [
             (Error::timeout("the call", Duration::from_secs(1)), "timeout"),

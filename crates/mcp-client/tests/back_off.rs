@@ -65,7 +65,7 @@ async fn down(client: &Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_finds_no_connection_in_time_reports_the_reason() {
+async fn a_call_without_a_connection_in_time_reports_the_reason() {
     for (later, cause) in
         [(Some(TransportError::unreachable("refused")), "refused"), (None, "there was no connection for 1s")]
     {

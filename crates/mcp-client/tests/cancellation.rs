@@ -84,7 +84,7 @@ async fn sends_cancellations_later_when_the_queue_is_full() {
 }
 
 #[tokio::test]
-async fn ten_thousand_calls_with_a_third_dropped_leak_nothing() {
+async fn dropping_a_third_of_ten_thousand_calls_leaks_nothing() {
     const CALLS: usize = 10_000;
     for version in ERAS {
         let running = Arc::new(AtomicUsize::new(0));

@@ -81,7 +81,7 @@ impl Drop for Running {
 }
 
 #[tokio::test]
-async fn a_thousand_http_calls_with_a_third_dropped_leak_nothing() {
+async fn dropping_a_third_of_a_thousand_http_calls_leaks_nothing() {
     const CALLS: usize = 1000;
     let running = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&running);

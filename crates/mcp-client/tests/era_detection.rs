@@ -103,7 +103,7 @@ async fn the_first_response_determines_the_era() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_responses_mean_that_no_revision_is_common() {
+async fn reports_that_no_revision_is_common() {
     for (name, error, is_version_mismatch) in [
         (
             "no common revision",
@@ -134,7 +134,7 @@ async fn accepts_a_late_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_on_a_silent_server_in_time() {
+async fn a_connect_to_an_unresponsive_server_times_out() {
     let (connector, mut peers) = scripted();
     let started = tokio::time::Instant::now();
     let connecting = start(builder().connect_timeout(Duration::from_secs(20)).connect(connector));
@@ -226,7 +226,7 @@ async fn does_not_probe_a_known_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_rejection_of_the_revision_affects_no_other_call() {
+async fn a_rejected_revision_does_not_affect_other_calls() {
     let (client, mut peer, mut peers) = connected_as(builder(), ProtocolVersion::V2026_07_28).await;
     let taken = start(client.call_tool("taken", ()));
     let taken_id = peer.expect("tools/call").await;
@@ -342,7 +342,7 @@ async fn does_not_repeat_a_call_in_another_era_if_it_may_have_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn probes_a_silent_server_once() {
+async fn probes_an_unresponsive_server_once() {
     let (connector, mut peers) = scripted();
     let client = builder().known(known()).connect(connector).await.unwrap();
     let calls: Vec<_> =

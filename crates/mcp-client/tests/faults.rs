@@ -13,7 +13,7 @@ use crate::common::{builder, connected, connected_as, said, scripted, start};
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
 #[tokio::test(start_paused = true)]
-async fn a_call_to_a_silent_server_times_out() {
+async fn a_call_to_an_unresponsive_server_times_out() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let started = Instant::now();
@@ -34,7 +34,7 @@ async fn a_call_to_a_silent_server_times_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_timeouts_waits_and_each_page_has_its_own() {
+async fn a_call_without_timeouts_waits_and_each_page_has_its_own_timeout() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()).no_timeout());
@@ -101,7 +101,7 @@ async fn ignores_responses_with_an_unknown_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn skips_garbage_between_messages() {
+async fn skips_invalid_lines_between_messages() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
@@ -219,7 +219,7 @@ async fn the_table_of_calls_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_lists_end() {
+async fn an_endless_list_ends_with_an_error() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.pages = 3), version).await;
         let list = start(client.list_tools());
@@ -280,7 +280,7 @@ async fn a_busy_server_is_retryable_on_every_transport() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_echoes_is_not_a_server() {
+async fn rejects_a_peer_that_echoes_messages() {
     for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
         let (connector, mut peers) = scripted();
         let connecting = start(builder().versions(versions.iter().copied()).connect(connector));
@@ -296,7 +296,7 @@ async fn a_peer_that_echoes_is_not_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_prints_text_and_ends_is_not_a_server() {
+async fn rejects_a_peer_that_prints_text_and_exits() {
     for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
         let (connector, mut peers) = scripted();
         let connecting = start(builder().versions(versions.iter().copied()).connect(connector));

@@ -43,20 +43,20 @@ async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration,
 }
 
 #[tokio::test]
-async fn a_server_is_silent_during_a_call() {
+async fn a_call_times_out_when_the_server_does_not_answer() {
     check("silent", BOTH, &[Reply::silence()], SHORT, "timeout").await;
     let late = text("late").after(Duration::from_millis(300));
     check("late", BOTH, &[late], SHORT, "timeout").await;
 }
 
 #[tokio::test]
-async fn a_server_closes_the_connection_during_a_call() {
+async fn a_call_fails_when_the_server_closes_the_connection() {
     check("ended", &[Over::Pipes], &[Reply::close()], PATIENCE, "closed retryable").await;
     check("ended", &[Over::Http], &[Reply::close()], PATIENCE, "retryable").await;
 }
 
 #[tokio::test]
-async fn a_server_answers_with_a_wrong_id() {
+async fn ignores_a_response_with_a_wrong_id() {
     let wrong = || text("wrong").with_id(json!(4711));
     check("alone", &[Over::Pipes], &[wrong()], SHORT, "timeout").await;
     // The answer has ended without being one.
@@ -65,7 +65,7 @@ async fn a_server_answers_with_a_wrong_id() {
 }
 
 #[tokio::test]
-async fn a_stream_continues_after_the_end_of_its_call() {
+async fn an_invalid_response_ends_the_call_and_closes_its_open_stream() {
     let as_text = || text("as text").with_id(json!("2"));
     let open = |reply: Reply| reply.events(false).then(Reply::silence().after(PATIENCE));
     for version in ERAS {
@@ -84,7 +84,7 @@ async fn a_stream_continues_after_the_end_of_its_call() {
 }
 
 #[tokio::test]
-async fn a_server_answers_twice() {
+async fn ignores_a_second_response() {
     check("twice", BOTH, &[text("right").twice()], PATIENCE, "ok: right").await;
     check("right, then wrong", BOTH, &[text("right").then(text("wrong"))], PATIENCE, "ok: right").await;
     let late = text("right").then(text("wrong").after(Duration::from_millis(20)));
@@ -92,7 +92,7 @@ async fn a_server_answers_twice() {
 }
 
 #[tokio::test]
-async fn a_server_answers_with_garbage() {
+async fn invalid_data_does_not_complete_a_call() {
     let garbage = "listening on port 8080\n\0\u{7f}\n{\"jsonrpc\":\"2.0\"}\n[]\n{\n";
     check("lines", &[Over::Pipes], &[Reply::raw(garbage).then(text("right"))], PATIENCE, "ok: right").await;
     check("lines alone", &[Over::Pipes], &[Reply::raw(garbage)], SHORT, "timeout").await;
@@ -103,7 +103,7 @@ async fn a_server_answers_with_garbage() {
 }
 
 #[tokio::test]
-async fn a_server_answers_with_a_hundred_megabytes() {
+async fn a_response_of_a_hundred_megabytes_fails_its_call() {
     check("huge", BOTH, &[Reply::large(HUGE)], PATIENCE, "large").await;
 }
 
@@ -137,7 +137,7 @@ async fn a_response_above_the_limit_fails_only_its_call() {
 }
 
 #[tokio::test]
-async fn a_server_stops_in_the_middle_of_an_event() {
+async fn a_truncated_event_fails_the_call() {
     let event = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"half"}]}}"#;
     let cut = || Reply::silence().cut(event);
     let told = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
@@ -148,7 +148,7 @@ async fn a_server_stops_in_the_middle_of_an_event() {
 }
 
 #[tokio::test]
-async fn a_server_answers_with_a_status_only() {
+async fn a_status_without_a_message_fails_the_call_with_the_status() {
     for (reply, expected) in [
         (Reply::status(401, "").header("WWW-Authenticate", "Bearer"), "401 unauthorized"),
         (Reply::status(403, "no"), "403"),
@@ -164,7 +164,7 @@ async fn a_server_answers_with_a_status_only() {
 }
 
 #[tokio::test]
-async fn a_server_redirects_to_another_origin() {
+async fn does_not_follow_a_redirect_to_another_origin() {
     let elsewhere = ScriptedServer::silent();
     let other = elsewhere.listen().await.unwrap();
     for status in [301, 302, 303, 307, 308] {
@@ -175,7 +175,7 @@ async fn a_server_redirects_to_another_origin() {
 }
 
 #[tokio::test]
-async fn a_server_answers_404_in_a_session() {
+async fn a_404_in_a_session_opens_a_new_session_and_repeats_the_call() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", text("right"));
     let site = Site::open(server, Over::Http).await;
@@ -199,7 +199,7 @@ async fn a_server_answers_404_in_a_session() {
 }
 
 #[tokio::test]
-async fn many_calls_in_a_lost_session() {
+async fn concurrent_calls_in_a_lost_session_open_one_new_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
@@ -242,7 +242,7 @@ async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
 }
 
 #[tokio::test]
-async fn a_call_waiting_for_a_permit_in_a_lost_session() {
+async fn calls_that_wait_for_a_permit_continue_in_the_new_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
@@ -262,7 +262,7 @@ async fn a_call_waiting_for_a_permit_in_a_lost_session() {
 }
 
 #[tokio::test]
-async fn a_session_is_lost_repeatedly() {
+async fn a_call_fails_after_three_lost_sessions() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
     let site = Site::open(server, Over::Http).await;
@@ -273,7 +273,7 @@ async fn a_session_is_lost_repeatedly() {
 }
 
 #[tokio::test]
-async fn a_server_restarts_between_calls() {
+async fn calls_continue_after_a_server_restart() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("restarted, {over:?}, {version}");
@@ -314,12 +314,12 @@ async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, 
 }
 
 #[tokio::test]
-async fn a_server_is_silent_from_the_start() {
+async fn a_connect_times_out_when_the_server_does_not_answer() {
     check_start("silent", BOTH, &Reply::silence(), SHORT * 3, "timeout").await;
 }
 
 #[tokio::test]
-async fn a_server_ignores_the_probe() {
+async fn falls_back_to_a_handshake_when_the_probe_times_out() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::silent().on("initialize", Reply::result(initialized(version.as_str())));
     let site = Site::open(server.on("tools/call", text("right")), Over::Http).await;
@@ -332,20 +332,20 @@ async fn a_server_ignores_the_probe() {
 }
 
 #[tokio::test]
-async fn a_server_closes_the_first_connection() {
+async fn a_connect_fails_when_the_server_closes_the_connection() {
     check_start("ended", &[Over::Pipes], &Reply::close(), PATIENCE, "closed retryable").await;
     check_start("ended", &[Over::Http], &Reply::close(), PATIENCE, "retryable").await;
 }
 
 #[tokio::test]
-async fn a_server_starts_with_garbage() {
+async fn a_connect_fails_when_the_first_response_is_invalid() {
     check_start("lines", &[Over::Pipes], &Reply::raw("usage: server [options]\n"), SHORT * 3, "timeout").await;
     check_start("no HTTP", &[Over::Http], &Reply::raw("SSH-2.0-OpenSSH_9.9\r\n"), PATIENCE, "retryable").await;
     check_start("too much", BOTH, &Reply::large(HUGE), PATIENCE, "large").await;
 }
 
 #[tokio::test]
-async fn a_server_answers_the_first_request_with_a_status_only() {
+async fn a_status_without_a_message_fails_the_connect_with_the_status() {
     for (reply, expected) in [
         (Reply::status(401, ""), "401 unauthorized"),
         (Reply::status(500, ""), "500"),

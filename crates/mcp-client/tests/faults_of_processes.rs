@@ -98,7 +98,7 @@ async fn restarts_a_process_killed_during_a_call() {
 }
 
 #[tokio::test]
-async fn a_silent_call_does_not_end_the_process() {
+async fn a_call_that_times_out_does_not_end_the_process() {
     for version in ERAS {
         let tasks = alive();
         let client = connect(child(), version).await;
@@ -237,7 +237,7 @@ async fn a_process_that_does_not_answer_is_reported_with_its_stderr() {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_function_for_slow_starts_does_not_end_the_connect() {
+async fn a_panic_in_the_slow_start_callback_does_not_fail_the_connect() {
     let child = ChildProcess::new("sh").args(["-c", "exec sleep 100"]);
     let connecting = quick(&ERAS)
         .connect_timeout(Duration::from_secs(1))
@@ -248,14 +248,14 @@ async fn a_panic_in_the_function_for_slow_starts_does_not_end_the_connect() {
 }
 
 #[tokio::test]
-async fn a_server_that_prints_text_and_ends_may_be_tried_again() {
+async fn a_server_that_prints_text_and_exits_is_retryable() {
     let child = ChildProcess::new("sh").args(["-c", "echo 'Loading the model'; exit 1"]);
     let error = timeout(PATIENCE, quick(&ERAS).connect(child)).await.unwrap().unwrap_err();
     assert!(error.is_not_a_server() && error.is_closed() && error.is_retryable(), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_command_that_echoes_is_not_a_server() {
+async fn rejects_a_command_that_echoes_its_input() {
     for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
         let connecting = quick(versions).connect(ChildProcess::new("cat"));
         let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();

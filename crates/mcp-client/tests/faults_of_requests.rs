@@ -10,7 +10,7 @@ use crate::common::{
 };
 
 #[tokio::test]
-async fn a_request_that_no_header_can_carry() {
+async fn a_method_that_is_not_a_valid_header_value_fails_only_its_request() {
     let version = ProtocolVersion::V2026_07_28;
     let server =
         ScriptedServer::for_revision(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
@@ -34,7 +34,7 @@ async fn a_request_that_no_header_can_carry() {
 }
 
 #[tokio::test]
-async fn parameters_with_line_breaks() {
+async fn sends_parameters_with_line_breaks_as_one_message() {
     for over in BOTH {
         for version in ERAS {
             let what = format!("lines, {over:?}, {version}");

@@ -116,7 +116,7 @@ async fn answers_pings_during_many_input_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_for_handlers_that_panic_or_never_end() {
+async fn answers_with_an_error_if_a_handler_panics_or_never_returns() {
     let stuck = builder()
         .limits(|limits| limits.question = Duration::from_secs(30))
         .on_elicit(async |_| pending().await)
@@ -129,7 +129,7 @@ async fn answers_for_handlers_that_panic_or_never_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_input_request_gets_no_response_and_excess_ones_are_rejected() {
+async fn sends_no_response_to_a_cancelled_input_request_and_rejects_excess_ones() {
     let stuck = builder().limits(|limits| limits.questions = 2).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
     let ask = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form() });
@@ -226,7 +226,7 @@ async fn collects_inputs_and_returns_the_request_state_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_on_endless_or_unknown_input_requests() {
+async fn fails_on_endless_or_unknown_input_requests() {
     let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.rounds = 2), MODERN).await;
     let call = start(client.call_tool("t", ()));
     for _ in 0..3 {

@@ -115,7 +115,7 @@ async fn mirrors_names_and_annotated_arguments_and_omits_invalid_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn learns_a_missing_header_and_repeats_the_call() {
+async fn repeats_a_call_with_a_header_that_the_server_misses() {
     let (client, mut peer, seen) = connect(ProtocolVersion::V2026_07_28).await;
     let call = start(client.call_tool("t", json!({ "region": "eu" })));
     let id = peer.expect("tools/call").await;

@@ -41,7 +41,7 @@ fn chain(error: &Error) -> String {
 }
 
 #[tokio::test]
-async fn the_address_has_no_listener() {
+async fn an_address_without_a_listener_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
@@ -50,7 +50,7 @@ async fn the_address_has_no_listener() {
 }
 
 #[tokio::test]
-async fn the_server_does_not_support_tls() {
+async fn a_server_without_tls_is_unreachable_over_https() {
     let server = ScriptedServer::silent();
     let peer = server.listen().await.unwrap();
     let url = peer.url().replace("http:", "https:");
@@ -69,7 +69,7 @@ async fn the_server_does_not_support_tls() {
 }
 
 #[tokio::test]
-async fn the_certificate_is_not_trusted() {
+async fn an_untrusted_certificate_fails_the_connect() {
     let (pem, key) = certificate();
     let (other, _) = certificate();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -462,7 +462,7 @@ async fn a_task_that_is_created_after_its_call_was_dropped_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_task_call_without_an_answer_is_cancelled_in_the_end() {
+async fn cancels_a_dropped_task_call_that_has_no_response() {
     for version in [CORE, MODERN] {
         let (client, mut peer) = with_tasks(builder(), version).await;
         let call = tokio::spawn(client.call_tool("t", ()).as_task().into_future());
@@ -514,7 +514,7 @@ async fn closing_the_client_cancels_the_tasks_that_its_calls_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_task_is_not_cancelled() {
+async fn does_not_cancel_a_finished_task() {
     for version in [CORE, MODERN] {
         for status in ["completed", "failed", "cancelled"] {
             let (client, mut peer) = with_tasks(builder().tasks(), version).await;

@@ -156,7 +156,7 @@ async fn http_statuses_determine_the_era_or_are_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateless_error_with_status_400_causes_no_fallback() {
+async fn does_not_fall_back_after_a_stateless_error_with_status_400() {
     // The transport gives the body of such a 400 as an ordinary answer.
     let refusal = json!({ "code": -32022, "message": "no", "data": { "supported": ["2026-07-28"], "requested": "x" } });
     let faulty = Faulty::new(move |method, times| match (method, times) {
@@ -217,7 +217,7 @@ async fn an_http_status_fails_only_its_own_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http_status_counts_as_alive_except_from_a_gateway() {
+async fn an_http_status_answers_a_ping_except_from_a_gateway() {
     for version in ERAS {
         for (status, is_life) in [(404, true), (429, true), (500, true), (503, true), (502, false), (504, false)] {
             // The first one opens the connection in the newest era.

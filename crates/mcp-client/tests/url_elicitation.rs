@@ -112,7 +112,7 @@ async fn without_consent_the_error_carries_the_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_of_this_library_can_send_the_user_to_a_page() {
+async fn a_server_of_this_library_can_request_a_page_visit() {
     let signed_in = Arc::new(Mutex::new(false));
     let known = signed_in.clone();
     let server = Server::builder("real", "1")

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn accepted_streams_send_small_answers_without_delay() {
+    async fn accepted_streams_send_small_responses_without_delay() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connected, accepted) = tokio::join!(TcpStream::connect(address), next_stream(&listener));

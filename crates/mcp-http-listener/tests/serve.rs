@@ -62,7 +62,7 @@ async fn the_shutdown_deadline_closes_connections_with_open_requests() {
 /// A kernel reports progress late if it buffers megabytes of an answer for a client.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_steady_slow_reader_receives_a_large_answer() {
+async fn a_steady_slow_reader_receives_a_large_response() {
     use tokio::{io::AsyncWriteExt, net::TcpSocket, time::sleep};
 
     let site = Site::with(|serve| serve.write_timeout(Duration::from_secs(1))).await;

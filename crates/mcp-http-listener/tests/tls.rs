@@ -139,7 +139,7 @@ async fn changed_files_are_reloaded() {
 }
 
 #[test]
-fn errors_name_the_unusable_part() {
+fn errors_name_the_invalid_part() {
     #[track_caller]
     fn check(certificate: &str, key: &str, expected: &str) {
         let error = TlsConfig::from_pem(certificate, key).unwrap_err();

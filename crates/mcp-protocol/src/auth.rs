@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authentication_expires_exactly_at_its_time() {
+    fn an_authentication_expires_at_its_expiry_time() {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(10);
         let principal = Principal::new("a").with_expires_at(end);
         assert!(!principal.is_expired(end - Duration::from_secs(1)));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_documents() {
+    fn metadata_documents_round_trip() {
         let document =
             ProtectedResourceMetadata::new("https://a.example/mcp", ["https://as.example"]).with_scopes(["r"]);
         let wire = json!({
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges() {
+    fn challenges_are_written_as_header_values() {
         for (challenge, expected) in [
             (Challenge::bearer(), "Bearer"),
             (

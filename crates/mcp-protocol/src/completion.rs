@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn values_over_the_maximum_are_cut_and_counted() {
+    fn values_over_the_maximum_are_omitted_and_counted() {
         let fits = Completion::new((0..100).map(|n| n.to_string()));
         assert_eq!((fits.values.len(), fits.total, fits.has_more), (100, None, None));
         let cut = Completion::new((0..101).map(|n| n.to_string()));

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_encoded_and_decoded() {
+    fn bytes_are_encoded_as_base64_and_decoded() {
         for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
             let image = ImageContent::from_bytes(bytes, "image/png");
             assert_eq!(image.data, text);

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_is_filled_in_with_an_object() {
+    fn the_content_of_a_form_is_an_object() {
         let filled = ElicitResult::accept_json(json!({"a": 1})).unwrap();
         assert_eq!(filled, ElicitResult::accept(JsonObject::new().with("a", 1)));
         assert_eq!(ElicitResult::accept_json(()).unwrap().content, Some(JsonObject::new()));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn results() {
+    fn results_round_trip() {
         for (result, wire) in [
             (ElicitResult::accept(JsonObject::new().with("a", 1)), json!({"action": "accept", "content": {"a": 1}})),
             (ElicitResult::decline(), json!({"action": "decline"})),

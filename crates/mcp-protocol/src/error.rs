@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_capabilities_are_named() {
+    fn an_error_names_the_missing_capabilities() {
         for (capabilities, names) in [
             (json!({ "roots": {}, "sampling": {} }), "roots, sampling"),
             (json!({ "elicitation": { "url": {} } }), "elicitation (url)"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_contains_the_pages_to_visit() {
+    fn a_url_elicitation_error_contains_its_pages() {
         let page = UrlElicitParams::new("Sign in.", "https://a.example").with_elicitation_id("e");
         let error = RpcError::url_elicitation_required([page.clone()]);
         let wire = json!({"mode": "url", "message": "Sign in.", "url": "https://a.example", "elicitationId": "e"});

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typed_keys_read_and_write() {
+    fn typed_keys_round_trip() {
         let mut meta = Meta::new().with("com.example/a", 1);
         meta.set_progress_token("1");
         meta.set_related_task("t");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_wrong_type_read_as_absent() {
+    fn values_of_a_wrong_type_are_absent() {
         let meta: Meta = serde_json::from_value(json!({
             "progressToken": 1.5, "traceparent": "00-xyz", "tracestate": 7, "baggage": "",
             "io.modelcontextprotocol/serverInfo": "me", "io.modelcontextprotocol/related-task": "t"

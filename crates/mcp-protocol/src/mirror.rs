@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_are_not_plain_are_encoded() {
+    fn values_outside_of_plain_ascii_are_encoded() {
         for (value, expected) in [
             ("", ""),
             ("a b", "a b"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_shown_as_the_specification_writes_them() {
+    fn header_names_have_the_spelling_of_the_specification() {
         for (name, expected) in [
             (PROTOCOL_VERSION, "MCP-Protocol-Version"),
             (SESSION_ID, "Mcp-Session-Id"),

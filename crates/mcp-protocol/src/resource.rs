@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_caching_hints_are_read_as_the_narrowest() {
+    fn invalid_cache_hints_are_read_as_the_strictest() {
         let wire = json!({"resources": [], "ttlMs": -1, "cacheScope": "galaxy"});
         let page: ListResourcesResult = serde_json::from_value(wire).unwrap();
         assert_eq!((page.ttl_ms, page.cache_scope), (Some(0), Some(CacheScope::Private)));

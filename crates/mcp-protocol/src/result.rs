@@ -253,7 +253,7 @@ mod tests {
     use crate::ResourceContents;
 
     #[test]
-    fn the_kind_is_the_first_member() {
+    fn the_result_type_is_the_first_member() {
         let mut result = CallToolResult::text("a");
         result.meta_mut().get_or_insert_default().insert("k".into(), 1.into());
         assert_eq!(
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_read() {
+    fn the_result_type_is_read() {
         for (wire, expected) in [
             ("{}", Ok(ResultType::Complete)),
             (r#"{"content":[],"resultType":"complete"}"#, Ok(ResultType::Complete)),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_text_that_is_the_same_in_json_is_left_out() {
+    fn a_large_text_without_escapes_is_written_apart() {
         let large = "é".repeat(20 << 10);
         let data = "A".repeat(40 << 10);
         let escaped = format!("{large}\n");

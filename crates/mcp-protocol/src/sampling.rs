@@ -489,7 +489,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_block_is_written_bare_and_several_as_an_array() {
+    fn writes_a_single_block_bare_and_several_as_an_array() {
         let one = SamplingMessage::user("a");
         let wire = value!({"role": "user", "content": {"type": "text", "text": "a"}});
         assert_eq!(serde_json::to_value(&one).unwrap(), wire);
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_blocks_are_named() {
+    fn an_error_names_the_type_of_an_invalid_block() {
         for (wire, expected) in [
             (value!({"type": "tool_use", "id": "u", "name": "t"}), "tool_use content: missing field `input`"),
             (value!({"type": "tool_result"}), "tool_result content: missing field `toolUseId`"),

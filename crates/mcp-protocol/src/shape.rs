@@ -172,7 +172,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn caching_hints() {
+    fn older_revisions_have_no_cache_hints() {
         let legacy = json!({"tools": []});
         let kept = json!({"tools": [], "ttlMs": 5, "cacheScope": "public"});
         check::<ListToolsResult>(&kept, [legacy.clone(), legacy.clone(), legacy.clone(), legacy.clone(), kept.clone()]);
@@ -191,21 +191,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn progress_messages() {
+    fn the_first_revision_has_no_progress_messages() {
         let full = json!({"progressToken": 1, "progress": 1, "total": 2, "message": "m"});
         let first = json!({"progressToken": 1, "progress": 1, "total": 2});
         check::<ProgressParams>(&full, [first, full.clone(), full.clone(), full.clone(), full.clone()]);
     }
 
     #[test]
-    fn elicitation() {
+    fn url_mode_parameters_depend_on_the_revision() {
         let full = json!({"mode": "url", "message": "m", "url": "https://a.example", "elicitationId": "e", "task": {}});
         let bare = json!({"mode": "url", "message": "m", "url": "https://a.example"});
         check::<ElicitParams>(&full, [bare.clone(), bare.clone(), bare.clone(), full.clone(), bare]);
     }
 
     #[test]
-    fn prompt_messages() {
+    fn prompt_messages_are_shaped() {
         let full =
             json!({"messages": [{"role": "user", "content": {"type": "audio", "data": "AAE=", "mimeType": "a/b"}}]});
         let mut result: GetPromptResult = serde_json::from_value(full).unwrap();

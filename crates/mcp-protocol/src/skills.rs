@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skills_have_the_form_of_the_draft() {
+    fn skills_round_trip_in_the_form_of_the_draft() {
         let file = json!({ "uri": "skill://a/SKILL.md", "digest": "sha256:00", "size": 3 });
         let listed = json!({ "uri": "skill://a/SKILL.md", "frontmatter": { "name": "a" }, "resources": [file] });
         let dynamic = json!({ "uri": "skill://a/SKILL.md", "frontmatter": {}, "resources": "dynamic" });

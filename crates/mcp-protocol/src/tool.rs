@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_follow_the_rule_of_the_specification() {
         let long = "a".repeat(128);
         for good in ["a", "get_weather", "a.b-C_9", &long] {
             assert!(Tool::is_valid_name(good), "{good}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_unknown_words_in_a_definition_read_as_absent() {
+    fn null_and_unknown_values_in_a_definition_are_absent() {
         let wire = json!({
             "name": "t", "title": null, "inputSchema": {}, "icons": null, "annotations": {"title": null},
             "execution": {"taskSupport": "sometimes"}, "outputSchema": null

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dialect_is_found_by_its_own_uri() {
+    fn each_dialect_is_recognized_by_its_uri() {
         for dialect in [Dialect::Draft4, Dialect::Draft6, Dialect::Draft7, Dialect::Draft201909, Dialect::Draft202012] {
             assert_eq!(Dialect::from_uri(dialect.uri()), Some(dialect));
             assert_eq!(Dialect::from_uri(dialect.uri().trim_end_matches('#')), Some(dialect));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn size_is_that_of_compact_json_or_little_more() {
+    fn size_is_close_to_the_size_of_compact_json() {
         let value = json!({"type": "object", "properties": {"a": {"enum": [1, 2.5, null, true, "x"]}}});
         let exact = value.to_string().len();
         let at = |size| Limits { size, ..Limits::new() }.check_document(&value).is_ok();

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn paths_are_normalized_or_rejected() {
         use PathErrorKind::*;
         for (path, expected) in [
             ("a", Ok("a")),

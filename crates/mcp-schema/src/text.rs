@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_are_short() {
+    fn long_quotes_are_shortened() {
         assert_eq!(quote(&json!("hi \"x\"")), r#""hi \"x\"""#);
         assert_eq!(quote(&json!({"a": [1, null]})), r#"{"a":[1,null]}"#);
         assert!(quote(&json!("x".repeat(1 << 20))).chars().count() <= 63);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_short() {
+    fn long_lists_are_shortened() {
         let names: Vec<_> = (0..100).map(|n| n.to_string()).collect();
         assert_eq!(list(names[..3].iter().map(Cow::from)), "0, 1, 2");
         assert!(list(names.iter().map(Cow::from)).ends_with("11 and 88 more"));

@@ -64,7 +64,7 @@ fn accepts_variants_of_the_subset() {
 }
 
 #[test]
-fn names_the_keyword_outside_the_subset() {
+fn rejections_name_the_keyword_outside_the_subset() {
     for (schema, message) in [
         (
             json!({}),

@@ -104,7 +104,7 @@ fn keeps_the_first_errors_and_counts_the_others() {
 }
 
 #[test]
-fn never_prints_huge_values() {
+fn errors_do_not_contain_large_values() {
     let big = "x".repeat(1 << 20);
     let wide: Value = (0..20_000).map(|n| json!({"n": n})).collect();
     let mut named = serde_json::Map::new();

@@ -100,7 +100,7 @@ impl<S: Subscriber> Layer<S> for Told {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_start_is_named_in_the_log_only() {
+async fn only_the_log_names_a_command_that_cannot_start() {
     let disk = Disk::new("a_command_that_cannot");
     disk.write("files/tools/gone.toml", "description = \"x\"\ncommand = [\"bin/gone\"]");
     disk.write("files/bin/gone", "");
@@ -119,7 +119,7 @@ async fn a_command_that_cannot_start_is_named_in_the_log_only() {
 }
 
 #[tokio::test]
-async fn serves_nothing_for_missing_directories() {
+async fn missing_directories_register_nothing() {
     let disk = Disk::new("what_is_missing");
     disk.write("bare/.keep", "");
     let (server, problems) = server_from_dir_report(disk.path("bare")).unwrap();

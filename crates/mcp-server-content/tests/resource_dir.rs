@@ -75,7 +75,7 @@ async fn caps_the_list_and_reads_unlisted_files() {
 }
 
 #[tokio::test]
-async fn reads_nothing_outside_the_directory() {
+async fn rejects_reads_outside_the_directory() {
     let disk = library("nothing_outside");
     let server = serve(ResourceDir::new(disk.path("root")).unwatched());
     let absolute = disk.path("secret.txt");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_waits_once_and_in_the_order_of_its_first_time() {
+    fn a_pending_change_is_stored_once_in_the_order_of_its_first_insertion() {
         let mut pending = PendingChanges::default();
         let updated = |uri: &str| Change::Updated(uri.into());
         for change in [Change::Tools, updated("x:a"), Change::Tools, updated("x:b"), updated("x:a"), Change::Prompts] {

@@ -74,7 +74,7 @@ async fn a_handler_receives_its_request_in_every_revision() {
 
 /// The extensions of a transport belong to one request.
 #[tokio::test(start_paused = true)]
-async fn callers_and_extensions_reach_the_handler() {
+async fn a_handler_receives_the_caller_and_extensions() {
     let server = server();
     let run = |subject: &'static str, size: u32| {
         let server = server.clone();
@@ -134,7 +134,7 @@ async fn arguments_are_exactly_those_of_the_client() {
 
 /// State is shared on purpose: it is what the program made it, and the sessions share nothing else.
 #[tokio::test(start_paused = true)]
-async fn handlers_share_state_but_not_sessions() {
+async fn handlers_share_the_state_across_sessions() {
     let count = async |State(count): State<Arc<Mutex<u32>>>, context: Context| {
         let mut count = count.lock().await;
         *count += 1;

@@ -133,7 +133,7 @@ async fn every_typed_output_has_a_schema() {
 }
 
 #[tokio::test]
-async fn a_description_at_registration_overrides_the_handlers() {
+async fn a_description_at_registration_overrides_that_of_the_handler() {
     let route = tool("search", async |Args(_): Args<Search>| "x").description("Mine.");
     assert_eq!(defined(route).await["description"], "Mine.");
 }

@@ -192,7 +192,7 @@ impl ServerExtension for One {
 }
 
 #[test]
-fn a_builder_refuses_methods_that_are_taken() {
+fn a_builder_rejects_methods_that_are_already_registered() {
     let build = |name| Server::builder::<()>("t", "1").extension(One("example/one")).try_extension(One(name));
     for (name, reason) in [
         ("example/one", "the method `example/one` is already registered"),

@@ -58,7 +58,7 @@ async fn survives(wire: &mut Wire, bytes: &[u8]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn survives_every_truncated_message() {
+async fn rejects_every_truncated_message_without_a_panic() {
     let mut wire = Wire::connect(&server());
     for message in messages() {
         let text = message.to_string().into_bytes();
@@ -69,7 +69,7 @@ async fn survives_every_truncated_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn survives_every_damaged_byte() {
+async fn rejects_every_damaged_byte_without_a_panic() {
     let mut wire = Wire::connect(&server());
     for message in messages() {
         let text = message.to_string().into_bytes();
@@ -85,7 +85,7 @@ async fn survives_every_damaged_byte() {
 
 /// Values of every JSON type in every place of a message.
 #[tokio::test(start_paused = true)]
-async fn survives_every_member_of_another_type() {
+async fn rejects_every_member_of_another_type_without_a_panic() {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         found.push(at.to_owned());
         match value {

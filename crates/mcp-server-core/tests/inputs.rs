@@ -203,7 +203,7 @@ pub(crate) fn everything() -> Value {
 }
 
 #[tokio::test]
-async fn a_form_is_asked_validated_and_asked_again() {
+async fn an_invalid_answer_repeats_the_input_request_with_the_reason() {
     for version in ALL {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         let response = client.tool("greet", vec![accept(json!({ "name": "Ada" }))]).await;
@@ -233,7 +233,7 @@ async fn a_form_is_asked_validated_and_asked_again() {
 }
 
 #[tokio::test]
-async fn refusals_are_the_same_in_every_revision() {
+async fn rejected_input_requests_fail_alike_in_every_revision() {
     for version in ALL {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         for (action, expected) in [("decline", "the user declined"), ("cancel", "the user cancelled")] {
@@ -251,7 +251,7 @@ async fn refusals_are_the_same_in_every_revision() {
 }
 
 #[tokio::test]
-async fn forms_and_addresses_are_for_clients_that_show_them() {
+async fn each_elicitation_mode_requires_its_capability() {
     let server = Server::builder("asks", "1")
         .tool(tool("form", async |inputs: Inputs| -> Result<String, ToolError> {
             Ok(inputs.elicit::<Name>("name", "Name?").await?.name)
@@ -287,7 +287,7 @@ async fn forms_and_addresses_are_for_clients_that_show_them() {
 }
 
 #[tokio::test]
-async fn questions_that_are_joined_are_asked_together() {
+async fn concurrent_input_requests_share_one_round() {
     for version in ALL {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         let mut answers = vec![accept(json!({ "age": 36 })), accept(json!({ "name": "Ada" }))];
@@ -307,7 +307,7 @@ async fn questions_that_are_joined_are_asked_together() {
 }
 
 #[tokio::test]
-async fn any_number_of_questions_is_asked_together_and_answered_in_order() {
+async fn a_list_of_input_requests_returns_the_answers_in_order() {
     let server = Server::builder("asks", "1")
         .tool(tool("all", async |inputs: Inputs| -> Result<String, ToolError> {
             let keys = ["a", "b", "c"];
@@ -338,7 +338,7 @@ impl<S: Send + Sync, const TELLS: bool> FromCallParts<S> for Wrapper<TELLS> {
 }
 
 #[tokio::test]
-async fn an_extractor_that_wraps_inputs_asks_if_it_says_so_and_fails_at_once_otherwise() {
+async fn an_extractor_that_wraps_inputs_must_describe_them() {
     async fn ask<const TELLS: bool>(Wrapper(inputs): Wrapper<TELLS>) -> Result<String, ToolError> {
         Ok(inputs.elicit::<Name>("name", "Name?").await?.name)
     }
@@ -354,7 +354,7 @@ async fn an_extractor_that_wraps_inputs_asks_if_it_says_so_and_fails_at_once_oth
 }
 
 #[tokio::test]
-async fn rounds_run_the_handler_again_and_remember() {
+async fn input_rounds_repeat_the_handler_with_the_remembered_values() {
     for version in ALL {
         let counts = Counts::default();
         let mut client = Client::connect(&server(&counts), version, everything()).await;
@@ -368,7 +368,7 @@ async fn rounds_run_the_handler_again_and_remember() {
 }
 
 #[tokio::test]
-async fn the_model_and_the_client_are_asked_too() {
+async fn sends_sampling_and_roots_requests() {
     for version in ALL {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         let four = json!({ "role": "assistant", "content": { "type": "text", "text": "4" }, "model": "m" });
@@ -379,7 +379,7 @@ async fn the_model_and_the_client_are_asked_too() {
 }
 
 #[tokio::test]
-async fn prompts_and_resources_ask_as_well() {
+async fn prompts_and_resources_send_input_requests() {
     for version in ALL {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         let ada = || vec![accept(json!({ "name": "Ada" }))];
@@ -402,7 +402,7 @@ async fn an_error_of_the_client_reaches_the_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_answers_is_given_up_and_told() {
+async fn an_unanswered_input_request_times_out_and_is_cancelled() {
     let mut client = Client::connect(&server(&Counts::default()), "2025-11-25", everything()).await;
     client.send("tools/call", json!({ "name": "where", "arguments": {} })).await;
     let question = client.receive().await;
@@ -417,7 +417,7 @@ async fn a_client_that_never_answers_is_given_up_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_an_answer_does_not_use_up_the_time_of_the_call() {
+async fn waiting_for_an_answer_does_not_count_towards_the_timeout() {
     let mut client = Client::connect(&server(&Counts::default()), "2025-11-25", everything()).await;
     client.send("tools/call", json!({ "name": "greet", "arguments": {} })).await;
     let question = client.receive().await;
@@ -439,7 +439,7 @@ async fn second_round(client: &mut Client) -> Value {
 }
 
 #[tokio::test]
-async fn the_same_round_sent_twice_at_once_has_its_effect_once() {
+async fn concurrent_equal_rounds_run_one_once_block() {
     let counts = Counts::default();
     let mut client = Client::connect(&server(&counts), "2026-07-28", everything()).await;
     let again = second_round(&mut client).await;
@@ -454,7 +454,7 @@ async fn the_same_round_sent_twice_at_once_has_its_effect_once() {
 }
 
 #[tokio::test]
-async fn a_state_belongs_to_its_request_and_nothing_else() {
+async fn rejects_the_request_state_of_another_request() {
     let counts = Counts::default();
     let mut client = Client::connect(&server(&counts), "2026-07-28", everything()).await;
     let good = second_round(&mut client).await;
@@ -493,7 +493,7 @@ async fn a_state_belongs_to_its_request_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn missing_and_unknown_answers_ask_again() {
+async fn missing_and_unknown_answers_repeat_the_input_request() {
     let mut client = Client::connect(&server(&Counts::default()), "2026-07-28", everything()).await;
     for responses in [json!({ "wrong": { "action": "accept" } }), Value::Null, json!({})] {
         let params = json!({ "name": "greet", "arguments": {}, "inputResponses": responses });
@@ -509,7 +509,7 @@ async fn missing_and_unknown_answers_ask_again() {
 }
 
 #[tokio::test]
-async fn a_large_state_stays_in_the_store() {
+async fn keeps_a_large_request_state_in_the_store() {
     let server = Server::builder("big", "1")
         .limits(|limits| limits.inputs.state_bytes = 1000)
         .tool(tool("big", async |inputs: Inputs| -> Result<String, ToolError> {
@@ -528,7 +528,7 @@ async fn a_large_state_stays_in_the_store() {
 }
 
 #[tokio::test]
-async fn tools_in_a_sampling_need_a_client_that_has_them() {
+async fn sampling_with_tools_requires_the_capability() {
     let four = json!({ "role": "assistant", "content": { "type": "text", "text": "4" }, "model": "m" });
     for version in ["2025-11-25", "2026-07-28"] {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
@@ -543,7 +543,7 @@ async fn tools_in_a_sampling_need_a_client_that_has_them() {
 }
 
 #[tokio::test]
-async fn a_key_is_used_once_and_nothing_is_asked_inside_of_an_effect() {
+async fn rejects_a_repeated_key_and_an_input_request_within_a_once_block() {
     let server = Server::builder("misuse", "1")
         .tool(tool("twice", async |inputs: Inputs| -> Result<String, ToolError> {
             let (one, two) = tokio::join!(inputs.elicit::<Name>("k", "One?"), inputs.elicit::<Name>("k", "Two?"));
@@ -564,7 +564,7 @@ async fn a_key_is_used_once_and_nothing_is_asked_inside_of_an_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_that_was_broken_off_is_an_error_and_not_a_wait() {
+async fn an_interrupted_once_block_fails_the_next_attempt() {
     let started = Arc::new(tokio::sync::Notify::new());
     let starts = started.clone();
     let server = Server::builder("breaks", "1")

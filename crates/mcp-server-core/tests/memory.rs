@@ -13,7 +13,7 @@ async fn ask(transport: &mut dyn Transport, request: Value) -> Value {
 }
 
 #[tokio::test]
-async fn connections_in_memory_are_independent_until_shutdown() {
+async fn memory_connections_are_independent_until_shutdown() {
     let server = Server::builder("test", "1").tool(tool("quick", async || "quick")).build();
     assert_eq!(server.describe(), "test (in memory)");
     let mut first = server.connect().await.unwrap();

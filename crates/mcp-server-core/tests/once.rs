@@ -113,7 +113,7 @@ async fn a_remembered_value_is_not_a_once_block() {
 }
 
 #[tokio::test]
-async fn three_invalid_answers_fail_an_input_request_for_good() {
+async fn an_input_request_fails_after_three_invalid_answers() {
     let server = Server::builder("stubborn", "1")
         .tool(tool("stubborn", async |inputs: Inputs| -> Result<String, ToolError> {
             let first = inputs.elicit::<Name>("first", "First?").await;

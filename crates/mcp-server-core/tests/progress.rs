@@ -154,7 +154,7 @@ async fn each_call_has_its_own_progress() {
 
 /// A client that reads slowly holds the handler back; nothing piles up.
 #[tokio::test(start_paused = true)]
-async fn progress_follows_the_pace_of_the_reader() {
+async fn progress_reports_wait_for_a_slow_reader() {
     let (events, mut seen) = unbounded_channel();
     let eager = move |progress: Progress| {
         let events = events.clone();

@@ -145,7 +145,7 @@ async fn a_capability_remains_when_its_list_becomes_empty() {
 }
 
 #[tokio::test]
-async fn a_missing_capability_has_no_methods() {
+async fn the_methods_of_a_missing_capability_are_unknown() {
     let nothing = Server::builder("t", "1").build();
     let calls = [
         ("tools/list", json!({}), "tools"),

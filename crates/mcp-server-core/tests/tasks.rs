@@ -295,7 +295,7 @@ async fn sends_an_input_request_of_a_task_through_the_session() {
 }
 
 #[tokio::test]
-async fn sends_an_input_request_to_the_session_that_replaced_the_asked_one() {
+async fn sends_an_input_request_to_the_session_that_replaced_the_first_one() {
     let jobs = Jobs::new();
     let mut client = jobs.legacy().await;
     let id = make(&mut client, "asks").await;

@@ -107,7 +107,7 @@ async fn only_a_json_rpc_error_fails_a_task() {
 }
 
 #[tokio::test]
-async fn a_cancellation_is_a_request_to_the_handler() {
+async fn a_cancellation_notifies_the_handler_without_dropping_it() {
     let mut jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let id = made(&mut client, "hold").await;

@@ -168,7 +168,7 @@ async fn a_stream_can_end_during_a_store_request() {
 }
 
 #[tokio::test]
-async fn reads_the_result_of_a_task_when_its_turn_comes() {
+async fn reads_the_result_of_a_task_only_when_it_is_sent() {
     let store = Held::of("mcp/task/");
     let (server, mut filter) = ended(&store, 3).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
@@ -216,7 +216,7 @@ async fn sends_the_status_later_when_the_store_is_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejects_a_stream_in_time_when_its_tasks_cannot_be_read() {
+async fn rejects_a_stream_whose_tasks_cannot_be_read_in_time() {
     let store = Held::of("mcp/task/");
     let (server, filter) = ended(&store, 3).await;
     let mut client = client(&server).await;

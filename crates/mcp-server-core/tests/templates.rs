@@ -104,7 +104,7 @@ async fn prefers_the_exact_uri_and_then_the_first_template() {
 }
 
 #[tokio::test]
-async fn rejects_paths_that_lead_upwards() {
+async fn rejects_paths_with_parent_segments() {
     #[derive(Deserialize, JsonSchema)]
     struct File {
         path: String,

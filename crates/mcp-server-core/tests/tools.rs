@@ -123,7 +123,7 @@ async fn the_context_describes_the_request_and_its_client() {
 }
 
 #[tokio::test]
-async fn extensions_reach_the_handlers_that_extract_them() {
+async fn handlers_extract_the_extensions_of_the_request() {
     #[derive(Clone)]
     struct Tenant(&'static str);
     let server = Server::builder("t", "1")
@@ -145,7 +145,7 @@ async fn extensions_reach_the_handlers_that_extract_them() {
 }
 
 #[tokio::test]
-async fn the_principal_reaches_the_handler() {
+async fn a_handler_receives_the_principal() {
     let server = Server::builder("t", "1")
         .tool(tool("needs", async |principal: Principal| principal.subject))
         .tool(tool("may", async |principal: Option<Principal>| principal.map_or("nobody".into(), |p| p.subject)))
@@ -162,7 +162,7 @@ async fn the_principal_reaches_the_handler() {
 }
 
 #[tokio::test]
-async fn progress_and_cancellation_work_without_a_listener() {
+async fn progress_and_cancellation_work_without_a_progress_token() {
     let handler = async |progress: Progress, cancelled: Cancelled| {
         progress.report(1.0, None, None).await;
         format!("{} {}", progress.is_wanted(), cancelled.is_cancelled())

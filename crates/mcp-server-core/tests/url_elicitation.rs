@@ -49,7 +49,7 @@ async fn told(client: &mut Client) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn notifies_the_asked_client_once_when_the_user_is_done() {
+async fn notifies_the_client_of_the_input_request_once_when_the_page_is_completed() {
     let server = server();
     let capabilities = json!({ "elicitation": { "url": {} } });
     for version in ALL.into_iter().filter(|version| *version >= "2025-11-25") {
@@ -103,7 +103,7 @@ async fn the_url_elicitation_error_exists_in_one_revision_only() {
 }
 
 #[tokio::test]
-async fn notifies_about_pages_of_a_task_as_about_those_of_a_call() {
+async fn notifies_about_completed_pages_of_calls_and_tasks() {
     let server = server();
     let mut client = kit::Client::connect_with(&server, ProtocolVersion::V2025_11_25, declared()).await;
     let task = client.result("tools/call", as_task("refuse_later")).await["task"]["taskId"].take();

@@ -67,7 +67,7 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
 }
 
 #[tokio::test]
-async fn cancelling_a_call_before_its_first_message_ignores_unread_responses() {
+async fn a_session_call_without_messages_finishes_after_a_lost_connection() {
     let mut watched = Watched::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;

@@ -115,7 +115,7 @@ fn naming() -> McpService {
 }
 
 #[tokio::test]
-async fn every_method_with_a_name_mirrors_it() {
+async fn compares_the_mirrored_name_of_every_method() {
     let service = naming();
     for (method, params, name) in [
         ("tools/call", json!({ "name": "safe" }), "safe"),
@@ -134,7 +134,7 @@ async fn every_method_with_a_name_mirrors_it() {
 }
 
 #[tokio::test]
-async fn another_member_cannot_hide_the_name_from_the_comparison() {
+async fn another_member_does_not_bypass_the_comparison_of_the_name() {
     let service = naming();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     for extra in [r#""uri":5"#, r#""uri":1,"uri":2"#, r#""taskId":[],"taskId":{}"#, r#""name2":"safe""#] {

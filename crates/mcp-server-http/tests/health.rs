@@ -23,7 +23,7 @@ fn check(answer: &Answer, status: StatusCode, body: &str) {
 }
 
 #[tokio::test]
-async fn reports_until_shutdown_that_the_server_serves() {
+async fn the_health_endpoint_succeeds_until_shutdown() {
     let server = server();
     let service = server.clone().into_service(HttpConfig::new().health("health"));
     check(&send(&service, ask(Method::GET, &[])).await, StatusCode::OK, r#"{"status":"ok"}"#);
@@ -35,7 +35,7 @@ async fn reports_until_shutdown_that_the_server_serves() {
 }
 
 #[tokio::test]
-async fn is_guarded_like_the_endpoint_and_disabled_by_default() {
+async fn the_health_endpoint_is_guarded_and_disabled_by_default() {
     let site = serve(&server(), HttpConfig::new().health("/health")).await;
     assert_eq!(site.ask(ask(Method::GET, &[])).await.status, StatusCode::OK);
     assert_eq!(site.ask(ask(Method::GET, &[("host", "evil.example")])).await.status, StatusCode::FORBIDDEN);

@@ -59,7 +59,7 @@ async fn rejects_methods_that_need_a_session() {
 }
 
 #[tokio::test]
-async fn has_no_tasks_and_no_log_messages() {
+async fn declares_no_tasks_and_no_logging() {
     let server = Server::builder("test", "1.0")
         .tool(tool("may", async || "may").task(TaskSupport::Optional))
         .tool(tool("must", async || "must").task(TaskSupport::Required))

@@ -164,7 +164,7 @@ async fn a_mounted_endpoint_rejects_requests_after_shutdown() {
 }
 
 #[tokio::test]
-async fn shutdown_refuses_a_request_whose_body_has_not_arrived_at_once() {
+async fn shutdown_rejects_a_request_without_its_body_at_once() {
     let server = common::server();
     let site = serve(&server, HttpConfig::new()).await;
     let mut wire = site.connect().await;

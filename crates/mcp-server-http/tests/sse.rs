@@ -178,7 +178,7 @@ async fn rejects_invalid_requests_with_a_reason() {
 }
 
 #[tokio::test]
-async fn is_disabled_by_default() {
+async fn http_sse_is_disabled_by_default() {
     let site = serve(&server(), HttpConfig::new()).await;
     assert_eq!(site.ask(get()).await.status, StatusCode::NOT_FOUND);
 }

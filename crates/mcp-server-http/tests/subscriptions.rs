@@ -178,7 +178,7 @@ async fn a_session_receives_its_resource_updates_on_its_stream() {
 
 /// However often something changes: a client that stops reading gets each notice once more when it reads again.
 #[tokio::test]
-async fn a_client_that_does_not_read_has_bounded_cost_and_loses_nothing() {
+async fn a_client_that_does_not_read_uses_bounded_memory_and_loses_nothing() {
     let server = server(10);
     let service = server.clone().into_service(HttpConfig::new());
     let mut slow = stream(&service, &json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;

@@ -62,7 +62,7 @@ async fn the_mirrored_header_repeats_the_task_id() {
 }
 
 #[tokio::test]
-async fn rejects_a_client_without_tasks_before_the_tool_runs() {
+async fn rejects_a_client_without_the_task_capability_before_the_tool_runs() {
     let service = service();
     for (method, params, name) in
         [("tools/call", json!({ "name": "must" }), "must"), ("tasks/get", json!({ "taskId": "t" }), "t")]

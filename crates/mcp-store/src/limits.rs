@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boundaries() {
+    fn limits_apply_at_their_boundaries() {
         let check = |what: &str, ok: bool, expected: bool| assert_eq!(ok, expected, "{what}");
         let text = "n".repeat(MAX_NAME_BYTES + 1);
         check("empty name", name("").is_ok(), false);

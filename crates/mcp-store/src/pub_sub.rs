@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_parked_reader_is_woken() {
+    async fn a_waiting_reader_is_woken() {
         let (sender, mut reader) = subscription(2).unwrap();
         let task = tokio::spawn(async move { reader.recv().await });
         tokio::task::yield_now().await;

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_one_request_names_it() {
+    fn an_error_about_a_request_contains_its_id() {
         let error = TransportError::http(503, Some(Duration::from_secs(3)), "busy").of_request(7.into());
         assert_eq!(error.request(), Some(&7.into()));
         assert_eq!((error.http_status(), error.retry_after()), (Some(503), Some(Duration::from_secs(3))));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn lasting_errors_are_marked() {
+    fn lasting_errors_are_recognized() {
         let unreachable = TransportError::unreachable("connection refused");
         assert!(
             unreachable.is_unreachable() && !unreachable.is_lasting() && unreachable.to_string().contains("refused")

@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn senders_that_wait_together_all_get_capacity() {
+    async fn all_waiting_senders_receive_capacity() {
         const ATTEMPTS: usize = 1_000;
         // Each case: the cost of a message, and the number of senders.
         for (cost, senders) in [(700, 2), (4, 300)] {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dropped_push_gives_its_capacity_to_a_waiting_sender() {
+    async fn a_dropped_push_releases_its_capacity_to_a_waiting_sender() {
         let queue = Queue::new(1000);
         queue.try_push(600, 0).unwrap();
         let mut push = Box::pin(queue.push(700, 1));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_item_above_the_capacity_fits_alone() {
+    async fn an_item_above_the_capacity_is_accepted_alone() {
         let queue = Queue::new(100);
         queue.push(1000, 1).await.unwrap();
         assert!(queue.try_push(1, 2).unwrap_err().is_full());
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn capacity_of_items_taken_at_once_is_free_after_the_release() {
+    async fn capacity_of_a_batch_is_free_after_the_release() {
         let queue = Queue::new(2);
         queue.push(1, 1).await.unwrap();
         queue.push(1, 2).await.unwrap();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_signal_requests_shutdown_and_the_second_ends_the_work() {
+    async fn the_first_signal_requests_shutdown_and_the_second_aborts() {
         // Columns: times of the signals, end of the work without a request, its time to end after the request. Then the
         // expected time of the request, the expected end, and whether there is a result.
         for (at, alone, asked_takes, asked, over, result) in [

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_in_order_and_a_blank_line_ends_the_event() {
+    fn fields_are_in_order_and_a_blank_line_ends_the_event() {
         let data = br#"{"jsonrpc":"2.0"}"#;
         check(Event::new(data), "data: {\"jsonrpc\":\"2.0\"}\n\n");
         check(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_break_out_of_their_line() {
+    fn line_breaks_in_names_do_not_add_lines() {
         check(
             Event::new(b"x").with_id("1\ndata: forged\n\n\u{0}2").with_event("a\r\nid: 9"),
             "event: aid: 9\nid: 1data: forged2\ndata: x\n\n",
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_comments_on_every_line() {
+    fn every_line_of_a_comment_is_a_comment() {
         assert_eq!(comment("keep-alive"), ": keep-alive\n\n");
         assert_eq!(comment(""), ": \n\n");
         assert_eq!(comment("a\ndata: b\r\nc"), ": a\n: data: b\n: c\n\n");

@@ -85,7 +85,7 @@ async fn terminates_and_then_kills_a_process_that_ignores_the_end_of_input() {
 }
 
 #[tokio::test]
-async fn ends_the_processes_that_the_process_started() {
+async fn terminates_the_descendants_of_the_process() {
     let mut transport = open(&shell("sleep 1000 & echo $!; exec cat")).await;
     let grandchild = line(&mut transport).await;
     shut_down(&mut transport).await;
@@ -118,7 +118,7 @@ async fn the_error_quotes_the_last_stderr_lines() {
 }
 
 #[tokio::test]
-async fn ends_a_server_that_closes_its_stdout() {
+async fn terminates_a_server_that_closes_its_stdout() {
     let mut transport = open(&shell("echo $$; exec >&-; while :; do sleep 0.05; done")).await;
     let id = line(&mut transport).await;
     let error = last_error(&mut transport).await.to_string();

@@ -267,7 +267,7 @@ async fn the_caller_bounds_a_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abandoned_writer_gives_up() {
+async fn a_writer_without_a_transport_times_out() {
     let (ours, mut theirs) = duplex(16);
     let transport = Ndjson::new(empty(), ours);
     transport.sender().send(Frame::new("x".repeat(100))).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_write_error_reaches_every_sender() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panicked_writer_blocks_nothing() {
+async fn a_panicking_writer_does_not_block_senders() {
     let transport = Ndjson::with_options(empty(), Panicking, &options(|o| o.queue_frames = 1));
     let sender = transport.sender();
     sender.send(Frame::new("1")).await.unwrap();

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_survives_encoding() {
+    fn every_byte_round_trips() {
         for byte in 0..=255u8 {
             let mut text = String::new();
             push_encoded(&mut text, byte);

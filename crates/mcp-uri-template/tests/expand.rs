@@ -26,7 +26,7 @@ fn variables() -> Vars {
 }
 
 #[test]
-fn rfc_6570_examples() {
+fn expands_the_examples_of_rfc_6570() {
     for (template, expected) in [
         // Level 1, simple strings
         ("{var}", "value"),

@@ -14,7 +14,7 @@ fn captures(template: &str, uri: &str) -> Option<String> {
 }
 
 #[test]
-fn uris_and_captures() {
+fn matching_returns_the_captures() {
     for (template, uri, expected) in [
         // Literals
         ("config://app", "config://app", Some("")),
@@ -223,7 +223,7 @@ fn expanded_uris_match_their_template() {
 }
 
 #[test]
-fn no_input_panics() {
+fn random_input_does_not_panic() {
     let mut random = Random(11);
     const PIECES: &[&str] =
         &["{", "}", "{a}", "{+b}", "{/c*}", "{?d}", "{&e}", "{#f}", "{;g}", "{.h}", "%", "%41", "é", "/", "?", "a"];

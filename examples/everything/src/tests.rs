@@ -15,7 +15,7 @@ fn server(options: &Options) -> Server {
 }
 
 #[test]
-fn keeps_the_order_that_the_suites_require() {
+fn lists_have_the_order_that_the_suites_require() {
     let tools = server(&Options { tools: 1_000, ..Options::default() });
     let tools = tools.tools().names();
     assert_eq!(tools[..2], ["test_simple_text", "test_x_mcp_header"]);

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_example_is_served_whole() {
+    async fn serves_every_file_of_the_example() {
         let (server, problems) = server_from_dir_report(EXAMPLE).unwrap();
         assert_eq!(problems, []);
         assert_eq!(server.tools().names(), ["disk_usage", "word_count"]);

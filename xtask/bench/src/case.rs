@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn http_requests_mirror_their_body_where_the_revision_wants_it() {
+    fn http_requests_have_mirrored_headers_if_the_revision_requires_them() {
         let stateless = text(&mut Template::http(Call::Text, Revision::Stateless, "127.0.0.1:1", None));
         for part in ["POST /mcp HTTP/1.1\r\n", "Host: 127.0.0.1:1\r\n", "Mcp-Method: tools/call\r\nMcp-Name: big\r\n"] {
             assert!(stateless.contains(part), "{part}: {stateless}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_seen() {
+    fn rejects_wrong_responses() {
         let answer = |text: &str| {
             let result = json!({ "content": [{ "type": "text", "text": text }] });
             json!({ "jsonrpc": "2.0", "id": 7, "result": result }).to_string().into_bytes()

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_both_times() {
+    fn adds_user_and_system_time() {
         let stat =
             "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 150 75 3 4 20 0 1 0 12345 1000 10 18446744073709551615";
         assert_eq!(parse(stat), Some(Duration::from_millis(2250)));

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_tell_session_and_length() {
+    fn reads_session_and_length_from_a_response_head() {
         for (text, expected) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 7\r\nMCP-Session-Id: a\r\n\r\nrest", Some((Some("a".into()), 7))),
             ("HTTP/1.1 202 Accepted\r\n\r\n", Some((None, 0))),

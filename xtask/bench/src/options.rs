@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn options_parse() {
+    fn valid_options_are_parsed() {
         assert_eq!(parse("").unwrap().cases().count(), CASES.len());
         let options = parse("--case text --case http-1 --rounds 2 --seconds 0.5").unwrap();
         assert_eq!(options.cases().map(|case| case.name).collect::<Vec<_>>(), ["http-1", "text"]);

@@ -154,14 +154,14 @@ mod tests {
     use crate::case::CASES;
 
     #[test]
-    fn spreads_have_a_middle() {
+    fn a_spread_has_a_median() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
         assert!(Spread::of([]).median.is_nan());
     }
 
     #[test]
-    fn ratios_are_taken_pair_by_pair() {
+    fn ratios_are_computed_pair_by_pair() {
         let round = |calls, cpu, generator| Round {
             calls,
             elapsed: Duration::from_secs(1),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_address_in_what_the_server_says() {
+    fn finds_the_address_in_the_output_of_the_server() {
         for (line, url) in [
             ("listening on http://127.0.0.1:8080/mcp", Some("http://127.0.0.1:8080/mcp")),
             ("INFO up url=\"http://127.0.0.1:1/mcp\" pid=3", Some("http://127.0.0.1:1/mcp")),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scored_scenario_can_wait_for_an_issue() {
+    fn a_required_scenario_can_be_excluded_by_an_open_issue() {
         let list = "client = [\"a\", \"c\"]\n[[not-run]]\nissue = \"Tokens\"\nclient = [\"b\"]\n";
         let list: Requirements = toml::from_str(list).unwrap();
         assert_eq!(list.must_pass(Leg::Client), ["a", "c"]);

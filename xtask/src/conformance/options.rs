@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_parses() {
+    fn each_form_is_parsed() {
         for (line, leg, selection) in [
             ("server", Leg::Server, Selection::Everything),
             ("server --requirements 2025-11-25", Leg::Server, Selection::Requirements("2025-11-25".into())),

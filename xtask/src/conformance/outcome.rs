@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn result_folders_give_the_scenario_back() {
+    fn the_name_of_a_result_folder_contains_the_scenario() {
         for (folder, scenario) in [
             ("server-ping-2026-01-01T00-00-00-000Z", "ping"),
             ("server-server-initialize-2026-01-01T00-00-00-000Z", "server-initialize"),

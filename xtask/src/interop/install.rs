@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_versions() {
+    fn parses_pinned_versions() {
         let requirements =
             "# comment\nmcp-types==2.3.0 \\\n    --hash=sha256:00\nmcp==2.3.1 \\\n    --hash=sha256:00\n";
         assert_eq!(pinned(requirements, "mcp"), Some("2.3.1"));

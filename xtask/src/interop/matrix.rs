@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_aligns() {
+    fn the_summary_counts_cells_and_aligns_columns() {
         let mut matrix = Matrix::new("client", COLUMNS);
         let mut cells = vec![Cell::Ok; COLUMNS.len()];
         matrix.row("a", "stdio", Era::Legacy, cells.clone());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_run_is_no_success() {
+    fn a_matrix_without_rows_is_an_error() {
         assert!(Matrix::new("client", COLUMNS).finish().is_err());
         let mut matrix = Matrix::new("client", COLUMNS);
         matrix.row("a", "stdio", Era::Legacy, vec![Cell::Ok; COLUMNS.len()]);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_explained_once() {
+    fn an_early_exit_fails_the_next_check_only() {
         let script = "echo '{\"check\":\"connect\",\"status\":\"ok\"}'; echo why >&2; exit 3";
         let cells = cells(script, Duration::from_secs(30));
         let expected = "the client ended before this (exit status: 3)\n    why";

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_up_by_kind() {
+    fn finds_tests_scenarios_and_rows_by_name() {
         let evidence = Evidence::of(&["a_b::topic::holds"]);
         for (name, found) in [
             ("a_b::topic::holds", true),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_reach_and_owners_are_kept() {
+    fn rejects_forbidden_dependencies_and_owners() {
         for (lines, complaint) in [
             (&["mcp-transport: mcp-protocol tokio", "mcp-protocol: serde", "tokio:", "serde:"][..], None),
             (&["mcp-protocol: mcp-store", "mcp-store:"], Some("no such arrow")),

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_found_outside_code() {
+    fn links_in_code_are_ignored() {
         let text = "a [b](c.md) [d](e.md#f \"t\")\n```\n[no](x.md)\n```\n[g](#h)\n";
         assert_eq!(links(text), [(1, "c.md"), (1, "e.md#f"), (5, "#h")]);
     }

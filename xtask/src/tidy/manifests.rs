@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_inherits_lints_and_keys() {
+    fn requires_inherited_lints_and_keys() {
         let whole = "lints.workspace = true\n[package]\nedition.workspace = true\nrust-version.workspace = true\n\
                      license.workspace = true\n";
         for (manifest, errors) in [(whole.to_owned(), 0), (whole.replace("license.workspace = true", ""), 1)] {

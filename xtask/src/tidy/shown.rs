@@ -27,7 +27,7 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn a_program_is_shown_as_it_is() {
+    fn a_shown_program_must_equal_its_source() {
         let root = workspace::root();
         let program = std::fs::read_to_string(root.join("examples/client/src/main.rs")).unwrap();
         for (shown, errors) in [

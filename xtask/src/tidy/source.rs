@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_its_case_and_lets_the_others_be() {
+    fn each_rule_rejects_only_its_case() {
         let long = format!("//! Long.\n{}", "fn f() {}\n".repeat(HARD));
         let tested = format!("//! Tested.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(HARD));
         let date = "//! Dates.\nlet is_new = version == \"2026-07-28\";\n";

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_rule_finds_its_case() {
+    fn each_rule_rejects_its_case() {
         let home = MACHINES[0].concat();
         let host = HOSTS[0].concat();
         for (text, count) in [

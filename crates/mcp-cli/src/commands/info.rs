@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_capabilities_in_words() {
+    fn names_the_declared_capabilities() {
         let value = json!({"tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": false}});
         assert_eq!(names(&value), "tools (listChanged), logging, resources");
         assert_eq!(names(&json!({})), "none");

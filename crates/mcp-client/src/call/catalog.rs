@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_left_out_is_logged_with_the_reason() {
+    fn an_omitted_tool_is_logged_with_the_reason() {
         let written = Written::default();
         let sink = written.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || sink.clone()).with_ansi(false).finish();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_mirrored_when_they_are_there() {
+    fn present_annotated_arguments_are_mirrored() {
         let catalog = ToolCatalog::default();
         catalog.learn(&mut vec![region(&json!("Region"))], true);
         let known = catalog.find("t").unwrap();

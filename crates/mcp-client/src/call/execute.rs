@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_a_small_future() {
+    fn the_future_of_a_call_is_small() {
         // Each call copies its future and needs memory for it.
         let size = size(|core: &'static Arc<ClientCore>, request, options| execute(core, request, options));
         assert!(size <= 5 * 1024, "{size}");

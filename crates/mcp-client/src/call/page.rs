@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_items_of_a_page_are_left_out() {
+    fn omits_invalid_items_of_a_page() {
         let read = page(
             ProtocolVersion::LATEST,
             r#"{"tools":[{"name":"a","inputSchema":{}},{"name":7},{"name":"b","inputSchema":{}}],"ttlMs":5.5,"cacheScope":"public"}"#,

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_structured_content_or_the_only_text() {
+    fn data_is_the_structured_content_or_the_single_text() {
         let result = |wire: Value| ToolResult::new(serde_json::from_value(wire).unwrap());
         let text = |text: &str| json!({"type": "text", "text": text});
         for (wire, expected) in [

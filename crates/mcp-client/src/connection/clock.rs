@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_clock_pauses_while_a_request_is_answered() {
+    async fn the_clock_pauses_while_the_user_answers() {
         let clock = Arc::new(Clock::default());
         let second = Duration::from_secs(1);
         tokio::time::advance(second).await;

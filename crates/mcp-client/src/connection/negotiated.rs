@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_needs_its_capability() {
+    fn a_method_requires_its_capability() {
         let mut known = Negotiated::new(ProtocolVersion::V2025_11_25);
         known.capabilities = serde_json::from_value(json!({"tools": {}, "resources": {}})).unwrap();
         for (method, lacks) in [

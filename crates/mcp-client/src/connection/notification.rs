@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_typed_by_the_name() {
+    fn the_name_determines_the_type_of_the_parameters() {
         let changed = notification("notifications/tools/list_changed");
         assert!(changed.params::<ToolListChanged>().unwrap().is_ok());
         assert!(notification("x").params::<ToolListChanged>().is_none());

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_completes_its_request_once() {
+    async fn a_response_completes_its_request_once() {
         let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         assert!(!pending.complete(2, Ok(Bytes::new())));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn progress_keeps_the_newest() {
+    async fn the_progress_queue_keeps_the_newest_reports() {
         let pending = PendingRequests::new(4);
         let slot = waiting(&pending, 1).await;
         for n in 0..(PROGRESS + 2) {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_without_an_id_completes_the_only_request() {
+    async fn a_response_without_an_id_completes_the_only_request() {
         let pending = PendingRequests::new(4);
         assert!(!pending.complete_only(Ok(Bytes::new())));
         let (first, _second) = (waiting(&pending, 1).await, waiting(&pending, 2).await);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_without_an_id_completes_the_only_call_beside_acknowledged_streams() {
+    async fn a_response_without_an_id_completes_the_only_call_besides_acknowledged_streams() {
         let pending = PendingRequests::new(4);
         let stream = Arc::new(Stream::default());
         let receiver: Arc<dyn StreamReceiver> = stream.clone();

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_put_in_beside_what_was_given() {
+    fn generated_metadata_is_merged_with_given_metadata() {
         let capabilities = ClientCapabilities::new();
         let legacy = MetaTemplate::new(ProtocolVersion::V2025_11_25, &capabilities, &Implementation::new("c", "1"));
         let modern = MetaTemplate::new(ProtocolVersion::V2026_07_28, &capabilities, &Implementation::new("c", "1"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_parameters_may_be_written_in_any_way() {
+    fn raw_parameters_may_have_any_whitespace() {
         let stamp =
             MetaTemplate::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
         for (raw, expected) in [("{ }", json!({})), ("{\n  \"a\" : 1\r\n}", json!({"a": 1})), (" { } ", json!({}))] {
@@ -313,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_an_object() {
+    fn parameters_must_be_an_object() {
         assert!(Request::new("m", &json!([1])).is_err());
         assert!(Request::new("m", &json!({"_meta": 1})).is_err());
         assert!(Request::new("m", &json!({"_meta": null})).unwrap().body.meta.is_none());
     }
 
     #[test]
-    fn safe_methods_are_known() {
+    fn safe_methods_are_recognized() {
         for (method, expected) in [
             ("tools/list", true),
             ("resources/read", true),

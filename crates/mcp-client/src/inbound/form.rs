@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_and_wrong_answers_are_not_sent() {
+    fn inserts_defaults_and_does_not_send_invalid_answers() {
         let schema = json!({"type": "object", "properties": {
             "name": {"type": "string", "default": "Ada"}, "age": {"type": "integer"}
         }, "required": ["age"]});
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_form_is_left_to_the_server() {
+    fn an_invalid_form_is_not_validated() {
         let nested = asked(json!({"type": "object", "properties": {"a": {"type": "object"}}}));
         let accepted = ElicitResult::accept(JsonObject::new().with("a", json!({})));
         assert_eq!(complete(&nested, accepted.clone()).unwrap(), accepted);

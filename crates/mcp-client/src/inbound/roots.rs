@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_are_file_uris_without_doubles_and_changes_are_counted() {
+    fn roots_are_unique_file_uris_and_changes_are_counted() {
         let roots = Roots::new([Root::new("file:///a"), Root::new("file:///a")]).unwrap();
         let changes = roots.changes();
         let before = *changes.borrow();

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn equal_updates_are_merged_and_excess_ones_are_missed() {
+    async fn merges_equal_updates_and_reports_excess_updates_as_missed() {
         let mut filter = SubscriptionFilter::new();
         filter.resource_subscriptions = vec!["a:".into()];
         let inbox = UpdateQueue::new(filter);

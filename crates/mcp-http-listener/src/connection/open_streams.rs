@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_that_cannot_be_aborted_ends_the_watch() {
+    async fn monitoring_ends_when_a_stalled_stream_has_no_task_to_abort() {
         let limit = Duration::from_secs(30);
         let streams = OpenStreams::default();
         let (idle, slow) = (streams.enter(), streams.enter());

@@ -206,7 +206,7 @@ async fn text(response: Response<Incoming>) -> hyper::Result<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn http2_resets_only_the_stream_with_an_unread_answer() {
+async fn http2_resets_only_the_stream_with_an_unread_response() {
     for path in ["/large", "/flood"] {
         let (mut sender, _connection) = http2(TestService::delayed(40), 1 << 16, 1 << 20).await;
         let start = Instant::now();
@@ -236,7 +236,7 @@ async fn http2_does_not_reset_a_stream_that_waits_for_the_shared_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn http2_closes_a_connection_with_an_unread_rest_that_cannot_be_reset() {
+async fn http2_closes_a_connection_whose_unread_data_cannot_be_reset() {
     // The window takes a part of an answer of one frame. The task of the stream ends when it has handed that frame over.
     let (mut sender, connection) = http2(TestService::delayed(50), 1 << 10, 1 << 20).await;
     let start = Instant::now();

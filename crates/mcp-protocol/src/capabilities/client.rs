@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_elicitation_means_forms() {
+    fn empty_elicitation_capability_means_forms() {
         for (wire, form, url) in [
             (json!({}), false, false),
             (json!({"elicitation": null}), false, false),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn only_missing_capabilities_are_named() {
+    fn only_missing_capabilities_are_returned() {
         for (required, declared, missing) in [
             (json!({}), json!({}), None),
             (json!({"roots": {}}), json!({"roots": {"listChanged": false}}), None),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_written_as_serde_json_writes_them() {
+    fn strings_are_written_as_serde_json_writes_them() {
         for code in 0..0x180 {
             let one = char::from_u32(code).unwrap();
             check(&one.to_string());

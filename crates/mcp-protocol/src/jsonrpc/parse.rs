@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_cut_off_request_is_read() {
+    fn the_id_of_a_truncated_request_is_read() {
         for (start, id) in [
             (r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":"xxx"#, Some("7")),
             (r#"{"method":"m","jsonrpc":"2.0","id":"a\"b","params":["#, Some("\"a\\\"b\"")),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_a_cut_off_message_is_read() {
+    fn the_kind_of_a_truncated_message_is_read() {
         let response = |id: RequestId| Beginning::Response(Some(id));
         for (start, expected) in [
             (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, response(7.into())),

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn mutated_texts_are_read_as_serde_json_reads_them() {
+    fn mutated_texts_are_parsed_as_serde_json_parses_them() {
         const TEXT: &str =
             r#"{"jsonrpc":"2.0","id":-12.5e+3,"a":[{"ü\n\u00e9":"long enough for a word\\"},[],{},true,null],"b":0}"#;
         const BYTES: &[u8] = br#"{}[]",:\ntfu0-+.eE9 /"#;
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_handed_over_with_their_values() {
+    fn an_object_yields_its_members_with_their_values() {
         let text = r#" {"a":1,"b\u0063":{"c":[2]},"d":"e"} "#;
         let mut found = Vec::new();
         let mut scanner = Scanner::new(text, 3);

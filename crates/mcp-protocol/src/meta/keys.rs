@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grammar() {
+    fn keys_follow_the_grammar_of_the_specification() {
         for good in
             ["a", "a1", "1a", "a.b_c-d", "com.example/", "com.example/a", "a-b.c1/x.y", SERVER_INFO, RELATED_TASK]
         {

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_both_eras() {
+    fn reads_the_metadata_of_both_eras() {
         check(&[
             ("{}", "none"),
             (r#"{"_meta":null}"#, "none"),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrored_members_are_found_on_the_way() {
+    fn the_scan_for_metadata_collects_mirrored_members() {
         for (params, expected) in [
             (r#"{"_meta":{},"name":"a","uri":"b\u0062","taskId":"c"}"#, [Some("a"), Some("bb"), Some("c")]),
             (r#"{"name":7,"uri":null,"_meta":{"name":"x"}}"#, [None; 3]),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn traceparent() {
+    fn traceparent_follows_its_grammar() {
         check(
             is_valid_traceparent,
             &[
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn tracestate() {
+    fn tracestate_follows_its_grammar() {
         let many = (0..33).map(|n| format!("k{n}=v")).collect::<Vec<_>>().join(",");
         let most = many.rsplit_once(',').unwrap().0;
         check(
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn baggage() {
+    fn baggage_follows_its_grammar() {
         check(
             is_valid_baggage,
             &["a=1", "a=1;p;q=2, b=%20", "a=", "userId=al%C3%ADce"],

@@ -90,7 +90,7 @@ mod tests {
     use super::{super::tests::check, *};
 
     #[test]
-    fn of_servers() {
+    fn server_capabilities_are_shaped() {
         let full = json!({
             "completions": {}, "tools": {"listChanged": true}, "tasks": {"list": {}}, "later": 1,
             "extensions": {"io.modelcontextprotocol/tasks": {}, "com.example/a": {}}
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_clients() {
+    fn client_capabilities_are_shaped() {
         let full = json!({
             "roots": {"listChanged": true}, "sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}},
             "tasks": {"list": {}}, "later": 1
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_identities() {
+    fn identities_are_shaped() {
         let full = json!({
             "name": "n", "version": "1", "title": "N", "description": "d", "icons": [{"src": "data:,"}],
             "websiteUrl": "https://a.example"

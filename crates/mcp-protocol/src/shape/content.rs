@@ -93,7 +93,7 @@ mod tests {
     use super::{super::tests::check, *};
 
     #[test]
-    fn annotations_lose_their_date() {
+    fn older_revisions_have_no_date_in_annotations() {
         let full = json!({
             "type": "text", "text": "a", "annotations": {"audience": ["user"], "lastModified": "2025-01-01T00:00:00Z"},
             "_meta": {"k": 1}
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn audio() {
+    fn the_first_revision_has_audio_as_text() {
         let full = json!({
             "type": "audio", "data": "AAECAw==", "mimeType": "audio/wav", "annotations": {"priority": 1}, "_meta": {"k": 1}
         });
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn resource_links() {
+    fn older_revisions_have_resource_links_as_text() {
         let full = json!({
             "type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "mimeType": "text/plain",
             "description": "the a", "icons": [{"src": "data:,"}], "annotations": {"lastModified": "2025", "priority": 1}
@@ -129,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_unknown_types_stay() {
+    fn blocks_of_unknown_types_are_unchanged() {
         let full = json!({"type": "hologram", "title": "t"});
         check::<ContentBlock>(&full, [full.clone()]);
     }
 
     #[test]
-    fn structured_content() {
+    fn older_revisions_have_no_structured_content() {
         let text = json!([{"type": "text", "text": "t"}]);
         let bare = json!({"content": text});
         let object = json!({"content": text, "structuredContent": {"a": 1}});

@@ -92,7 +92,7 @@ mod tests {
     use super::{super::tests::check, *};
 
     #[test]
-    fn tools() {
+    fn tools_are_shaped() {
         let full = json!({
             "name": "t", "title": "T", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"},
             "annotations": {"readOnlyHint": true}, "icons": [{"src": "data:,"}],
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_templates_and_prompts() {
+    fn resources_templates_and_prompts_are_shaped() {
         let full = json!({
             "uri": "a:b", "name": "n", "title": "N", "size": 3, "icons": [{"src": "data:,"}],
             "annotations": {"priority": 1, "lastModified": "2025"}, "_meta": {"k": 1}, "later": 1

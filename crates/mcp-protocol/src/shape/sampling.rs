@@ -88,7 +88,7 @@ mod tests {
     use super::{super::tests::check, *};
 
     #[test]
-    fn requests() {
+    fn sampling_requests_are_shaped() {
         let text = json!({"type": "text", "text": "a"});
         let full = json!({
             "messages": [
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn results() {
+    fn sampling_results_are_shaped() {
         let full = json!({"role": "assistant", "model": "m", "content": [
             {"type": "text", "text": "a"}, {"type": "audio", "data": "AAE=", "mimeType": "a/b"}
         ]});

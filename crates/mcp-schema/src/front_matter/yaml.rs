@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_become_json() {
+    fn yaml_documents_are_converted_to_json() {
         for (text, expected) in [
             ("", json!(null)),
             ("# nothing\n", json!(null)),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn check_refuses_skills_that_break_a_rule() {
+    fn check_rejects_skills_that_break_a_rule() {
         let long = format!("---\nname: a\ndescription: {}\n---\n", "x".repeat(MAX_DESCRIPTION + 1));
         for (skill, reason) in [
             (Skill::new("a", "no front matter"), "no text for `name`"),

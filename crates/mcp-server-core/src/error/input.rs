@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_asked_without_a_session_is_told() {
+    fn the_error_text_names_a_missing_session() {
         for (error, expected) in [
             (InputError::unsupported(ClientCapabilities::default()), false),
             (InputError::without_session(ClientCapabilities::default()), true),
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn misuse_has_a_number_to_look_for() {
+    fn an_error_about_misuse_has_a_unique_reference() {
         let [first, second] = ["a", "b"].map(|problem| InputError::misuse(problem).to_string());
         assert!(first.contains("(reference ") && first != second, "{first} {second}");
     }
 
     #[test]
-    fn every_reason_has_one_predicate() {
+    fn each_error_has_one_predicate() {
         let errors = [
             InputError::declined(),
             InputError::cancelled(),

@@ -412,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_does_not_fit_is_told_in_the_words_of_json() {
+    fn an_invalid_answer_is_described_with_json_types() {
         for (answer, expected) in [
             (json!(7), "the answer did not fit the question: invalid type: integer `7`, expected an object"),
             (json!({ "action": 7 }), "the answer did not fit the question: `/action`: invalid type"),

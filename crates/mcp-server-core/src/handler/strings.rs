@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_texts_into_types() {
+    fn converts_string_arguments_to_types() {
         let many = ("path".to_owned(), StringArgument::Many(vec!["a".into(), "b".into()]));
         let list = vec![
             one("name", "x"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_does_not_fit() {
+    fn errors_name_the_argument_and_the_value() {
         for (list, text) in [
             (vec![one("count", "1")], "missing field `name`"),
             (vec![one("name", "x"), one("count", "-1")], "`count`: \"-1\" is not an integer in range"),

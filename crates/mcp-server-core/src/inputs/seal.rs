@@ -178,7 +178,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_seal_opens_with_its_binding_and_a_known_key_only() {
+    fn opens_a_seal_only_with_its_binding_and_a_known_key() {
         let old = StateKeys::new([[1; 32]]);
         let rotated = StateKeys::new([[2; 32], [1; 32]]);
         let other = StateKeys::random().unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_noticed_and_so_is_age() {
+    fn rejects_changed_and_expired_seals() {
         let keys = StateKeys::random().unwrap();
         let text = keys.seal(&flow(), TTL, b"").unwrap();
         for at in 0..text.len() {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binding_ignores_order_and_what_changes_between_rounds() {
+    fn the_binding_ignores_the_member_order_and_round_parameters() {
         let first = json!({ "name": "x", "arguments": { "a": 1, "b": { "c": 1, "d": 2 } }, "_meta": { "p": 1 } });
         let again = json!({ "requestState": "s", "inputResponses": {}, "arguments": { "b": { "d": 2, "c": 1 }, "a": 1 }, "name": "x" });
         let bind = |params: &Value| binding(Some("me"), "tools/call", params.clone()).unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_of_another_form_does_not_open() {
+    fn rejects_a_seal_of_another_format() {
         let keys = StateKeys::random().unwrap();
         let text = keys.seal(&flow(), TTL, b"").unwrap();
         let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_below_a_second_is_some_time() {
+    fn a_time_to_live_below_a_second_is_rounded_up() {
         let keys = StateKeys::new([[7; 32]]);
         let state = StoredFlow::Handle("h".into());
         let sealed = |millis| keys.seal(&state, Duration::from_millis(millis), b"b").unwrap();

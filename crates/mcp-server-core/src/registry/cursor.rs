@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_round_trip_and_others_are_refused() {
+    fn cursors_round_trip_and_foreign_cursors_are_rejected() {
         for number in [0, 1, 1000, u64::MAX] {
             assert_eq!(decode(List::Tools, &encode(List::Tools, number)), Some(number));
             assert_eq!(decode(List::Prompts, &encode(List::Tools, number)), None);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_places_and_conditions() {
+    fn fills_placeholders_and_conditions() {
         check("a {x} b", &[("x", "1")], "a 1 b");
         check("a {x} b", &[], "a  b");
         check("{?x?in {x}}!", &[("x", "1")], "in 1!");
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn leaves_other_braces_alone() {
+    fn keeps_other_braces_unchanged() {
         for text in ["{", "}", "{}", "{ a }", "{?a", "{?a? open", "{\"json\": {\"a\": 1}}", "{a b}", "{ü}"] {
             check(text, &[("a", "X")], text);
         }
     }
 
     #[test]
-    fn a_place_outside_of_conditions_is_required() {
+    fn a_placeholder_outside_of_conditions_is_required() {
         let mut arguments = Vec::new();
         collect_arguments(&parse("{a}{?b?{b}{c}}{?a?x}"), true, &mut arguments);
         let got: Vec<_> = arguments.iter().map(|a| (a.name.as_str(), a.required)).collect();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_templates_end_quickly() {
+    fn deeply_nested_templates_do_not_overflow_the_stack() {
         let nested = "{?a?".repeat(10_000);
         check(&nested, &[], &nested);
     }

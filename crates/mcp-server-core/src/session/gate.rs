@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_refuses_above_its_cap_and_takes_places_back() {
+    fn a_gate_rejects_above_its_limit_and_reuses_released_permits() {
         let gate = Gate::new(2);
         let first = gate.enter().unwrap();
         let second = gate.enter().unwrap();

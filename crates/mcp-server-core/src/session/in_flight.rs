@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_leave_the_table_and_ids_keep_their_type() {
+    fn removes_finished_requests_and_distinguishes_id_types() {
         let table = Arc::new(InFlight::default());
         let (a, b) = (CancellationToken::new(), CancellationToken::new());
         let guard = table.enter(&RequestId::from(1), &a).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_after_the_end_does_not_begin() {
+    fn a_closed_table_rejects_requests() {
         let table = Arc::new(InFlight::default());
         let (before, after) = (CancellationToken::new(), CancellationToken::new());
         let _guard = table.enter(&RequestId::from(1), &before).unwrap();

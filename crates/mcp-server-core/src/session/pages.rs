@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_kept() {
+    fn keeps_the_latest_pages() {
         let pages = Pages::default();
         for n in 0..=PAGES {
             pages.add(&n.to_string());

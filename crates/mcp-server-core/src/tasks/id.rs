@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_differ_sort_by_age_and_are_recognized() {
+    fn ids_are_unique_sorted_by_age_and_recognized() {
         let ids: Vec<_> = (0..1000).map(|_| new_id()).collect();
         assert!(ids.is_sorted());
         assert!(ids.iter().all(|id| is_id(id)));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_are_told_apart() {
+    fn owners_are_distinguished() {
         let (a, b) = (Principal::new("a"), Principal::new("local"));
         let owners =
             [Owner::of(Some(&a), false), Owner::of(Some(&b), false), Owner::of(None, true), Owner::of(None, false)];

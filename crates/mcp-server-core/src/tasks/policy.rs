@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_asks_in_one_revision_and_the_server_decides_in_the_next() {
+    fn the_client_or_the_server_decides_by_the_revision() {
         use TaskSupport::{Forbidden, Optional, Required};
         use mcp_protocol::ProtocolVersion as V;
         let (older, core, modern) = (V::V2025_06_18, V::V2025_11_25, V::V2026_07_28);

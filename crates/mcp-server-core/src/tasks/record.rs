@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_that_failed_fails_its_task_in_one_dialect_only() {
+    fn a_tool_error_fails_its_task_in_one_dialect_only() {
         let record = Record {
             id: "t".into(),
             owner: "o".into(),

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_after_the_end() {
+    fn no_status_follows_the_final_status() {
         let ((begun, begins), (over, ends)) = (mpsc::channel(), mpsc::channel());
         let slow = Arc::new(Slow { kept: Mutex::default(), asks: Mutex::new(Some((begun, ends))) });
         let peer = Peer::new(slow.clone(), 1);

@@ -461,14 +461,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_have_no_tasks_is_not_counted() {
+    async fn does_not_count_an_owner_whose_limit_is_zero() {
         let table = table(|limits| limits.per_principal = 0);
         create(&table).await.unwrap_err();
         assert!(table.entries().counts.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_looks_for_tasks_cleans_up_what_has_expired() {
+    async fn a_lookup_and_a_list_remove_expired_tasks() {
         let table = table(|_| {});
         let owner = Owner::of(None, true);
         for lists in [false, true] {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_reader_is_woken_to_poll_again() {
+    fn a_replaced_reader_is_woken() {
         let queue = MessageQueue::default();
         let (older, newer) = (Arc::new(Count::default()), Arc::new(Count::default()));
         let (older_waker, newer_waker) = (Waker::from(older.clone()), Waker::from(newer.clone()));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_senders_continue_with_capacity_or_fail_when_the_reader_is_gone() {
+    async fn waiting_senders_continue_with_capacity_or_fail_when_the_reader_is_dropped() {
         let queue = Arc::new(MessageQueue::default());
         let reader = QueueReader(queue.clone());
         let send = || {

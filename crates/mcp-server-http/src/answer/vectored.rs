@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_read_as_one_text_at_every_split() {
+    fn pieces_are_read_as_one_text_at_every_split() {
         for texts in [&[][..], &["a"], &["ab", "cdef", "g"]] {
             let whole = texts.concat();
             for at in 0..=whole.len() {

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_stays_for_its_reader_and_uses_no_capacity_of_others() {
+    fn a_response_for_a_connected_client_does_not_count_towards_the_capacity() {
         let log = log();
         let large = || Bytes::from(vec![b'x'; 600 << 10]);
         let streams = [log.open().unwrap(), log.open().unwrap(), log.open().unwrap()];

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_only_loopback_names_pass() {
+    fn only_loopback_names_are_allowed_by_default() {
         let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
         check(
             &[],

@@ -77,7 +77,7 @@ async fn expired_records_are_swept_before_a_write_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_sweeps_a_few_and_a_read_removes_its_own() {
+async fn a_write_sweeps_a_few_expired_records_and_a_read_removes_its_own() {
     let store = store(1_000, 100_000);
     for n in 0..100 {
         store.put(&format!("k{n}"), data(1), TTL).await.unwrap();

@@ -6,7 +6,7 @@ use super::{all, key_value};
 use crate::{KeyPage, KeyValue, MemoryStore, StoreFuture, Swap};
 
 #[tokio::test(start_paused = true)]
-async fn memory_keeps_every_rule() {
+async fn the_memory_store_passes_the_suite() {
     all(async || MemoryStore::new()).await.unwrap();
 }
 
@@ -56,7 +56,7 @@ impl KeyValue for Careless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_rules_are_named() {
+async fn the_suite_names_the_broken_rule() {
     let broken = key_value(async || Careless::default()).await.unwrap_err();
     let names: Vec<&str> = broken.iter().map(|(rule, _)| rule.strip_prefix("key-value: ").unwrap()).collect();
     let expected = [

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn keeps_the_last_lines_and_the_start_of_long_ones() {
+    async fn keeps_the_last_lines_and_the_start_of_long_lines() {
         let mut said: String = (0..30).map(|n| format!("line {n}\n")).collect();
         said.push_str(&"x".repeat(1 << 20));
         said.push_str("\n\r\nthe end");

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_wherever_the_pieces_end() {
+    fn lines_are_split_independently_of_the_chunks() {
         check(8, "", &[]);
         check(8, "{}\n", &["{}"]);
         check(8, "{}\n[]\n1\n", &["{}", "[]", "1"]);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_without_leaving_its_buffer_behind() {
+    fn a_truncated_long_line_releases_its_buffer() {
         let long = "x".repeat(1 << 20);
         let mut lines = Lines::new(1 << 20);
         lines.room().extend_from_slice(format!("{long}\n{{}}\n").as_bytes());

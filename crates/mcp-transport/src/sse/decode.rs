@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_joined_and_one_space_is_taken_off() {
+    fn data_lines_are_joined_without_the_leading_space() {
         check(99, b"data: a\ndata:b\ndata:  c\ndata\n\n", &["|a\\nb\\n c\\n"], None, None);
         check(99, b"data:{a:1}\nevent: x\nfoo: bar\n data: y\ndatas: z\n\n", &["x|{a:1}"], None, None);
         check(99, b"event: message\ndata: a\n\nevent:\ndata: b\n\n", &["message|a", "|b"], None, None);
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_events_are_decoded_in_any_chunks() {
+    fn encoded_events_are_decoded_independently_of_the_chunks() {
         let mut next = random(0x2545_f491_4f6c_dd1d);
         for _ in 0..500 {
             let (mut stream, mut expected) = (Vec::new(), Vec::new());
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_decoded_alike_in_any_chunks() {
+    fn random_bytes_are_decoded_independently_of_the_chunks() {
         let mut next = random(0x9e37_79b9_7f4a_7c15);
         let pieces: [&[u8]; 12] = [
             b"data",

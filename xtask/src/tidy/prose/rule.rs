@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn breaches_are_found() {
+    fn hard_sentences_are_found() {
         let long = "word ".repeat(WORDS + 1);
         for (sentence, breaks) in [
             ("The client sends a request.", false),
