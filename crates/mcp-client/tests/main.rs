@@ -20,6 +20,7 @@ mod schemas;
 #[cfg(feature = "skills")]
 mod skills;
 mod subscriptions;
+mod task_cancellation;
 mod tasks;
 mod transport_faults;
 mod url_elicitation;

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::common::{Peer, builder, connected, said, start, until};
 
-const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
-const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
+pub(crate) const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
+pub(crate) const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -151,7 +151,7 @@ async fn a_task_outlives_its_handle_and_the_connection() {
     assert_eq!(task.result().await.unwrap().text(), "through");
 }
 
-fn detailed(status: &str, more: Value) -> Value {
+pub(crate) fn detailed(status: &str, more: Value) -> Value {
     let mut task = json!({
         "resultType": "complete", "taskId": "t1", "status": status, "createdAt": "a", "lastUpdatedAt": "b",
         "ttlMs": null, "pollIntervalMs": 500,
@@ -211,7 +211,7 @@ async fn a_task_without_permission_is_an_invalid_response() {
 }
 
 /// A server whose tasks are kept by the test: what it was asked, answered by what the test says.
-async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) -> (Client, Peer) {
+pub(crate) async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) -> (Client, Peer) {
     let (connector, mut peers) = crate::common::scripted();
     let connecting = start(client.versions([version]).connect(connector));
     let mut peer = peers.next().await;
@@ -231,19 +231,19 @@ async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) -> (Client,
 }
 
 /// A task as 2025-11-25 shows it.
-fn core(status: &str) -> Value {
+pub(crate) fn core(status: &str) -> Value {
     json!({ "taskId": "t1", "status": status, "createdAt": "a", "lastUpdatedAt": "b", "ttl": null, "pollInterval": 500 })
 }
 
 /// Lists a tool that is a task and nothing else, which 2025-11-25 says there.
-async fn list(peer: &mut Peer) {
+pub(crate) async fn list(peer: &mut Peer) {
     let id = peer.expect("tools/list").await;
     let tool = json!({ "name": "t", "inputSchema": {}, "execution": { "taskSupport": "required" } });
     peer.answer(id, json!({ "tools": [tool] })).await;
 }
 
 /// Receives a tool call that asks for a task. Returns its id.
-async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Value {
+pub(crate) async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Value {
     if version.has_core_tasks() {
         list(peer).await;
     }
@@ -251,7 +251,7 @@ async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Value {
 }
 
 /// Starts the task of a call: gives the request.
-async fn becomes_a_task(peer: &mut Peer, version: ProtocolVersion) -> Value {
+pub(crate) async fn becomes_a_task(peer: &mut Peer, version: ProtocolVersion) -> Value {
     let mut asked = peer.recv().await;
     if version.has_core_tasks() {
         // Nothing was listed yet.

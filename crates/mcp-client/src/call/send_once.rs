@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use mcp_protocol::tasks::TaskMetadata;
+use mcp_protocol::tasks::{TaskMetadata, ext::IDENTIFIER};
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep},
@@ -35,6 +35,14 @@ impl<'a> Sending<'a> {
     /// Returns a request without such members.
     pub(super) fn new(request: &'a Request) -> Self {
         Self { request, inputs: None, known: None, task: None, declares_tasks: false }
+    }
+
+    /// Returns true if the revision and the capabilities of the server allow a task as the result of this attempt.
+    fn can_become_task(&self, agreed: &Agreement) -> bool {
+        let has_extension =
+            agreed.negotiated.version.has_extensions() && agreed.negotiated.capabilities.supports_extension(IDENTIFIER);
+        // The `task` parameter is set only if the revision, the server and the tool support it (2025-11-25).
+        self.task.is_some() || (self.declares_tasks && has_extension)
     }
 }
 
@@ -89,7 +97,7 @@ pub(super) async fn send_once(
             biased;
             begun = &mut beginning, if guard.is_none() => match begun {
                 Ok(mut begun) => {
-                    if request.task.is_some() {
+                    if request.task.is_some() && sending.can_become_task(agreed) {
                         cancel_if_created_late(core, &mut begun, agreed, options);
                     }
                     guard = Some(begun);
@@ -116,7 +124,8 @@ pub(super) async fn send_once(
     Ok((outcome, guard))
 }
 
-/// Lets a dropped call that asked for a task cancel the task, also if the server creates it after the drop.
+/// Lets a dropped call that asked for a task cancel the task, also if the server creates it after the drop. Until the
+/// server answers, the id of the task is unknown.
 fn cancel_if_created_late(core: &Arc<ClientCore>, guard: &mut RequestGuard, agreed: &Agreement, options: &CallOptions) {
     let has_core_tasks = agreed.negotiated.version.has_core_tasks();
     let mut task_options = TaskOptions::new(options.idle_timeout);

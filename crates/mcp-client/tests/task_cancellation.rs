@@ -1,0 +1,88 @@
+//! The cancellation of tasks whose call was dropped, and of calls that cannot become a task.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::time::Duration;
+
+use mcp_client::{Client, TaskOrResult, protocol::ProtocolVersion, transport::BoxFuture};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    common::{Peer, builder, connected, start, until},
+    tasks::{CORE, MODERN, becomes_a_task, core, detailed, list, task_call, with_tasks},
+};
+
+/// The result with which the server creates the task `t1`.
+fn created(version: ProtocolVersion) -> Value {
+    let mut created = detailed("working", json!({}));
+    match version.has_core_tasks() {
+        true => created = json!({ "task": core("working") }),
+        false => created["resultType"] = "task".into(),
+    }
+    created
+}
+
+/// Receives the cancellation of the task `t1`. Returns its id.
+async fn expect_task_cancellation(peer: &mut Peer, context: &str) -> Value {
+    let cancelled = peer.recv().await;
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["taskId"]),
+        (&json!("tasks/cancel"), &json!("t1")),
+        "{context}: {cancelled}"
+    );
+    cancelled["id"].clone()
+}
+
+/// A call that the test polls and drops itself.
+type OwnCall = BoxFuture<'static, Result<(), mcp_client::Error>>;
+
+/// Returns a call with or without the request for a task.
+fn call(client: &Client, as_task: bool) -> OwnCall {
+    let call = client.call_tool("t", ());
+    match as_task {
+        true => {
+            let call = call.as_task();
+            Box::pin(async { call.await.map(|_: TaskOrResult| ()) })
+        }
+        false => Box::pin(async { call.await.map(|_| ()) }),
+    }
+}
+
+/// Polls a call until the server has done its part.
+async fn poll_during<T>(call: &mut OwnCall, part: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        _ = call => panic!("the call ended"),
+        done = part => done,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_task_call_is_cancelled_at_once_if_it_cannot_become_a_task() {
+    for &version in ProtocolVersion::ALL {
+        // The server supports no tasks.
+        let (client, mut peer, _peers) = connected(version).await;
+        let mut dropped = call(&client, true);
+        let id = poll_during(&mut dropped, peer.expect("tools/call")).await;
+        let since = Instant::now();
+        drop(dropped);
+        let cancelled = peer.recv().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled", "{version}: {cancelled}");
+        assert_eq!(cancelled["params"]["requestId"], id, "{version}");
+        assert_eq!(since.elapsed(), Duration::ZERO, "{version}");
+        assert_eq!(client.pending(), 0, "{version}");
+    }
+    // The server supports tasks, but the tool does not.
+    let (client, mut peer) = with_tasks(builder(), CORE).await;
+    let mut dropped = call(&client, true);
+    poll_during(&mut dropped, async {
+        let id = peer.expect("tools/list").await;
+        peer.answer(id, json!({ "tools": [{ "name": "t", "inputSchema": {} }] })).await;
+        peer.expect("tools/call").await;
+    })
+    .await;
+    let since = Instant::now();
+    drop(dropped);
+    peer.expect("notifications/cancelled").await;
+    assert_eq!(since.elapsed(), Duration::ZERO);
+}
