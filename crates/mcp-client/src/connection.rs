@@ -344,8 +344,14 @@ pub(crate) struct RequestGuard {
     connection: Arc<Connection>,
     pub(crate) id: i64,
     slot: Arc<ReplySlot>,
-    /// Takes over the request when the guard is dropped before the answer came, instead of cancelling it.
-    on_abandon: Option<Box<dyn FnOnce(Self) + Send + Sync>>,
+    on_abandon: Option<OnAbandon>,
+}
+
+/// Takes over a request whose guard is dropped before the caller has read the answer.
+pub(crate) struct OnAbandon {
+    /// Also takes over a request without an answer. Otherwise the client cancels such a request.
+    pub(crate) awaits_answer: bool,
+    pub(crate) take_over: Box<dyn FnOnce(RequestGuard) + Send + Sync>,
 }
 
 impl RequestGuard {
@@ -357,9 +363,9 @@ impl RequestGuard {
         &self.slot
     }
 
-    /// Sets a function that takes over the request when this guard is dropped before the answer came.
-    pub(crate) fn on_abandon(&mut self, take_over: impl FnOnce(Self) + Send + Sync + 'static) {
-        self.on_abandon = Some(Box::new(take_over));
+    /// Sets the function that takes over the request when this guard is dropped.
+    pub(crate) fn on_abandon(&mut self, on_abandon: OnAbandon) {
+        self.on_abandon = Some(on_abandon);
     }
 
     /// Waits for the answer, without a time limit.
@@ -375,15 +381,19 @@ impl RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        if let Some(take_over) = self.on_abandon.take()
-            && self.slot.is_cancelled_by_drop()
-            && self.connection.pending.find(&self.id.into()).is_some()
-        {
+        let is_unread = self.slot.is_cancelled_by_drop() && !self.slot.is_read();
+        let on_abandon = self.on_abandon.take().filter(|_| is_unread);
+        let take_over = |on_abandon: OnAbandon| {
             let (connection, slot) = (Arc::clone(&self.connection), Arc::clone(&self.slot));
-            return take_over(Self { connection, id: self.id, slot, on_abandon: None });
-        }
+            (on_abandon.take_over)(Self { connection, id: self.id, slot, on_abandon: None });
+        };
+        let on_abandon = match on_abandon {
+            Some(on_abandon) if on_abandon.awaits_answer => return take_over(on_abandon),
+            other => other,
+        };
         if !self.connection.pending.remove(self.id) {
-            return;
+            // The answer has arrived, so the server ignores a cancellation of the request.
+            return on_abandon.map_or((), take_over);
         }
         if self.slot.is_cancelled_by_drop() {
             let permit = self.slot.permit.lock().take();

@@ -86,3 +86,25 @@ async fn a_dropped_task_call_is_cancelled_at_once_if_it_cannot_become_a_task() {
     peer.expect("notifications/cancelled").await;
     assert_eq!(since.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_cancelled_if_its_call_is_dropped_before_it_reads_the_result() {
+    for version in [CORE, MODERN] {
+        for as_task in [true, false] {
+            let context = format!("{version}, as_task: {as_task}");
+            let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+            if version.has_core_tasks() {
+                let listing = start(client.list_tools());
+                list(&mut peer).await;
+                listing.await.unwrap().unwrap();
+            }
+            let mut dropped = call(&client, as_task);
+            let id = poll_during(&mut dropped, peer.expect("tools/call")).await;
+            peer.answer(id, created(version)).await;
+            until(|| client.pending() == 0).await;
+            drop(dropped);
+            let id = expect_task_cancellation(&mut peer, &context).await;
+            peer.answer(id, core("cancelled")).await;
+        }
+    }
+}

@@ -16,7 +16,8 @@ use super::{
 use crate::{
     Error, Limits,
     connection::{
-        self, Agreement, Clock, Connection, InputResponses, Request, RequestExtras, RequestGuard, RequestOutcome,
+        self, Agreement, Clock, Connection, InputResponses, OnAbandon, Request, RequestExtras, RequestGuard,
+        RequestOutcome,
     },
 };
 
@@ -97,8 +98,8 @@ pub(super) async fn send_once(
             biased;
             begun = &mut beginning, if guard.is_none() => match begun {
                 Ok(mut begun) => {
-                    if request.task.is_some() && sending.can_become_task(agreed) {
-                        cancel_if_created_late(core, &mut begun, agreed, options);
+                    if sending.can_become_task(agreed) {
+                        cancel_task_on_drop(core, &mut begun, agreed, options, request.task.is_some());
                     }
                     guard = Some(begun);
                 }
@@ -124,18 +125,26 @@ pub(super) async fn send_once(
     Ok((outcome, guard))
 }
 
-/// Lets a dropped call that asked for a task cancel the task, also if the server creates it after the drop. Until the
-/// server answers, the id of the task is unknown.
-fn cancel_if_created_late(core: &Arc<ClientCore>, guard: &mut RequestGuard, agreed: &Agreement, options: &CallOptions) {
+/// Lets a dropped call cancel the task that the server creates.
+///
+/// If the call asks for a task, the client also waits for a late answer, because the id of the task is in it.
+fn cancel_task_on_drop(
+    core: &Arc<ClientCore>,
+    guard: &mut RequestGuard,
+    agreed: &Agreement,
+    options: &CallOptions,
+    asks_for_task: bool,
+) {
     let has_core_tasks = agreed.negotiated.version.has_core_tasks();
     let mut task_options = TaskOptions::new(options.idle_timeout);
     task_options.meta.clone_from(&options.meta);
     let core = Arc::clone(core);
-    guard.on_abandon(move |guard| {
+    let take_over = move |guard| {
         // Without a runtime the guard is dropped here, which ends the request.
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(cancel_when_created(core, guard, has_core_tasks, task_options));
-    });
+    };
+    guard.on_abandon(OnAbandon { awaits_answer: asks_for_task, take_over: Box::new(take_over) });
 }
 
 async fn news(guard: Option<&RequestGuard>) {

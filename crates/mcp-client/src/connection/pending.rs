@@ -185,6 +185,8 @@ impl std::fmt::Debug for ReplySlot {
 #[derive(Debug, Default)]
 struct Received {
     outcome: Option<RequestOutcome>,
+    /// The caller has taken the outcome.
+    is_read: bool,
     progress: VecDeque<ProgressParams>,
     /// The bytes of the messages in `progress`.
     texts: usize,
@@ -249,7 +251,15 @@ impl ReplySlot {
     }
 
     pub(crate) fn take_outcome(&self) -> Option<RequestOutcome> {
-        self.received().outcome.take()
+        let mut received = self.received();
+        let outcome = received.outcome.take();
+        received.is_read |= outcome.is_some();
+        outcome
+    }
+
+    /// Returns true if the caller has taken the outcome.
+    pub(crate) fn is_read(&self) -> bool {
+        self.received().is_read
     }
 
     fn complete(&self, outcome: RequestOutcome) {
