@@ -108,3 +108,62 @@ async fn a_task_is_cancelled_if_its_call_is_dropped_before_it_reads_the_result()
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_task_that_the_server_creates_after_the_drop_of_its_call() {
+    for version in [CORE, MODERN] {
+        for is_explicit in [true, false] {
+            let (client, mut peer) = with_tasks(builder(), version).await;
+            let mut dropped = call(&client, true);
+            let id = poll_during(&mut dropped, task_call(&mut peer, version)).await;
+            drop(dropped);
+            let closing = start(async move {
+                if is_explicit {
+                    client.close().await;
+                }
+            });
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            peer.answer(id, created(version)).await;
+            let id = expect_task_cancellation(&mut peer, version.as_str()).await;
+            peer.answer(id, core("cancelled")).await;
+            assert!(peer.next().await.is_none(), "{version}");
+            closing.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_the_cancellation_of_the_task_of_a_dropped_call() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+        let mut dropped = call(&client, false);
+        poll_during(&mut dropped, async {
+            becomes_a_task(&mut peer, version).await;
+            peer.expect("tasks/get").await;
+        })
+        .await;
+        drop(dropped);
+        let closing = start(async move { client.close().await });
+        peer.expect("notifications/cancelled").await;
+        let id = expect_task_cancellation(&mut peer, version.as_str()).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!closing.is_finished(), "{version}");
+        peer.answer(id, core("cancelled")).await;
+        // The client does not cancel its `tasks/cancel` request.
+        assert!(peer.next().await.is_none(), "{version}");
+        closing.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_a_bounded_time_for_the_cancellation_of_tasks() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder(), version).await;
+        let mut dropped = call(&client, true);
+        let _id = poll_during(&mut dropped, task_call(&mut peer, version)).await;
+        drop(dropped);
+        let since = Instant::now();
+        client.close().await;
+        assert!(since.elapsed() <= Duration::from_secs(10), "{version}: {:?}", since.elapsed());
+    }
+}

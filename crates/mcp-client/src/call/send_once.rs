@@ -3,10 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::tasks::{TaskMetadata, ext::IDENTIFIER};
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::{
     CallOptions, ClientCore,
@@ -139,11 +136,7 @@ fn cancel_task_on_drop(
     let mut task_options = TaskOptions::new(options.idle_timeout);
     task_options.meta.clone_from(&options.meta);
     let core = Arc::clone(core);
-    let take_over = move |guard| {
-        // Without a runtime the guard is dropped here, which ends the request.
-        let Ok(runtime) = Handle::try_current() else { return };
-        runtime.spawn(cancel_when_created(core, guard, has_core_tasks, task_options));
-    };
+    let take_over = move |guard| cancel_when_created(&core, guard, has_core_tasks, task_options);
     guard.on_abandon(OnAbandon { awaits_answer: asks_for_task, take_over: Box::new(take_over) });
 }
 

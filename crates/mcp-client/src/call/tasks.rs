@@ -13,11 +13,12 @@ use mcp_protocol::{
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
+    sync::watch,
     task::JoinSet,
     time::{sleep, timeout},
 };
 
-use super::{Answer, CallOptions, ClientCore, Mark, Reply, answer_inputs, execute, send_until_answered};
+use super::{Answer, CallOptions, ClientCore, ClientHandle, Mark, Reply, answer_inputs, execute, send_until_answered};
 use crate::{
     Error,
     connection::{Connection, Request, RequestGuard},
@@ -125,6 +126,8 @@ pub(super) async fn with_progress<T>(listener: Option<ProgressListener>, work: i
 #[derive(Default)]
 pub(crate) struct OwnedTasks {
     state: Mutex<OwnedState>,
+    /// Each cancellation of a task without an owner holds a receiver until it ends.
+    cancellations: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -138,8 +141,9 @@ impl OwnedTasks {
         self.state.lock().is_closing
     }
 
-    /// Cancels all tasks, within the time for closing, and then lets the supervisor close the client. Calls that wait
-    /// for tasks fail as closed from now on. If the future is dropped, the client closes at once.
+    /// Cancels all tasks and waits for the cancellations that dropped calls began, within the time for closing. Then
+    /// lets the supervisor close the client. Calls that wait for tasks fail as closed from now on. If the future is
+    /// dropped, the client closes at once.
     pub(crate) async fn close(core: &Arc<ClientCore>) {
         let closing = &core.connections.closing;
         let first = {
@@ -152,7 +156,8 @@ impl OwnedTasks {
             return;
         };
         let _closing = closing.clone().drop_guard();
-        if ids.is_empty() || core.connections.current().is_none() {
+        let begun = &core.owned_tasks.cancellations;
+        if (ids.is_empty() && begun.is_closed()) || core.connections.current().is_none() {
             return;
         }
         let options = TaskOptions::new(Some(core.config.limits.close));
@@ -161,7 +166,11 @@ impl OwnedTasks {
             let (core, options) = (Arc::clone(core), options.clone());
             cancelling.spawn(async move { cancel(&core, id, options).await });
         }
-        if timeout(core.config.limits.close, cancelling.join_all()).await.is_err() {
+        let cancelled = async {
+            cancelling.join_all().await;
+            begun.closed().await;
+        };
+        if timeout(core.config.limits.close, cancelled).await.is_err() {
             tracing::debug!("the server did not cancel all tasks in time");
         }
     }
@@ -214,16 +223,31 @@ impl Drop for OwnedTask<'_> {
     }
 }
 
-/// Starts to cancel a task, and keeps the client open meanwhile.
+/// A cancellation that runs after the end of its call. It keeps the client open, and an explicit close waits for it.
+struct Cancellation {
+    core: Arc<ClientCore>,
+    _open: Option<Arc<ClientHandle>>,
+    _is_running: watch::Receiver<()>,
+}
+
+impl Cancellation {
+    fn begin(core: &Arc<ClientCore>) -> Self {
+        let is_running = core.owned_tasks.cancellations.subscribe();
+        Self { core: Arc::clone(core), _open: core.handle(), _is_running: is_running }
+    }
+
+    /// Cancels a task within the time for closing.
+    async fn run(self, id: String, options: TaskOptions) {
+        let limit = Some(self.core.config.limits.close);
+        let options = TaskOptions { idle_timeout: limit, total_timeout: limit, left: limit, ..options };
+        cancel(&self.core, id, options).await;
+    }
+}
+
+/// Starts to cancel a task.
 fn cancel_later(core: &Arc<ClientCore>, id: String, options: &TaskOptions) {
     let Ok(runtime) = Handle::try_current() else { return };
-    let limit = Some(core.config.limits.close);
-    let options = TaskOptions { idle_timeout: limit, total_timeout: limit, left: limit, ..options.clone() };
-    let (core, open) = (Arc::clone(core), core.handle());
-    runtime.spawn(async move {
-        let _open = open;
-        cancel(&core, id, options).await;
-    });
+    runtime.spawn(Cancellation::begin(core).run(id, options.clone()));
 }
 
 async fn cancel(core: &Arc<ClientCore>, id: String, options: TaskOptions) {
@@ -236,22 +260,28 @@ async fn cancel(core: &Arc<ClientCore>, id: String, options: TaskOptions) {
     }
 }
 
-/// Waits for a late answer to a dropped request that asked for a task, and cancels the task that it names. If no answer comes
-/// within the time for closing, the request itself is cancelled.
-pub(super) async fn cancel_when_created(
-    core: Arc<ClientCore>,
+/// Waits for a late answer to a dropped request that asked for a task, and cancels the task that it names. If no answer
+/// comes within the time for closing, the request itself is cancelled.
+pub(super) fn cancel_when_created(
+    core: &Arc<ClientCore>,
     mut guard: RequestGuard,
     has_core_tasks: bool,
     options: TaskOptions,
 ) {
-    let Ok(Ok(bytes)) = timeout(core.config.limits.close, guard.outcome()).await else { return };
-    let id = match has_core_tasks {
-        true => serde_json::from_slice::<CreateTaskResult>(&bytes).map(|created| created.task.task_id),
-        false => serde_json::from_slice::<ext::CreateTaskResult>(&bytes).map(|created| created.task.task_id),
-    };
-    if let Ok(id) = id {
-        cancel_later(&core, id, &options);
-    }
+    // Without a runtime the guard is dropped here, which cancels the request.
+    let Ok(runtime) = Handle::try_current() else { return };
+    let cancellation = Cancellation::begin(core);
+    runtime.spawn(async move {
+        let limit = cancellation.core.config.limits.close;
+        let Ok(Ok(bytes)) = timeout(limit, guard.outcome()).await else { return };
+        let id = match has_core_tasks {
+            true => serde_json::from_slice::<CreateTaskResult>(&bytes).map(|created| created.task.task_id),
+            false => serde_json::from_slice::<ext::CreateTaskResult>(&bytes).map(|created| created.task.task_id),
+        };
+        if let Ok(id) = id {
+            cancellation.run(id, options).await;
+        }
+    });
 }
 
 fn interval(task: &Task) -> Duration {
