@@ -167,3 +167,28 @@ async fn closing_waits_a_bounded_time_for_the_cancellation_of_tasks() {
         assert!(since.elapsed() <= Duration::from_secs(10), "{version}: {:?}", since.elapsed());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_a_task_reaches_its_call_while_the_client_closes() {
+    for version in [CORE, MODERN] {
+        let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+        let call = start(client.call_tool("t", ()));
+        becomes_a_task(&mut peer, version).await;
+        let status = peer.expect("tasks/get").await;
+        let closing = start(async move { client.close().await });
+        let cancel = expect_task_cancellation(&mut peer, version.as_str()).await;
+        // The task failed before the server received the cancellation.
+        let error = json!({ "code": -32603, "message": "the disk is full" });
+        if version.has_core_tasks() {
+            peer.answer(status, core("failed")).await;
+            let result = peer.expect("tasks/result").await;
+            peer.refuse(result, error).await;
+        } else {
+            peer.answer(status, detailed("failed", json!({ "error": error }))).await;
+        }
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!(error.rpc().map(|error| &*error.message), Some("the disk is full"), "{version}: {error}");
+        peer.answer(cancel, core("failed")).await;
+        closing.await.unwrap();
+    }
+}

@@ -193,7 +193,8 @@ pub(super) async fn finish(
     let followed = with_progress(listener, following).await;
     owned.is_over = is_over || followed.is_ok();
     match followed {
-        Err(_) if core.owned_tasks.is_closing() => Err(Error::closed()),
+        // The close cancelled the task. Other errors have another cause, and reach the caller.
+        Err(error) if core.owned_tasks.is_closing() && error.is_cancelled() => Err(Error::closed()),
         followed => followed,
     }
 }
