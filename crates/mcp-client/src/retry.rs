@@ -231,6 +231,11 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
     error.is_version_mismatch() || error.is_unauthorized() || is_used_up || is_lasting
 }
 
+/// Returns true if another attempt to subscribe in a session would fail in the same way.
+pub(crate) fn rejects_subscription(error: &Error) -> bool {
+    error.is_unsupported() || error.rpc().is_some_and(|error| !is_busy(error))
+}
+
 /// Returns true if the tasks extension is the only capability that the server misses.
 fn misses_tasks_only(error: &RpcError) -> bool {
     let required = error.data.as_ref().and_then(|data| data.get("requiredCapabilities")).and_then(Value::as_object);
@@ -404,6 +409,17 @@ mod tests {
             let found = (failure.rejects_handshake(), failure.rejects_subscription(), failure.is_answer());
             assert_eq!(found, (rejects_handshake, rejects_subscription, is_answer), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn a_busy_server_does_not_reject_a_subscription_of_a_session() {
+        let busy = RequestFailure::Rpc(RpcError::internal("busy").with_data(json!({"reason": "busy"})));
+        for (failure, expected) in
+            [(rpc(-32602), true), (rpc(-32603), true), (busy, false), (http(503), false), (lost(true), false)]
+        {
+            assert_eq!(rejects_subscription(&failure.clone().into()), expected, "{failure:?}");
+        }
+        assert!(rejects_subscription(&Error::unsupported("x")));
     }
 
     #[test]

@@ -303,6 +303,47 @@ async fn a_subscription_fails_when_it_cannot_be_reopened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_subscription_is_retried_while_the_server_is_busy() {
+    let busy = json!({ "code": -32603, "message": "busy", "data": { "reason": "busy" } });
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
+        let (client, mut peer, mut peers) = connected_as(few_attempts(), version).await;
+        let (mut subscription, _) = subscribed(&client, &mut peer, version).await;
+        peer.close();
+        peer = peers.next().await;
+        peer.open_any(version).await;
+        let method = if version.has_listen() { "subscriptions/listen" } else { "resources/subscribe" };
+        let mut previous = tokio::time::Instant::now();
+        for attempt in 1..=2 {
+            let id = peer.expect(method).await;
+            if attempt > 1 {
+                assert!(previous.elapsed() >= Reconnect::default().first.mul_f64(0.75), "{version}: {attempt}");
+            }
+            previous = tokio::time::Instant::now();
+            peer.refuse(id, busy.clone()).await;
+        }
+        let id = if version.has_listen() {
+            acknowledge(&mut peer).await
+        } else {
+            let id = peer.expect(method).await;
+            peer.answer(id.clone(), json!({})).await;
+            id
+        };
+        assert_eq!(next(&mut subscription).await, Update::Missed, "{version}");
+        tell(&peer, &id, "a:b").await;
+        assert_eq!(next(&mut subscription).await, updated("a:b"), "{version}");
+
+        // The caller of the first attempt receives the error, and can retry.
+        let subscribing = start({
+            let client = client.clone();
+            async move { client.subscribe(["a:c"]).await.map(drop) }
+        });
+        let id = peer.expect(method).await;
+        peer.refuse(id, busy.clone()).await;
+        assert!(subscribing.await.unwrap().unwrap_err().is_retryable(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn callbacks_resume_when_another_call_reconnects() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();

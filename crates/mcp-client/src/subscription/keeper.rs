@@ -16,7 +16,7 @@ use crate::{
     connection::{self, Agreement, Connection, Request, RequestExtras, era_check},
     error::Kind,
     inbound::UpdateQueue,
-    retry::{EraTrust, RequestFailure, back_off},
+    retry::{EraTrust, RequestFailure, back_off, rejects_subscription},
 };
 
 /// The reason why a subscription is not open any more.
@@ -181,10 +181,9 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, inbox: &Ar
             ..CallOptions::default()
         };
         if let Err(error) = execute(core, request, options).await {
-            return if error.rpc().is_some() || error.is_unsupported() {
-                End::Refused(error)
-            } else {
-                End::Again(error)
+            return match rejects_subscription(&error) {
+                true => End::Refused(error),
+                false => End::Again(error),
             };
         }
     }
