@@ -139,6 +139,36 @@ async fn a_response_nested_too_deep_fails_its_call_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_nested_too_deep_fails_its_calls_at_once() {
+    let (client, mut peer, _peers) = connected(ProtocolVersion::V2025_03_26).await;
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let started = Instant::now();
+    let calls = [start(client.call_tool("deep", ())), start(client.call_tool("flat", ()))];
+    let (first, second) = (peer.expect("tools/call").await, peer.expect("tools/call").await);
+    let flat = json!({ "jsonrpc": "2.0", "id": second, "result": said("flat") });
+    peer.raw(format!(r#"[{{"jsonrpc":"2.0","result":{deep},"id":{first}}},{flat}]"#)).await;
+    let [deep, flat] = calls;
+    let error = deep.await.unwrap().unwrap_err();
+    assert!(error.is_invalid_response() && error.to_string().contains("nested deeper than 128"), "{error}");
+    assert_eq!(flat.await.unwrap().unwrap().text(), "flat");
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_nested_too_deep_does_not_mark_the_peer_as_foreign() {
+    let (connector, mut peers) = scripted();
+    let connecting = start(builder().versions([ProtocolVersion::V2025_03_26]).connect(connector));
+    let mut peer = peers.next().await;
+    let id = peer.expect("initialize").await;
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    peer.raw(format!(r#"[{{"jsonrpc":"2.0","result":{deep},"id":{id}}}]"#)).await;
+    let started = Instant::now();
+    let error = connecting.await.unwrap().unwrap_err();
+    assert!(error.is_invalid_response() && !error.is_not_a_server(), "{error}");
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn distinguishes_invalid_results() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;

@@ -4,12 +4,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use mcp_protocol::{
     CancelledParams, EmptyParams, EmptyResult, ErrorCode, Excerpt, Message, Method, NotificationMethod, ProgressParams,
-    ProgressToken, RequestId, RpcError,
+    ProgressToken, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
     method, notification,
 };
 use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, TrySendError, recv};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Connection, ConnectionManager, ECHO, Notification, RequestOutcome, StreamReceiver};
@@ -53,6 +53,13 @@ async fn given_up(connection: &Connection, manager: &ConnectionManager) {
     while tokio::time::timeout(manager.config.limits.close, manager.closing.cancelled()).await.is_err() && may_answer()
     {
     }
+}
+
+/// Returns limits without a depth. The parser does not recurse.
+fn unlimited() -> jsonrpc::Limits {
+    let mut limits = jsonrpc::Limits::default();
+    limits.depth = usize::MAX;
+    limits
 }
 
 struct End(Arc<Connection>);
@@ -132,25 +139,37 @@ impl Reader<'_> {
     }
 
     fn frame(&mut self, frame: &Frame) {
+        match Message::parse_with(&frame.message, &self.limits()) {
+            Ok(message) => self.message(frame, message),
+            Err(error) => match self.split_batch(frame) {
+                Some(messages) => {
+                    messages.into_iter().for_each(|message| self.batched(frame, message.get().as_bytes()))
+                }
+                None => self.invalid_message(frame, &frame.message, &error),
+            },
+        }
+    }
+
+    fn batched(&mut self, frame: &Frame, message: &[u8]) {
+        match Message::parse_with(message, &self.limits()) {
+            Ok(message) => self.message(frame, message),
+            Err(error) => self.invalid_message(frame, message, &error),
+        }
+    }
+
+    fn limits(&self) -> jsonrpc::Limits {
         let mut limits = jsonrpc::Limits::default();
         limits.depth = self.manager.config.limits.json_depth;
-        match Message::parse_with(&frame.message, &limits) {
-            Ok(message) => self.message(frame, message),
-            Err(EnvelopeError { is_batch: true, .. }) if self.connection.version().is_none_or(|v| v.has_batches()) => {
-                match jsonrpc::split_batch(&frame.message, &limits) {
-                    Ok(messages) => {
-                        for message in messages {
-                            match Message::parse_with(message.get().as_bytes(), &limits) {
-                                Ok(message) => self.message(frame, message),
-                                Err(error) => self.invalid_frame(frame, &error),
-                            }
-                        }
-                    }
-                    Err(error) => self.invalid_frame(frame, &error),
-                }
-            }
-            Err(error) => self.invalid_frame(frame, &error),
+        limits
+    }
+
+    /// Returns the messages of a batch; `None` if the frame is not a valid batch. The depth limit holds for each message
+    /// alone.
+    fn split_batch<'a>(&self, frame: &'a Frame) -> Option<Vec<&'a RawValue>> {
+        if !self.connection.version().is_none_or(ProtocolVersion::has_batches) {
+            return None;
         }
+        jsonrpc::split_batch(&frame.message, &unlimited()).ok()
     }
 
     fn message(&mut self, frame: &Frame, message: Message<'_>) {
@@ -161,19 +180,17 @@ impl Reader<'_> {
         }
     }
 
-    /// Handles a frame that is not a valid message: it fails the request that it belongs to, if that is known. Servers also print
-    /// text that belongs to no request.
-    fn invalid_frame(&self, frame: &Frame, error: &EnvelopeError) {
+    /// Handles an invalid message of a frame: fails the request that it belongs to, if that is known. Servers also print text
+    /// that belongs to no request.
+    fn invalid_message(&self, frame: &Frame, message: &[u8], error: &EnvelopeError) {
         tracing::debug!(%error, "the server sent an invalid message");
         let limit = self.manager.config.limits.json_depth;
-        let mut limits = jsonrpc::Limits::default();
-        limits.depth = usize::MAX;
-        let (id, failure) = match Message::parse_with(&frame.message, &limits) {
+        let (id, failure) = match Message::parse_with(message, &unlimited()) {
             // Only the depth limit was exceeded.
             Ok(Message::Response(response)) => (response.id, RequestFailure::TooDeep(limit)),
             Ok(Message::Request(_) | Message::Notification(_)) => return,
             Err(other) if other.id.is_none() && error.error.code == ErrorCode::PARSE_ERROR => {
-                let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(SHOWN)]);
+                let text = String::from_utf8_lossy(&message[..message.len().min(SHOWN)]);
                 self.connection
                     .set_foreign(format!("sent text that is not a message: {:?}", Excerpt::new(text.trim())));
                 (None, RequestFailure::Invalid(error.to_string().into()))
