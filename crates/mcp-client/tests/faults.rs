@@ -169,6 +169,33 @@ async fn a_batch_nested_too_deep_does_not_mark_the_peer_as_foreign() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_nested_too_deep_is_answered_with_an_error() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let request = format!(r#"{{"jsonrpc":"2.0","method":"elicitation/create","params":{{"x":{deep}}},"id":"q"}}"#);
+    for version in ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake()) {
+        let (_client, mut peer, _peers) = connected(version).await;
+        let mut requests = vec![request.clone()];
+        if version.has_batches() {
+            requests.push(format!("[{request}]"));
+        }
+        for request in requests {
+            peer.raw(request).await;
+            let answer = peer.recv().await;
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("q"), &json!(-32600)), "{version}: {answer}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains("nested deeper than 128"), "{version}: {message}");
+        }
+    }
+    // Servers of the stateless era must not send requests.
+    let (client, mut peer, _peers) = connected(ProtocolVersion::V2026_07_28).await;
+    peer.raw(request).await;
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, said("fine")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "fine");
+}
+
+#[tokio::test(start_paused = true)]
 async fn distinguishes_invalid_results() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;

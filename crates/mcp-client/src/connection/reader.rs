@@ -188,7 +188,8 @@ impl Reader<'_> {
         let (id, failure) = match Message::parse_with(message, &unlimited()) {
             // Only the depth limit was exceeded.
             Ok(Message::Response(response)) => (response.id, RequestFailure::TooDeep(limit)),
-            Ok(Message::Request(_) | Message::Notification(_)) => return,
+            Ok(Message::Request(request)) => return self.reject(frame, &request.id, error),
+            Ok(Message::Notification(_)) => return,
             Err(other) if other.id.is_none() && error.error.code == ErrorCode::PARSE_ERROR => {
                 let text = String::from_utf8_lossy(&message[..message.len().min(SHOWN)]);
                 self.connection
@@ -201,6 +202,24 @@ impl Reader<'_> {
             (Some(id), _) | (None, Route::Request(id)) => _ = self.complete(&Route::Connection, id, Err(failure)),
             (None, Route::Connection) => {}
         }
+    }
+
+    /// Answers a request of the server that is nested too deep. Otherwise the server would wait for its timeout.
+    fn reject(&self, frame: &Frame, id: &RequestId, error: &EnvelopeError) {
+        if self.connection.version().is_some_and(ProtocolVersion::is_stateless) {
+            return;
+        }
+        // The id is known, so the code is not that of a parse error (JSON-RPC 2.0, section 5).
+        let error = RpcError::invalid_request(&*error.error.message);
+        // The error is dropped if the server sends requests but does not read.
+        let _ = self.reply_at_once(frame, jsonrpc::error_response(Some(id), &error));
+    }
+
+    /// Sends a response to a message of this frame, if the transport has capacity.
+    fn reply_at_once(&self, received: &Frame, response: Vec<u8>) -> Result<(), TrySendError> {
+        let mut frame = Frame::new(response).with_route(received.route.clone());
+        frame.hints.version = self.connection.version();
+        self.connection.sender.try_send(frame)
     }
 
     /// Completes a request by a message from this route. Returns true if the request was waiting.
@@ -304,15 +323,10 @@ impl Reader<'_> {
         }
         let id = request.id.clone();
         let route = frame.route.clone();
-        let at_once = |message| {
-            let mut frame = Frame::new(message).with_route(route.clone());
-            frame.hints.version = self.connection.version();
-            self.connection.sender.try_send(frame)
-        };
         // Pings do not count against the limit of requests. Without capacity in the transport a ping is treated as a request.
         if request.method == method::Ping::NAME
             && let Ok(message) = jsonrpc::response(&id, &EmptyResult::default())
-            && !matches!(at_once(message), Err(TrySendError::Full(_)))
+            && !matches!(self.reply_at_once(frame, message), Err(TrySendError::Full(_)))
         {
             return;
         }
@@ -327,7 +341,7 @@ impl Reader<'_> {
             Ok(question) => question,
             Err(error) => {
                 // The error is dropped if the server sends requests but does not read.
-                let _ = at_once(jsonrpc::error_response(Some(&id), &error));
+                let _ = self.reply_at_once(frame, jsonrpc::error_response(Some(&id), &error));
                 return;
             }
         };
