@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError},
     time,
@@ -61,6 +61,8 @@ pub struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     items: VecDeque<Queued<T>>,
+    /// The cost of the items that [`Queue::take_all`] returned and [`Queue::release`] has not freed.
+    taken: u32,
     closed: Option<TransportError>,
     receiver: Option<Waker>,
 }
@@ -105,7 +107,7 @@ impl<T> Queue<T> {
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
         Self {
-            state: Mutex::new(State { items: VecDeque::new(), closed: None, receiver: None }),
+            state: Mutex::new(State { items: VecDeque::new(), taken: 0, closed: None, receiver: None }),
             free: Semaphore::new(capacity as usize),
             capacity,
             stall_timeout: None,
@@ -222,12 +224,12 @@ impl<T> Queue<T> {
     /// Takes the next item and frees its capacity; `None` when the queue is closed and empty.
     pub fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut state = self.state.lock();
-        if let Some(Queued { cost, item }) = state.items.pop_front() {
-            drop(state);
-            self.release(cost);
-            return Poll::Ready(Some(item));
-        }
-        state.park(cx).map(|()| None)
+        let Some(Queued { cost, item }) = state.items.pop_front() else {
+            return park(state, cx).map(|()| None);
+        };
+        drop(state);
+        self.free(cost);
+        Poll::Ready(Some(item))
     }
 
     /// Takes all items and frees their capacity; `None` when the queue is closed and empty.
@@ -235,30 +237,49 @@ impl<T> Queue<T> {
         // The check and the removal are one step: a second receiver cannot take the items in between.
         let mut state = self.state.lock();
         if state.items.is_empty() {
-            return state.park(cx).map(|()| None);
+            return park(state, cx).map(|()| None);
         }
         let items = mem::take(&mut state.items);
         drop(state);
         // No overflow: the sum is at most the capacity.
-        self.release(items.iter().map(|queued| queued.cost).sum());
+        self.free(items.iter().map(|queued| queued.cost).sum());
         Poll::Ready(Some(items))
     }
 
     /// Waits until an item is queued: `true`. Returns `false` when the queue is closed and empty.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut state = self.state.lock();
-        if state.items.is_empty() { state.park(cx).map(|()| false) } else { Poll::Ready(true) }
+        let state = self.state.lock();
+        if state.items.is_empty() { park(state, cx).map(|()| false) } else { Poll::Ready(true) }
     }
 
-    /// Swaps all queued items with the empty `items`. Their capacity stays in use until [`Queue::release`].
+    /// Moves all queued items to the end of `items`. Their capacity stays in use until [`Queue::release`].
     pub fn take_all(&self, items: &mut VecDeque<Queued<T>>) {
-        debug_assert!(items.is_empty(), "items would be queued again");
-        mem::swap(items, &mut self.state.lock().items);
+        let mut state = self.state.lock();
+        // No overflow: queued and taken items occupy at most the capacity.
+        state.taken += state.items.iter().map(|queued| queued.cost).sum::<u32>();
+        if items.is_empty() {
+            // Both buffers keep their memory.
+            mem::swap(items, &mut state.items);
+        } else {
+            items.append(&mut state.items);
+        }
+        drop(state);
         self.record_progress();
     }
 
-    /// Frees the capacity of items that the receiver got from [`Queue::take_all`]: the sum of their costs.
+    /// Frees the capacity of items that the receiver got from [`Queue::take_all`]: the sum of their costs. A cost above
+    /// that of the taken items frees only theirs.
     pub fn release(&self, cost: u32) {
+        let cost = {
+            let mut state = self.state.lock();
+            let cost = cost.min(state.taken);
+            state.taken -= cost;
+            cost
+        };
+        self.free(cost);
+    }
+
+    fn free(&self, cost: u32) {
         self.record_progress();
         self.free.add_permits(cost as usize);
         self.freed.notify_waiters();
@@ -309,18 +330,17 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T> State<T> {
-    /// Ready when the queue is closed. Otherwise the next push or the close wakes the task.
-    fn park(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if self.closed.is_some() {
-            return Poll::Ready(());
-        }
-        // A receiver that waited before polls again: this one may have replaced it.
-        if let Some(other) = self.receiver.replace(cx.waker().clone()).filter(|other| !other.will_wake(cx.waker())) {
-            other.wake();
-        }
-        Poll::Pending
+/// Ready when the queue is closed. Otherwise the next push or the close wakes the task.
+fn park<T>(mut state: MutexGuard<'_, State<T>>, cx: &Context<'_>) -> Poll<()> {
+    if state.closed.is_some() {
+        return Poll::Ready(());
     }
+    let former = state.receiver.replace(cx.waker().clone());
+    // A waker can run code that uses the queue, so it wakes and drops without the lock.
+    drop(state);
+    // A receiver that waited before polls again: this one may have replaced it.
+    wake(former.filter(|former| !former.will_wake(cx.waker())));
+    Poll::Pending
 }
 
 /// Notifies the senders that wait in [`Queue::ready`].
@@ -340,7 +360,11 @@ fn wake(waker: Option<Waker>) {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
+    use std::{
+        future::poll_fn,
+        sync::{Arc, atomic::AtomicBool},
+        task::Wake,
+    };
 
     use super::*;
 
@@ -445,6 +469,78 @@ mod tests {
         assert_eq!(queue.try_push(1, 3), Err(TryPushError::Full(3)));
         queue.release(1);
         queue.push(1, 3).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_release_frees_at_most_the_capacity_of_the_taken_items() {
+        let queue = Queue::new(10);
+        queue.push(4, 1).await.unwrap();
+        queue.release(u32::MAX);
+        assert_eq!(queue.try_push(7, 2), Err(TryPushError::Full(2)), "no item was taken");
+        let mut items = VecDeque::new();
+        queue.take_all(&mut items);
+        queue.release(3);
+        queue.release(u32::MAX);
+        queue.push(10, 3).await.unwrap();
+        assert_eq!(queue.try_push(1, 4), Err(TryPushError::Full(4)));
+    }
+
+    #[tokio::test]
+    async fn taking_all_items_keeps_the_items_that_the_receiver_has() {
+        let queue = Queue::new(10);
+        queue.push(2, 1).await.unwrap();
+        let mut items = VecDeque::new();
+        queue.take_all(&mut items);
+        queue.push(2, 2).await.unwrap();
+        queue.take_all(&mut items);
+        let taken: Vec<_> = items.iter().map(|queued| queued.item).collect();
+        assert_eq!(taken, [1, 2]);
+        assert!(queue.is_empty());
+        queue.release(4);
+        queue.push(10, 3).await.unwrap();
+    }
+
+    /// A waker that needs the lock of the queue when it wakes or is dropped, as a task that uses the queue does.
+    struct NeedsLock {
+        queue: Arc<Queue<u32>>,
+        was_blocked: Arc<AtomicBool>,
+    }
+
+    impl NeedsLock {
+        fn lock(&self) {
+            self.was_blocked.fetch_or(self.queue.state.is_locked(), Ordering::Relaxed);
+        }
+    }
+
+    impl Wake for NeedsLock {
+        fn wake(self: Arc<Self>) {
+            self.lock();
+        }
+    }
+
+    impl Drop for NeedsLock {
+        fn drop(&mut self) {
+            self.lock();
+        }
+    }
+
+    #[test]
+    fn a_replaced_receiver_wakes_without_the_lock() {
+        let queue = Arc::new(Queue::new(10));
+        let was_blocked = Arc::new(AtomicBool::new(false));
+        let waker = || {
+            let (queue, was_blocked) = (Arc::clone(&queue), Arc::clone(&was_blocked));
+            Waker::from(Arc::new(NeedsLock { queue, was_blocked }))
+        };
+        let first = waker();
+        assert!(queue.poll_pop(&mut Context::from_waker(&first)).is_pending());
+        drop(first);
+        // Each receiver replaces the one before it.
+        assert!(queue.poll_pop(&mut Context::from_waker(&waker())).is_pending());
+        assert!(queue.poll_take(&mut Context::from_waker(&waker())).is_pending());
+        assert!(queue.poll_ready(&mut Context::from_waker(&waker())).is_pending());
+        queue.close(TransportError::closed());
+        assert!(!was_blocked.load(Ordering::Relaxed));
     }
 
     #[tokio::test]
