@@ -1,5 +1,4 @@
 //! The cancellation of tasks whose call was dropped, and of calls that cannot become a task.
-#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
