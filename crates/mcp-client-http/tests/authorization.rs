@@ -11,7 +11,7 @@ use mcp_transport::{BoxFuture, Route};
 
 use crate::common::{
     LEGACY, MODERN, Peer,
-    site::{Reply, Site},
+    byte_server::{ByteServer, Reply},
 };
 
 /// Gives out `token-0`, `token-1`, …: a new one with every refusal.
@@ -48,8 +48,8 @@ impl Authorizer for Tokens {
 }
 
 /// Refuses all tokens but one.
-async fn site(token: &'static str, status: u16) -> Site {
-    Site::serve(move |_, seen| {
+async fn site(token: &'static str, status: u16) -> ByteServer {
+    ByteServer::serve(move |_, seen| {
         if seen.header("authorization") != Some(token) {
             let challenges = [("www-authenticate", "Bearer error=\"invalid_token\""), ("www-authenticate", "Basic")];
             return Reply::full(status, &challenges, "");

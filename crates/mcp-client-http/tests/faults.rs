@@ -7,8 +7,9 @@ use mcp_transport::{Route, TransportError};
 use tokio::net::TcpListener;
 
 use crate::common::{
-    LEGACY, MODERN, Peer, answer, notice, pause,
-    site::{Reply, Site, Step},
+    LEGACY, MODERN, Peer, answer,
+    byte_server::{ByteServer, Reply, Step},
+    notice, pause,
 };
 
 /// What becomes of a request that is answered so.
@@ -17,7 +18,7 @@ async fn fault(reply: Reply) -> TransportError {
 }
 
 async fn fault_of(reply: Reply, version: &str) -> TransportError {
-    let site = Site::serve(move |_, _| reply.clone()).await;
+    let site = ByteServer::serve(move |_, _| reply.clone()).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(version, 1, "tools/call").await;
     peer.fault(1).await
@@ -55,7 +56,7 @@ async fn a_message_above_the_limit_fails_its_request() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let untold = Reply::raw(head).chunk(&"x".repeat(1000)).chunk(&"x".repeat(25)).hold();
     for (what, reply) in [("an event", events), ("a line", endless), ("a body", told), ("a stream", untold)] {
-        let site = Site::serve(move |_, _| reply.clone()).await;
+        let site = ByteServer::serve(move |_, _| reply.clone()).await;
         let http = Http::new(site.url()).unwrap().max_message(1024);
         let mut peer = Peer::open(&http).await;
         peer.request(MODERN, 1, "tools/call").await;
@@ -66,12 +67,12 @@ async fn a_message_above_the_limit_fails_its_request() {
     let large =
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":""#.to_owned() + &"x".repeat(1025);
     let reply = Reply::events().event(&large).event(&answer(1)).end();
-    let site = Site::serve(move |_, _| reply.clone()).await;
+    let site = ByteServer::serve(move |_, _| reply.clone()).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
     peer.request(MODERN, 1, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().1["id"], 1);
     let whole = format!("\"{}\"", "x".repeat(1022));
-    let site = Site::serve(move |_, _| Reply::json(&whole)).await;
+    let site = ByteServer::serve(move |_, _| Reply::json(&whole)).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
     peer.request(MODERN, 1, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
@@ -84,7 +85,7 @@ async fn stops_reading_a_body_above_the_limit() {
     for _ in 0..100 {
         reply = reply.chunk(&"x".repeat(1 << 20));
     }
-    let site = Site::serve(move |_, _| reply.clone().hold()).await;
+    let site = ByteServer::serve(move |_, _| reply.clone().hold()).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(MODERN, 1, "tools/call").await;
     assert!(peer.fault(1).await.is_too_large());
@@ -109,7 +110,7 @@ async fn a_truncated_response_is_an_error() {
         ("an acceptance", Reply::status(202)),
         ("nothing, well said", Reply::status(204)),
     ] {
-        let site = Site::serve(move |_, _| reply.clone()).await;
+        let site = ByteServer::serve(move |_, _| reply.clone()).await;
         let mut peer = Peer::connect(&site.url()).await;
         peer.request(MODERN, 1, "tools/call").await;
         let error = loop {
@@ -134,7 +135,7 @@ async fn forwards_other_messages_and_waits_for_the_response() {
         (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}"#, true),
     ] {
         for reply in [Reply::json(text), Reply::events().event(text).end()] {
-            let site = Site::serve(move |_, _| reply.clone()).await;
+            let site = ByteServer::serve(move |_, _| reply.clone()).await;
             let mut peer = Peer::connect(&site.url()).await;
             peer.request(MODERN, 1, "tools/call").await;
             let expected = serde_json::from_str(text).unwrap_or_else(|_| text.into());
@@ -150,7 +151,8 @@ async fn forwards_other_messages_and_waits_for_the_response() {
 
 #[tokio::test]
 async fn drops_messages_after_the_response() {
-    let site = Site::serve(|_, _| Reply::events().event(&answer(1)).event(&answer(1)).event(&notice(1)).end()).await;
+    let site =
+        ByteServer::serve(|_, _| Reply::events().event(&answer(1)).event(&answer(1)).event(&notice(1)).end()).await;
     let mut peer = Peer::connect(&site.url()).await;
     for _ in 0..2 {
         peer.request(MODERN, 1, "tools/call").await;
@@ -169,7 +171,7 @@ async fn rejects_another_content_type() {
 
 #[tokio::test]
 async fn does_not_follow_a_redirect_to_another_origin() {
-    let other = Site::serve(|_, seen| Reply::result(seen)).await;
+    let other = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     for (status, to, shown) in [
         (307, format!("{}/mcp?key=hunter2", other.origin), format!("`{}`", other.origin)),
         (308, other.url(), "308".to_owned()),
@@ -189,7 +191,7 @@ async fn does_not_follow_a_redirect_to_another_origin() {
 #[tokio::test]
 async fn a_redirect_within_the_origin_keeps_the_message() {
     for status in [307, 308] {
-        let site = Site::serve(move |_, seen| match seen.path.as_str() {
+        let site = ByteServer::serve(move |_, seen| match seen.path.as_str() {
             "/mcp" => Reply::full(status, &[("location", "/mcp/")], ""),
             _ => Reply::result(seen),
         })
@@ -201,7 +203,7 @@ async fn a_redirect_within_the_origin_keeps_the_message() {
         assert_eq!((seen[1].path.as_str(), seen[1].method.as_str(), &seen[1].body), ("/mcp/", "POST", &seen[0].body));
         assert_eq!(seen[1].header("authorization"), Some("Bearer hunter2"));
     }
-    let site = Site::serve(|_, _| Reply::full(307, &[("location", "/mcp")], "")).await;
+    let site = ByteServer::serve(|_, _| Reply::full(307, &[("location", "/mcp")], "")).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(MODERN, 1, "tools/call").await;
     let error = peer.fault(1).await;
@@ -232,7 +234,7 @@ async fn reports_an_unreachable_server() {
 
 #[tokio::test]
 async fn reconnects_to_a_restarted_server() {
-    let site = Site::serve(|number, seen| {
+    let site = ByteServer::serve(|number, seen| {
         let reply = Reply::result(seen);
         if number == 1 { reply.cut() } else { reply }
     })
@@ -255,7 +257,7 @@ async fn reconnects_to_a_restarted_server() {
 #[tokio::test]
 async fn retries_notifications_a_bounded_number_of_times() {
     pause();
-    let site = Site::serve(|number, seen| match (seen.call().as_str(), number) {
+    let site = ByteServer::serve(|number, seen| match (seen.call().as_str(), number) {
         ("notifications/progress", 1..3) => Reply::full(503, &[("retry-after", "2")], ""),
         ("notifications/progress", _) => Reply::status(202),
         ("tools/call", _) => Reply::result(seen),
@@ -268,7 +270,7 @@ async fn retries_notifications_a_bounded_number_of_times() {
     site.saw(3).await;
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
     // One that is to wait for long is given up: nothing else is to wait for it.
-    let busy = Site::serve(|_, seen| match seen.call().as_str() {
+    let busy = ByteServer::serve(|_, seen| match seen.call().as_str() {
         "tools/call" => Reply::result(seen),
         _ => Reply::full(503, &[("retry-after", "31")], ""),
     })
@@ -283,7 +285,7 @@ async fn retries_notifications_a_bounded_number_of_times() {
     assert_eq!(calls, ["notifications/initialized", "tools/call"]);
     // The server never answers: the wait for it ends, and nothing is told of it.
     peer.notify(LEGACY, "notifications/cancelled").await;
-    site.gone(1).await;
+    site.wait_for_disconnects(1).await;
     peer.request(LEGACY, 1, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
 }

@@ -7,14 +7,15 @@ use mcp_transport::Route;
 use tokio::time::Instant;
 
 use crate::common::{
-    Peer, notice, pause,
-    site::{Reply, Seen, Site},
+    Peer,
+    byte_server::{ByteServer, ReceivedRequest, Reply},
+    notice, pause,
 };
 
 /// A server that answers these to the GETs of a session, the last of them for good.
-async fn site(replies: Vec<Reply>) -> Site {
+async fn site(replies: Vec<Reply>) -> ByteServer {
     let gets = std::sync::atomic::AtomicUsize::new(0);
-    Site::serve(move |_, seen: &Seen| match (seen.method.as_str(), seen.call().as_str()) {
+    ByteServer::serve(move |_, seen: &ReceivedRequest| match (seen.method.as_str(), seen.call().as_str()) {
         ("GET", _) => {
             let number = gets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             replies[number.min(replies.len() - 1)].clone()
@@ -26,7 +27,7 @@ async fn site(replies: Vec<Reply>) -> Site {
     .await
 }
 
-fn gets(site: &Site) -> Vec<Seen> {
+fn gets(site: &ByteServer) -> Vec<ReceivedRequest> {
     site.seen().into_iter().filter(|seen| seen.method == "GET").collect()
 }
 
@@ -46,7 +47,7 @@ async fn receives_server_messages_on_the_get_stream_and_resumes_it() {
     assert_eq!((gets[0].header("last-event-id"), gets[1].header("last-event-id")), (None, Some("g-1")));
     assert!(gets.iter().all(|get| get.header("mcp-session-id") == Some("s-1")));
     drop(peer);
-    site.gone(1).await;
+    site.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]

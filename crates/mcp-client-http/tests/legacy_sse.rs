@@ -7,18 +7,18 @@ use mcp_transport::{Connect, Route};
 use tokio::sync::Notify;
 
 use crate::common::{
-    Peer, answer, notice, pause,
-    site::{Reply, Seen, Site, Step},
-    within,
+    Peer, answer,
+    byte_server::{ByteServer, ReceivedRequest, Reply, Step},
+    notice, pause, within,
 };
 
 /// The revision whose transport this is.
 const OLD: &str = "2024-11-05";
 
 /// A server whose stream names an endpoint, and answers two requests on it once they were posted.
-async fn site(endpoint: &'static str) -> Site {
+async fn site(endpoint: &'static str) -> ByteServer {
     let posted = Arc::new(Notify::new());
-    Site::serve(move |_, seen: &Seen| match (seen.method.as_str(), seen.path.as_str()) {
+    ByteServer::serve(move |_, seen: &ReceivedRequest| match (seen.method.as_str(), seen.path.as_str()) {
         ("GET", "/mcp") => Reply::events()
             .chunk(&format!("event: endpoint\ndata: {endpoint}\n\n"))
             .step(Step::Wait(Arc::clone(&posted)))
@@ -66,7 +66,7 @@ async fn opens_the_sse_stream_when_initialize_is_rejected() {
         assert!(seen.iter().all(|seen| seen.header("mcp-session-id").is_none()));
         within("the end", peer.sender().shutdown()).await.unwrap();
         peer.ended().await;
-        site.gone(1).await;
+        site.wait_for_disconnects(1).await;
     }
 }
 
@@ -78,12 +78,12 @@ async fn opens_the_sse_stream_of_a_known_server_directly() {
     let order: Vec<_> = site.seen().iter().map(|seen| seen.method.clone()).collect();
     assert_eq!(order, ["GET", "POST", "POST", "POST"]);
     drop(peer);
-    site.gone(1).await;
+    site.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
 async fn the_session_ends_with_its_stream() {
-    let site = Site::serve(|_, seen| match seen.method.as_str() {
+    let site = ByteServer::serve(|_, seen| match seen.method.as_str() {
         "GET" => {
             let events = Reply::events().chunk("event: endpoint\ndata: /m\n\n").event(&"x".repeat(2000));
             events.event(&notice(1)).end()
@@ -103,7 +103,7 @@ async fn the_session_ends_with_its_stream() {
 
 #[tokio::test]
 async fn a_failed_post_fails_its_request() {
-    let site = Site::serve(|_, seen| match (seen.method.as_str(), seen.id()) {
+    let site = ByteServer::serve(|_, seen| match (seen.method.as_str(), seen.id()) {
         ("GET", _) => Reply::events().chunk("event: endpoint\ndata: /m\n\n").hold(),
         (_, 1) => Reply::full(500, &[("content-type", "text/plain")], "out of order"),
         _ => Reply::status(404),
@@ -137,7 +137,7 @@ async fn rejects_a_stream_without_the_endpoint_event() {
         (endpoint("//evil.example/x"), "another origin, `http://evil.example`"),
         (endpoint("http://127.0.0.1:1/x"), "another origin, `http://127.0.0.1:1`"),
     ] {
-        let site = Site::serve(move |_, _| reply.clone()).await;
+        let site = ByteServer::serve(move |_, _| reply.clone()).await;
         let opened = within("an answer", Http::sse(site.url()).unwrap().connect()).await;
         check(&opened.err().unwrap(), expected);
     }
@@ -147,10 +147,10 @@ async fn rejects_a_stream_without_the_endpoint_event() {
 async fn the_wait_for_the_first_event_is_bounded() {
     pause();
     for reply in [Reply::events().chunk(": nothing yet\n\n").hold(), Reply::raw("").hold()] {
-        let site = Site::serve(move |_, _| reply.clone()).await;
+        let site = ByteServer::serve(move |_, _| reply.clone()).await;
         let opened = Http::sse(site.url()).unwrap().connect().await;
         check(&opened.err().unwrap(), "did not answer within 10s");
-        site.gone(1).await;
+        site.wait_for_disconnects(1).await;
     }
 }
 
@@ -168,7 +168,7 @@ async fn reports_the_first_rejection_if_the_sse_stream_fails() {
         (500, "", false),
         (500, message, false),
     ] {
-        let site = Site::serve(move |_, seen| match seen.method.as_str() {
+        let site = ByteServer::serve(move |_, seen| match seen.method.as_str() {
             "POST" => Reply::full(status, &[], body),
             _ => Reply::status(404),
         })

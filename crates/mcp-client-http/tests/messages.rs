@@ -4,13 +4,14 @@ use mcp_transport::{Frame, Route};
 use serde_json::json;
 
 use crate::common::{
-    LEGACY, MODERN, Peer, answer, hints, notice, request, request_with,
-    site::{Reply, Site, Step},
+    LEGACY, MODERN, Peer, answer,
+    byte_server::{ByteServer, Reply, Step},
+    hints, notice, request, request_with,
 };
 
 #[tokio::test]
 async fn a_request_is_a_post_that_mirrors_its_message() {
-    let site = Site::serve(|_, seen| Reply::result(seen)).await;
+    let site = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let mut peer = Peer::connect(&site.url()).await;
     let mut frame = request_with(MODERN, 1, "tools/call", json!({ "name": "grüße" }));
     frame.hints.params = vec![("Region".into(), "eu west".into()), ("X".into(), " ".into())];
@@ -39,7 +40,7 @@ async fn a_request_is_a_post_that_mirrors_its_message() {
 
 #[tokio::test]
 async fn sends_notifications_and_responses_as_posts() {
-    let site = Site::serve(|_, _| Reply::status(202)).await;
+    let site = ByteServer::serve(|_, _| Reply::status(202)).await;
     let peer = Peer::connect(&site.url()).await;
     peer.notify(LEGACY, "notifications/cancelled").await;
     let reply = json!({ "jsonrpc": "2.0", "id": 7, "result": { "roots": [] } }).to_string();
@@ -52,7 +53,7 @@ async fn sends_notifications_and_responses_as_posts() {
 
 #[tokio::test]
 async fn events_of_a_stream_have_the_route_of_its_request() {
-    let site = Site::serve(|_, seen| {
+    let site = ByteServer::serve(|_, seen| {
         Reply::events()
             .chunk(": hello\n\nevent: ping\ndata: {}\n\ndata\n\n")
             .event(&notice(1))
@@ -83,7 +84,7 @@ async fn concurrent_requests_reuse_connections() {
     const COUNT: i64 = 16;
     let all_there = std::sync::Arc::new(tokio::sync::Notify::new());
     let told = std::sync::Arc::clone(&all_there);
-    let site = Site::serve(move |number, seen| {
+    let site = ByteServer::serve(move |number, seen| {
         if number == 16 {
             told.notify_waiters();
             // Those that begin to wait only now.
@@ -124,7 +125,8 @@ async fn a_status_with_a_message_yields_the_message() {
         (503, json!({ "jsonrpc": "2.0", "id": 1, "result": {} })),
     ] {
         let body = error.to_string();
-        let site = Site::serve(move |_, _| Reply::full(status, &[("content-type", "application/json")], &body)).await;
+        let site =
+            ByteServer::serve(move |_, _| Reply::full(status, &[("content-type", "application/json")], &body)).await;
         let mut peer = Peer::connect(&site.url()).await;
         peer.request(MODERN, 1, "server/discover").await;
         assert_eq!(peer.next().await.unwrap(), (Route::Request(1.into()), error), "{status}");
@@ -133,7 +135,7 @@ async fn a_status_with_a_message_yields_the_message() {
 
 #[tokio::test]
 async fn closing_a_request_closes_its_connection() {
-    let site = Site::serve(|_, seen| match seen.id() {
+    let site = ByteServer::serve(|_, seen| match seen.id() {
         1 => Reply::events().event(&notice(1)).hold(),
         2 => Reply::raw("").hold(),
         _ => Reply::result(seen),
@@ -143,19 +145,19 @@ async fn closing_a_request_closes_its_connection() {
     peer.request(MODERN, 1, "tools/call").await;
     peer.next().await.unwrap();
     peer.sender().close(&1.into());
-    site.gone(1).await;
+    site.wait_for_disconnects(1).await;
     peer.request(MODERN, 2, "tools/call").await;
     site.saw(2).await;
     peer.sender().close(&2.into());
     peer.sender().close(&99.into());
-    site.gone(2).await;
+    site.wait_for_disconnects(2).await;
     peer.request(MODERN, 3, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(3.into()));
 }
 
 #[tokio::test]
 async fn dropping_the_transport_closes_every_connection() {
-    let site = Site::serve(|_, _| Reply::events().hold()).await;
+    let site = ByteServer::serve(|_, _| Reply::events().hold()).await;
     let peer = Peer::connect(&site.url()).await;
     let sender = peer.sender();
     for id in 0..4 {
@@ -163,7 +165,7 @@ async fn dropping_the_transport_closes_every_connection() {
     }
     site.saw(4).await;
     drop(peer);
-    site.gone(4).await;
+    site.wait_for_disconnects(4).await;
     assert!(sender.send(request(MODERN, 9, "ping")).await.unwrap_err().is_closed());
     assert!(sender.ready(1).await.unwrap_err().is_closed());
     assert!(matches!(sender.try_send(request(MODERN, 9, "ping")), Err(mcp_transport::TrySendError::Closed(_))));
@@ -172,7 +174,7 @@ async fn dropping_the_transport_closes_every_connection() {
 
 #[tokio::test]
 async fn limits_concurrent_requests_as_configured() {
-    let site = Site::serve(|_, _| Reply::events().hold()).await;
+    let site = ByteServer::serve(|_, _| Reply::events().hold()).await;
     let http = mcp_client_http::Http::new(site.url()).unwrap().max_requests(2);
     let peer = Peer::open(&http).await;
     let sender = peer.sender();

@@ -6,13 +6,14 @@ use mcp_transport::Route;
 use tokio::time::Instant;
 
 use crate::common::{
-    LEGACY, MODERN, Peer, answer, notice, pause,
-    site::{Reply, Seen, Site},
+    LEGACY, MODERN, Peer, answer,
+    byte_server::{ByteServer, ReceivedRequest, Reply},
+    notice, pause,
 };
 
 /// A server that answers these to the POST and the GETs for the stream of a request, the last of them for good.
-async fn site(replies: Vec<Reply>) -> Site {
-    Site::serve(move |number, seen: &Seen| match seen.call().as_str() {
+async fn site(replies: Vec<Reply>) -> ByteServer {
+    ByteServer::serve(move |number, seen: &ReceivedRequest| match seen.call().as_str() {
         "initialize" => Reply::opening(seen, "s-1"),
         _ => replies[(number - 2).min(replies.len() - 1)].clone(),
     })
@@ -20,7 +21,7 @@ async fn site(replies: Vec<Reply>) -> Site {
 }
 
 /// A peer whose session has no stream of its own, with a request under way.
-async fn asking(site: &Site) -> Peer {
+async fn asking(site: &ByteServer) -> Peer {
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(LEGACY, 0, "initialize").await;
     peer.next().await.unwrap();
@@ -131,7 +132,7 @@ async fn does_not_resume_without_event_ids_or_sessions() {
         (LEGACY, Reply::events().event(&notice(1)).end()),
         (LEGACY, Reply::events().event_as("a-1", &notice(1)).chunk("id\n\n").end()),
     ] {
-        let site = Site::serve(move |_, _| reply.clone()).await;
+        let site = ByteServer::serve(move |_, _| reply.clone()).await;
         let mut peer = Peer::connect(&site.url()).await;
         peer.request(version, 1, "tools/call").await;
         peer.next().await.unwrap();
@@ -148,6 +149,6 @@ async fn closing_a_request_ends_its_resumption() {
     peer.next().await.unwrap();
     site.saw(3).await;
     peer.sender().close(&1.into());
-    site.gone(1).await;
+    site.wait_for_disconnects(1).await;
     peer.nothing().await;
 }

@@ -7,7 +7,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::common::{
     MODERN, Peer,
-    site::{Reply, Site},
+    byte_server::{ByteServer, Reply},
 };
 
 struct Nobody;
@@ -59,7 +59,7 @@ async fn rejects_credentials_over_cleartext_http() {
 
 #[tokio::test]
 async fn does_not_show_echoed_secrets() {
-    let site = Site::serve(|_, seen| {
+    let site = ByteServer::serve(|_, seen| {
         let echo = format!("bad header {}", seen.header("authorization").unwrap());
         Reply::full(500, &[("content-type", "text/plain")], &echo)
     })
@@ -84,7 +84,7 @@ impl Authorizer for Token {
 #[tokio::test]
 async fn does_not_show_echoed_cookies_users_and_authorizer_headers() {
     for status in [401, 500] {
-        let site = Site::serve(move |_, seen| {
+        let site = ByteServer::serve(move |_, seen| {
             let sent = ["authorization", "cookie"].map(|name| seen.header(name).unwrap_or_default());
             Reply::full(status, &[("content-type", "text/plain")], &format!("not {} nor hunter2", sent.join(" nor ")))
         })
@@ -108,9 +108,9 @@ async fn does_not_show_echoed_cookies_users_and_authorizer_headers() {
 
 #[tokio::test]
 async fn sends_the_user_of_the_url_to_its_origin_only() {
-    let other = Site::serve(|_, seen| Reply::result(seen)).await;
+    let other = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let to = other.url();
-    let site = Site::serve(move |number, seen| match number {
+    let site = ByteServer::serve(move |number, seen| match number {
         1 => Reply::result(seen),
         2 => Reply::full(307, &[("location", "/there")], ""),
         3 => Reply::result(seen),
@@ -139,7 +139,7 @@ async fn sends_the_user_of_the_url_to_its_origin_only() {
 
 #[tokio::test]
 async fn uses_a_client_or_proxy_of_the_application() {
-    let proxy = Site::serve(|_, seen| Reply::result(seen)).await;
+    let proxy = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let remote = || Http::new("http://mcp.example/mcp").unwrap();
     let made = builder().user_agent("mine");
     let made = made.proxy(reqwest::Proxy::all(&proxy.origin).unwrap()).build().unwrap();
@@ -168,9 +168,9 @@ fn builder() -> reqwest::ClientBuilder {
 
 #[tokio::test]
 async fn rejects_redirects_of_a_custom_client_to_another_origin() {
-    let other = Site::serve(|_, seen| Reply::result(seen)).await;
+    let other = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let to = other.url();
-    let site = Site::serve(move |_, _| Reply::full(307, &[("location", &to)], "")).await;
+    let site = ByteServer::serve(move |_, _| Reply::full(307, &[("location", &to)], "")).await;
     let http = Http::new(site.url()).unwrap().dangerous_client(builder().build().unwrap());
     let mut peer = Peer::open(&http).await;
     peer.request(MODERN, 1, "tools/list").await;

@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 
 use crate::common::{
     LEGACY, MODERN, Peer, answer,
-    site::{Reply, Seen, Site, Step},
+    byte_server::{ByteServer, ReceivedRequest, Reply, Step},
     within,
 };
 
 /// A server with sessions and no stream of its own.
-fn script(_: usize, seen: &Seen) -> Reply {
+fn script(_: usize, seen: &ReceivedRequest) -> Reply {
     match (seen.method.as_str(), seen.call().as_str()) {
         ("POST", "initialize") => Reply::opening(seen, "s-1"),
         ("POST", method) if method.starts_with("notifications/") => Reply::status(202),
@@ -24,7 +24,7 @@ fn script(_: usize, seen: &Seen) -> Reply {
 
 #[tokio::test]
 async fn sends_the_session_id_and_version_once_known() {
-    let site = Site::serve(script).await;
+    let site = ByteServer::serve(script).await;
     let mut peer = Peer::in_session(&site.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     peer.next().await.unwrap();
@@ -52,7 +52,7 @@ async fn sends_the_session_id_and_version_once_known() {
 
 #[tokio::test]
 async fn a_stream_can_open_a_session() {
-    let site = Site::serve(|number, seen| match number {
+    let site = ByteServer::serve(|number, seen| match number {
         1 => Reply::events_with("mcp-session-id: s-2\r\n").event(&answer(seen.id())).end(),
         _ => script(number, seen),
     })
@@ -65,7 +65,7 @@ async fn a_stream_can_open_a_session() {
 
 #[tokio::test]
 async fn the_oldest_revisions_send_no_version_and_stateless_requests_no_session() {
-    let site = Site::serve(script).await;
+    let site = ByteServer::serve(script).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request("2025-03-26", 0, "initialize").await;
     peer.next().await.unwrap();
@@ -85,7 +85,7 @@ async fn the_oldest_revisions_send_no_version_and_stateless_requests_no_session(
 async fn session_messages_wait_for_the_end_of_the_handshake() {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);
-    let site = Site::serve(move |number, seen| match seen.call().as_str() {
+    let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::raw("")
             .step(Step::Wait(Arc::clone(&told)))
             .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
@@ -105,7 +105,7 @@ async fn session_messages_wait_for_the_end_of_the_handshake() {
 
 #[tokio::test]
 async fn a_failed_handshake_does_not_block_other_messages() {
-    let site = Site::serve(|number, seen| match seen.call().as_str() {
+    let site = ByteServer::serve(|number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::status(400),
         _ => script(number, seen),
     })
@@ -120,7 +120,7 @@ async fn a_failed_handshake_does_not_block_other_messages() {
 #[tokio::test]
 async fn a_404_in_a_session_is_a_lost_session() {
     let lost = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
-    let site = Site::serve(move |number, seen| match seen.call().as_str() {
+    let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "tools/list" | "notifications/cancelled" => Reply::full(404, &[("content-type", "application/json")], lost),
         _ => script(number, seen),
     })
@@ -155,7 +155,7 @@ async fn a_400_about_the_session_is_a_lost_session() {
         (text, "Bad Request".to_owned(), false),
     ] {
         let shown = body.clone();
-        let site = Site::serve(move |number, seen| match seen.call().as_str() {
+        let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
             "tools/call" => Reply::full(400, headers, &body),
             _ => script(number, seen),
         })
@@ -174,7 +174,7 @@ async fn a_400_about_the_session_is_a_lost_session() {
 async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);
-    let site = Site::serve(move |number, seen| match seen.call().as_str() {
+    let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "notifications/cancelled" => Reply::raw("")
             .step(Step::Wait(Arc::clone(&told)))
             .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
@@ -191,7 +191,7 @@ async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
     let sender = peer.sender();
     let ending = tokio::spawn(async move { sender.shutdown().await });
     // Requests end at once: nobody waits for their answers.
-    site.gone(1).await;
+    site.wait_for_disconnects(1).await;
     assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
     tell.notify_one();
     within("the end", ending).await.unwrap().unwrap();
@@ -202,7 +202,7 @@ async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
 
 #[tokio::test]
 async fn does_not_delete_without_a_session() {
-    let site = Site::serve(|_, seen| Reply::result(seen)).await;
+    let site = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(MODERN, 1, "tools/list").await;
     peer.next().await.unwrap();
@@ -213,7 +213,7 @@ async fn does_not_delete_without_a_session() {
 
 #[tokio::test]
 async fn each_transport_has_its_own_session() {
-    let site = Site::serve(script).await;
+    let site = ByteServer::serve(script).await;
     let http = Http::new(site.url()).unwrap();
     let mut first = Peer::open(&http).await;
     first.initialize().await;

@@ -17,12 +17,13 @@ use tokio_rustls::{
 };
 
 use crate::common::{
-    MODERN, Peer, request_with,
-    site::{Handshake, Reply, Site},
+    MODERN, Peer,
+    byte_server::{ByteServer, Handshake, Reply},
+    request_with,
 };
 
 /// A server with a certificate of its own making for `name`; the certificate in PEM.
-async fn site(name: &str) -> (Site, String) {
+async fn site(name: &str) -> (ByteServer, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -38,7 +39,7 @@ async fn site(name: &str) -> (Site, String) {
         let acceptor = acceptor.clone();
         Handshake(async move { acceptor.accept(stream).await.ok() })
     };
-    let site = Site::serve_on(listener, origin, |_, seen| Reply::result(seen), accept).await;
+    let site = ByteServer::serve_on(listener, origin, |_, seen| Reply::result(seen), accept).await;
     (site, made.cert.pem())
 }
 
@@ -103,7 +104,7 @@ async fn uses_http2_if_the_server_offers_it() {
 
 #[tokio::test]
 async fn a_connect_to_a_server_without_tls_times_out() {
-    let site = Site::serve(|_, seen| Reply::result(seen)).await;
+    let site = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let (_, pem) = self::site("127.0.0.1").await;
     let url = site.url().replace("http:", "https:");
     let http = Http::new(url).unwrap().root_certificates(pem).unwrap().connect_timeout(Duration::from_millis(100));

@@ -17,7 +17,7 @@ use mcp_client::{
 };
 use tokio::time::Instant;
 
-use crate::common::{Scripted, builder, scripted, site::predicates};
+use crate::common::{Scripted, builder, scripted, scripted_site::predicates};
 
 const SECOND: Duration = Duration::from_secs(1);
 

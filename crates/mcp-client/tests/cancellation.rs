@@ -13,7 +13,7 @@ use mcp_server::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{builder, connected, said, start, until};
+use crate::common::{builder, connected, said, start, wait_until};
 
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
@@ -69,12 +69,12 @@ async fn sends_cancellations_later_when_the_queue_is_full() {
         let (client, mut peer, _peers) = connected(version).await;
         let calls: Vec<_> = (0..64).map(|_| start(client.call_tool("t", ()))).collect();
         // The transport is full, and the server does not read.
-        until(|| client.pending() == 64).await;
+        wait_until(|| client.pending() == 64).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
         for call in calls {
             call.abort();
         }
-        until(|| client.pending() == 0).await;
+        wait_until(|| client.pending() == 0).await;
         let mut methods = Vec::new();
         for _ in 0..128 {
             methods.push(peer.recv().await["method"].as_str().unwrap().to_owned());
@@ -134,7 +134,7 @@ async fn dropping_a_third_of_ten_thousand_calls_leaks_nothing() {
         assert_eq!(client.pending(), 0, "{version}");
         // Whatever was cancelled has ended when a later call is through.
         client.call_tool("work", ()).await.unwrap();
-        until(|| running.load(Ordering::SeqCst) == 0).await;
+        wait_until(|| running.load(Ordering::SeqCst) == 0).await;
     }
 }
 
@@ -208,7 +208,7 @@ async fn closing_is_bounded_in_time() {
         let (client, peer, _peers) = connected(version).await;
         // The server reads nothing, and the transport is full.
         let calls: Vec<_> = (0..200).map(|_| start(client.call_tool("t", ()))).collect();
-        until(|| client.pending() == 200).await;
+        wait_until(|| client.pending() == 200).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
         let started = tokio::time::Instant::now();
         client.close().await;

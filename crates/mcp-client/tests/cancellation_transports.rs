@@ -14,26 +14,26 @@ use serde_json::json;
 use tokio::{net::TcpListener, time::timeout};
 
 use crate::common::{
-    site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, quick, text},
+    scripted_site::{ALL_TRANSPORTS, DEADLINE, ERAS, ScriptedSite, TransportKind, outcome, quick, text},
     start,
 };
 
 #[tokio::test]
 async fn cancels_a_dropped_call_in_the_form_of_its_era() {
-    for over in BOTH {
+    for over in ALL_TRANSPORTS {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
             let server = ScriptedServer::for_revision(version)
                 .on("tools/call", Reply::silence())
                 .on("tools/call", text("after"));
-            let site = Site::open(server, *over).await;
+            let site = ScriptedSite::open(server, *over).await;
             let client = site.client(version).await;
             let call = start(client.call_tool("t", ()));
             let called = site.server.wait_for("tools/call", 1).await;
             call.abort();
             assert!(call.await.unwrap_err().is_cancelled());
             assert_eq!(client.pending(), 0, "{what}");
-            if version.is_stateless() && *over == Over::Http {
+            if version.is_stateless() && *over == TransportKind::Http {
                 // The end of the stream is the cancellation.
                 site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
                 assert!(site.server.seen_of("notifications/cancelled").is_empty(), "{what}");
@@ -42,23 +42,24 @@ async fn cancels_a_dropped_call_in_the_form_of_its_era() {
                 assert_eq!(told[0]["params"]["requestId"], called[0]["id"], "{what}");
             }
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
-            site.leave(client, &what).await;
+            site.assert_clean_close(client, &what).await;
         }
     }
 }
 
 #[tokio::test]
 async fn does_not_cancel_an_answered_call() {
-    for over in BOTH {
+    for over in ALL_TRANSPORTS {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
-            let site = Site::open(ScriptedServer::for_revision(version).on("tools/call", text("done")), *over).await;
+            let site =
+                ScriptedSite::open(ScriptedServer::for_revision(version).on("tools/call", text("done")), *over).await;
             let client = site.client(version).await;
             for _ in 0..3 {
                 assert_eq!(outcome(client.call_tool("t", ()).await), "ok: done", "{what}");
             }
             let server = site.server.clone();
-            site.leave(client, &what).await;
+            site.assert_clean_close(client, &what).await;
             assert!(server.seen_of("notifications/cancelled").is_empty(), "{what}");
         }
     }
@@ -123,7 +124,7 @@ async fn dropping_a_third_of_a_thousand_http_calls_leaks_nothing() {
                 calls.push(call);
             }
             for call in calls {
-                match timeout(PATIENCE, call).await.unwrap() {
+                match timeout(DEADLINE, call).await.unwrap() {
                     Ok(result) => {
                         assert_eq!(outcome(result), "ok: done", "{version}");
                         done += 1;
@@ -134,7 +135,7 @@ async fn dropping_a_third_of_a_thousand_http_calls_leaks_nothing() {
         }
         assert!(done > CALLS / 2 && dropped > CALLS / 10, "{done} {dropped}");
         assert_eq!(client.pending(), 0, "{version}");
-        timeout(PATIENCE, async {
+        timeout(DEADLINE, async {
             while running.load(Ordering::SeqCst) > 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -144,5 +145,5 @@ async fn dropping_a_third_of_a_thousand_http_calls_leaks_nothing() {
         client.close().await;
     }
     server.shutdown();
-    timeout(PATIENCE, serving).await.unwrap().unwrap().unwrap();
+    timeout(DEADLINE, serving).await.unwrap().unwrap().unwrap();
 }

@@ -8,7 +8,7 @@ use mcp_server::prelude::*;
 use mcp_test::peer::ScriptedServer;
 use tokio::net::TcpListener;
 
-use crate::common::site::{ERAS, PATIENCE, alive, no_tasks_above, predicates, quick};
+use crate::common::scripted_site::{DEADLINE, ERAS, alive, no_tasks_above, predicates, quick};
 
 /// A certificate of its own making for this machine, and its key, in PEM.
 fn certificate() -> (String, String) {
@@ -21,7 +21,7 @@ async fn check(http: impl Fn() -> Http, expected: &str) -> Error {
     let tasks = alive();
     let mut last = None;
     for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
-        let error = tokio::time::timeout(PATIENCE, quick(versions).connect(http())).await.unwrap().unwrap_err();
+        let error = tokio::time::timeout(DEADLINE, quick(versions).connect(http())).await.unwrap().unwrap_err();
         assert_eq!(predicates(&error), expected, "{versions:?}: {error:?}");
         last = Some(error);
         no_tasks_above(tasks, expected).await;
@@ -91,5 +91,5 @@ async fn an_untrusted_certificate_fails_the_connect() {
         client.close().await;
     }
     server.shutdown();
-    tokio::time::timeout(PATIENCE, serving).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, serving).await.unwrap().unwrap().unwrap();
 }

@@ -80,20 +80,23 @@ async fn ask_model(asked: InputContext<CreateMessageParams>) -> Result<CreateMes
 
 /// How the client reaches the server.
 #[derive(Debug, Clone, Copy)]
-enum Over {
+enum TransportKind {
     Memory,
     Http,
 }
 
-fn everywhere() -> impl Iterator<Item = (ProtocolVersion, Over)> {
-    ProtocolVersion::ALL.iter().copied().flat_map(|version| [(version, Over::Memory), (version, Over::Http)])
+fn everywhere() -> impl Iterator<Item = (ProtocolVersion, TransportKind)> {
+    ProtocolVersion::ALL
+        .iter()
+        .copied()
+        .flat_map(|version| [(version, TransportKind::Memory), (version, TransportKind::Http)])
 }
 
 async fn connect(version: ProtocolVersion) -> Client {
-    connect_over(version, Over::Memory).await
+    connect_over(version, TransportKind::Memory).await
 }
 
-async fn connect_over(version: ProtocolVersion, over: Over) -> Client {
+async fn connect_over(version: ProtocolVersion, over: TransportKind) -> Client {
     let builder = builder()
         .on_elicit(ask_user)
         .on_sample(ask_model)
@@ -101,8 +104,8 @@ async fn connect_over(version: ProtocolVersion, over: Over) -> Client {
         .log_level(LoggingLevel::Info);
     let server = server(version);
     let client = match over {
-        Over::Memory => builder.connect(&server).await,
-        Over::Http => {
+        TransportKind::Memory => builder.connect(&server).await,
+        TransportKind::Http => {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let url = format!("http://{}/mcp", listener.local_addr().unwrap());
             // It ends with the runtime of the test.

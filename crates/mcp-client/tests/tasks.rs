@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{Peer, builder, connected, said, start, until};
+use crate::common::{Peer, builder, connected, said, start, wait_until};
 
 pub(crate) const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
 pub(crate) const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
@@ -400,7 +400,7 @@ async fn a_task_keeps_the_options_of_its_call() {
                 let id = peer.expect("tasks/cancel").await;
                 peer.answer(id, json!({ "resultType": "complete" })).await;
             }
-            until(|| client.pending() == 0).await;
+            wait_until(|| client.pending() == 0).await;
         }
     }
 }
@@ -430,7 +430,7 @@ async fn dropping_the_call_cancels_its_task() {
             assert_eq!((&told["method"], &told["params"]["taskId"]), (&json!("tasks/cancel"), &json!("t1")), "{way}");
             // Without an answer it is given up in the end.
             peer.expect("notifications/cancelled").await;
-            until(|| client.pending() == 0).await;
+            wait_until(|| client.pending() == 0).await;
         }
     }
 }
@@ -474,7 +474,7 @@ async fn cancels_a_dropped_task_call_that_has_no_response() {
             (&json!("notifications/cancelled"), &id),
             "{version}"
         );
-        until(|| client.pending() == 0).await;
+        wait_until(|| client.pending() == 0).await;
     }
 }
 

@@ -45,7 +45,7 @@ async fn opens_pages_and_repeats_the_call_after_completion() {
     let call = start(client.call_tool("t", json!({ "a": 1 })));
     let first = peer.recv().await;
     peer.refuse(first["id"].clone(), required(&[page("x"), page("y")])).await;
-    crate::common::until(|| shown.lock().unwrap().len() == 2).await;
+    crate::common::wait_until(|| shown.lock().unwrap().len() == 2).await;
     for id in ["other", "y", "x"] {
         assert!(!call.is_finished());
         peer.notify("notifications/elicitation/complete", json!({ "elicitationId": id })).await;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     client::{Client, names},
-    disk::Disk,
+    temp_dir::TempDir,
 };
 use mcp_protocol::ProtocolVersion;
 use mcp_server_content::{ContentDir, server_from_dir, server_from_dir_report};
@@ -28,7 +28,7 @@ const NO_ARGUMENTS: [(&str, &str); 0] = [];
 
 #[tokio::test]
 async fn serves_a_directory() {
-    let disk = Disk::new("a_directory_becomes");
+    let disk = TempDir::new("a_directory_becomes");
     disk.write("files/server.toml", "name = \"docs\"\nversion = \"2.1.0\"\ninstructions = \"Read.\"\n");
     disk.write(
         "files/tools/count.toml",
@@ -101,7 +101,7 @@ impl<S: Subscriber> Layer<S> for Told {
 
 #[tokio::test]
 async fn only_the_log_names_a_command_that_cannot_start() {
-    let disk = Disk::new("a_command_that_cannot");
+    let disk = TempDir::new("a_command_that_cannot");
     disk.write("files/tools/gone.toml", "description = \"x\"\ncommand = [\"bin/gone\"]");
     disk.write("files/bin/gone", "");
     #[cfg(unix)]
@@ -120,7 +120,7 @@ async fn only_the_log_names_a_command_that_cannot_start() {
 
 #[tokio::test]
 async fn missing_directories_register_nothing() {
-    let disk = Disk::new("what_is_missing");
+    let disk = TempDir::new("what_is_missing");
     disk.write("bare/.keep", "");
     let (server, problems) = server_from_dir_report(disk.path("bare")).unwrap();
     assert_eq!(problems, []);
@@ -145,7 +145,7 @@ async fn missing_directories_register_nothing() {
 
 #[tokio::test]
 async fn reports_an_invalid_file_and_serves_the_others() {
-    let disk = Disk::new("a_bad_file");
+    let disk = TempDir::new("a_bad_file");
     let good = r#"{ "description": "d", "command": ["true"] }"#;
     disk.write("tools/good.json", good);
     disk.write("tools/z-good.json", good);
@@ -190,7 +190,7 @@ async fn reports_an_invalid_file_and_serves_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn reports_a_file_with_a_registered_uri_and_serves_the_others() {
-    let disk = Disk::new("a_file_whose_uri_is_taken");
+    let disk = TempDir::new("a_file_whose_uri_is_taken");
     for name in ["a", "b", "c"] {
         disk.write(&format!("resources/{name}"), name);
     }
@@ -211,7 +211,7 @@ async fn reports_a_file_with_a_registered_uri_and_serves_the_others() {
 #[cfg(feature = "skills")]
 #[tokio::test]
 async fn serves_the_skills_of_a_directory() {
-    let disk = Disk::new("skills_of_a_directory");
+    let disk = TempDir::new("skills_of_a_directory");
     disk.write("skills/a/SKILL.md", "---\nname: a\ndescription: d\n---\n");
     disk.write("skills/b/SKILL.md", "---\nname: a\ndescription: d\n---\n");
     let (server, problems) = server_from_dir_report(disk.path("")).unwrap();
@@ -239,7 +239,7 @@ mod commands {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    fn script(disk: &Disk, name: &str, more: Value, text: &str) {
+    fn script(disk: &TempDir, name: &str, more: Value, text: &str) {
         let mut manifest = json!({ "description": "d", "command": [format!("bin/{name}"), "one two", "$HOME"] });
         manifest.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         manifest["input_schema"] = json!({ "type": "object" });
@@ -251,7 +251,7 @@ mod commands {
 
     #[tokio::test]
     async fn a_command_receives_json_and_its_output_is_the_result() {
-        let disk = Disk::new("a_command_gets_json");
+        let disk = TempDir::new("a_command_gets_json");
         script(&disk, "stdin", json!({}), "cat");
         script(&disk, "arguments", json!({}), "echo \"$1|$2|$#\"");
         script(&disk, "nothing", json!({}), ":");
@@ -305,7 +305,7 @@ mod commands {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_process_outside_the_group_does_not_delay_the_call() {
-        let disk = Disk::new("what_leaves_the_group");
+        let disk = TempDir::new("what_leaves_the_group");
         // It holds every pipe open, and reads nothing of what is more than a pipe takes.
         let text = "exec 3<&0; setsid sh -c 'echo >started; exec sleep 30' <&3 &\n\
                     while ! [ -e started ]; do sleep 0.01; done; echo done";
@@ -318,7 +318,7 @@ mod commands {
 
     #[tokio::test]
     async fn runs_as_many_commands_concurrently_as_configured() {
-        let disk = Disk::new("as_many_run_at_once");
+        let disk = TempDir::new("as_many_run_at_once");
         // Who finds the other one's directory says so.
         script(
             &disk,
@@ -335,7 +335,7 @@ mod commands {
 
     #[tokio::test]
     async fn validates_structured_output() {
-        let disk = Disk::new("structured_output");
+        let disk = TempDir::new("structured_output");
         let schema = json!({ "output_schema": { "type": "object", "required": ["a"] } });
         script(&disk, "fits", schema.clone(), "echo '{\"a\": 1}'");
         script(&disk, "fits_not", schema, "echo '{}'");
@@ -347,7 +347,7 @@ mod commands {
 
     #[test]
     fn reports_a_command_that_is_not_a_program() {
-        let disk = Disk::new("a_command_that_is_no_program");
+        let disk = TempDir::new("a_command_that_is_no_program");
         disk.write("bin/plain", "#!/bin/sh\n");
         for (program, expected) in [
             ("no-such-program-anywhere", "there is no program `no-such-program-anywhere` in PATH"),
@@ -362,7 +362,7 @@ mod commands {
 
     #[tokio::test]
     async fn a_command_that_cannot_start_discloses_nothing_about_the_server() {
-        let disk = Disk::new("a_command_that_cannot");
+        let disk = TempDir::new("a_command_that_cannot");
         // Nothing but running it tells that its interpreter is missing.
         disk.write("bin/x", "#!/no-such-program-anywhere\n");
         std::fs::set_permissions(disk.path("bin/x"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -394,7 +394,7 @@ mod commands {
 
     /// Runs a command that starts another one, both of which hold a pipe open, and waits until nobody does.
     async fn ends_with_all_it_started(test: &str, cancel: bool) {
-        let disk = Disk::new(test);
+        let disk = TempDir::new(test);
         let wait = json!({ "timeout": 50 });
         script(&disk, "slow", wait, "exec 3> pipe; sleep 1000 & echo started >&3; sleep 1000");
         let pipe = disk.path("pipe");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     client::{Client, names},
-    disk::Disk,
+    temp_dir::TempDir,
 };
 use mcp_protocol::{ErrorCode, ProtocolVersion};
 use mcp_server_content::ResourceDir;
@@ -16,8 +16,8 @@ fn serve(dir: ResourceDir) -> Server {
     Server::builder("t", "1").extension(dir).build()
 }
 
-fn library(test: &str) -> Disk {
-    let disk = Disk::new(test);
+fn library(test: &str) -> TempDir {
+    let disk = TempDir::new(test);
     disk.write("root/b.md", "# B");
     disk.write("root/a b/ü.txt", "text");
     disk.write("root/a b/100%.json", "{}");
@@ -162,7 +162,7 @@ async fn hides_links_to_hidden_files() {
 
 #[tokio::test]
 async fn limits_the_size_of_a_file() {
-    let disk = Disk::new("a_file_has_as_many_bytes");
+    let disk = TempDir::new("a_file_has_as_many_bytes");
     disk.write("ten.txt", "0123456789");
     disk.write("eleven.txt", "0123456789a");
     let server = serve(ResourceDir::new(disk.path("")).max_file_size(10).unwatched());

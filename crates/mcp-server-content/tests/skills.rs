@@ -3,7 +3,7 @@
 
 use crate::{
     client::{Client, code_and_text, names},
-    disk::Disk,
+    temp_dir::TempDir,
 };
 use mcp_protocol::ProtocolVersion;
 use mcp_server_content::{Skill, Skills};
@@ -184,7 +184,7 @@ async fn a_server_without_skills_does_not_declare_them() {
 
 #[tokio::test]
 async fn serves_a_directory_of_skills() {
-    let disk = Disk::new("a_directory_of_skills");
+    let disk = TempDir::new("a_directory_of_skills");
     disk.write("skills/acme/billing/refunds/SKILL.md", REFUNDS);
     disk.write("skills/acme/billing/refunds/inner/SKILL.md", "---\nname: inner\ndescription: d\n---\n");
     disk.write("skills/acme/billing/refunds/.cache/x", "hidden");
@@ -220,7 +220,7 @@ async fn serves_a_directory_of_skills() {
 
 #[tokio::test]
 async fn serves_a_skill_within_a_rejected_one() {
-    let disk = Disk::new("a_skill_inside_of_one");
+    let disk = TempDir::new("a_skill_inside_of_one");
     let good = |name: &str| format!("---\nname: {name}\ndescription: d\n---\n");
     disk.write("skills/outer/SKILL.md", good("other"));
     disk.write("skills/outer/middle/SKILL.md", "---\n");

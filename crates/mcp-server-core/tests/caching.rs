@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Client, ask};
+use crate::json_client::{Client, ask};
 use mcp_protocol::{CacheScope, ProtocolVersion, ReadResourceResult, ResourceContents};
 use mcp_server_core::{CacheHint, Server, ServerBuilder, engine::Refusal, prompt, resource, template, tool};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Completion of prompt arguments and template variables.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit::{Client, code_and_text};
+use crate::json_client::{Client, code_and_text};
 use mcp_protocol::{Completion, PromptArgument, ProtocolVersion};
 use mcp_server_core::{Completing, Server, State, ToolError, prompt, resource, template, tool};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Definitions in the lists of each revision.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit;
+use crate::json_client;
 use mcp_protocol::{Annotations, Icon, IconTheme, Meta, PromptArgument, ProtocolVersion, Role, ToolAnnotations};
 use mcp_server_core::{
     Args, Json, Parameter, ParameterType, RawArgs, Server, State, Structured, ToolRoute, WithMeta, prompt, resource,
@@ -78,7 +78,7 @@ fn annotations() -> Annotations {
 /// The definition of the one tool of a server, in the newest revision.
 async fn defined(route: ToolRoute) -> Value {
     let server = Server::builder("t", "1").tool(route).build();
-    let mut client = kit::Client::connect(&server, ProtocolVersion::LATEST).await;
+    let mut client = json_client::Client::connect(&server, ProtocolVersion::LATEST).await;
     client.list("tools/list", "tools").await.remove(0)
 }
 
@@ -293,7 +293,7 @@ async fn lists_full_definitions_and_omits_members_unknown_to_older_revisions() {
         } else if version == ProtocolVersion::V2024_11_05 {
             expected_tool.as_object_mut().unwrap().remove("annotations");
         }
-        let mut client = kit::Client::connect(&server, version).await;
+        let mut client = json_client::Client::connect(&server, version).await;
         assert_eq!(client.list("tools/list", "tools").await, [expected_tool], "{version}");
         assert_eq!(client.list("resources/list", "resources").await, [expect(&resource)], "{version}");
         let listed = client.list("resources/templates/list", "resourceTemplates").await;
@@ -322,7 +322,7 @@ async fn minimal_registrations_have_minimal_definitions() {
         .prompt(prompt("p", async || "x"))
         .build();
     for &version in ProtocolVersion::ALL {
-        let mut client = kit::Client::connect(&server, version).await;
+        let mut client = json_client::Client::connect(&server, version).await;
         let expected = [
             json!({ "uri": "a://x/settings.json", "name": "settings.json" }),
             json!({ "uri": "data:", "name": "data:", "mimeType": "application/json" }),
@@ -342,7 +342,7 @@ async fn a_tool_registered_twice_has_the_same_definition() {
         .tool(tool("t", async |State(_): State<u8>, Args(_): Args<Search>| "x"))
         .with_state(1_u8)
         .build();
-    let mut client = kit::Client::connect(&with_state, ProtocolVersion::LATEST).await;
+    let mut client = json_client::Client::connect(&with_state, ProtocolVersion::LATEST).await;
     let listed = client.list("tools/list", "tools").await;
     assert_eq!(listed, [defined(tool("t", async |Args(_): Args<Search>| "x")).await]);
 }
@@ -367,7 +367,7 @@ fn looks_like_a_schema() -> Value {
 #[tokio::test]
 async fn describes_numbers_independently_of_the_property_name() {
     let server = Server::builder("t", "1").tool(tool("x", async |_: Args<Keywords>| "x")).build();
-    let mut client = kit::Client::connect(&server, ProtocolVersion::LATEST).await;
+    let mut client = json_client::Client::connect(&server, ProtocolVersion::LATEST).await;
     let schema = &client.list("tools/list", "tools").await[0]["inputSchema"];
     let properties = &schema["properties"];
     assert!(properties["format"].is_object(), "{schema}");

@@ -22,7 +22,7 @@ use mcp_server_core::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::kit::{Client, ask, code_and_text, names};
+use crate::json_client::{Client, ask, code_and_text, names};
 
 /// Serves `example/echo`, `example/panic`, `example/wait` and a paged list `example/planets`.
 #[derive(Default)]

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Link;
+use super::ClientTransport;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Name {
@@ -103,7 +103,7 @@ fn server(counts: &Counts) -> Server {
 pub(crate) type Answers = Vec<(&'static str, Value)>;
 
 pub(crate) struct Client {
-    link: Link,
+    transport: ClientTransport,
     version: &'static str,
     capabilities: Value,
     next: i64,
@@ -115,8 +115,8 @@ pub(crate) const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 
 impl Client {
     pub(crate) async fn connect(server: &Server, version: &'static str, capabilities: Value) -> Self {
-        let link = Link::connect(server);
-        let mut client = Self { link, version, capabilities, next: 0, asked: Vec::new() };
+        let transport = ClientTransport::connect(server);
+        let mut client = Self { transport, version, capabilities, next: 0, asked: Vec::new() };
         if client.is_legacy() {
             let params = json!({
                 "protocolVersion": version, "capabilities": client.capabilities,
@@ -134,7 +134,7 @@ impl Client {
     }
 
     pub(crate) async fn write(&mut self, message: Value) {
-        self.link.send(message.to_string()).await;
+        self.transport.send(message.to_string()).await;
     }
 
     pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
@@ -150,7 +150,7 @@ impl Client {
     }
 
     pub(crate) async fn receive(&mut self) -> Value {
-        let message = tokio::time::timeout(Duration::from_secs(3600), self.link.receive()).await;
+        let message = tokio::time::timeout(Duration::from_secs(3600), self.transport.receive()).await;
         serde_json::from_slice(&message.unwrap()).unwrap()
     }
 
@@ -481,7 +481,7 @@ async fn rejects_the_request_state_of_another_request() {
         let body = text.strip_suffix('}').unwrap();
         let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#;
         let message = format!(r#"{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{body},{meta}}}"#);
-        client.link.send(message).await;
+        client.transport.send(message).await;
         let response = client.receive().await;
         assert!(response["error"]["code"].is_i64(), "{junk}: {response}");
     }
@@ -589,7 +589,7 @@ async fn an_interrupted_once_block_fails_the_next_attempt() {
     again["inputResponses"] = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     let id = client.send("tools/call", again.clone()).await;
     started.notified().await;
-    client.link.cancel(id).await;
+    client.transport.cancel(id).await;
     client.send("tools/call", again).await;
     let response = client.receive().await;
     assert!(text(&response).contains("an earlier attempt"), "{response}");

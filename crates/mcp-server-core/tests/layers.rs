@@ -19,7 +19,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, layer::layer_fn, limit::Concurren
 
 use crate::{
     common::{Wire, call, cancel, code, hold, legacy, modern, slow, text_of},
-    kit::Client,
+    json_client::Client,
 };
 
 type Log = Arc<Mutex<Vec<String>>>;

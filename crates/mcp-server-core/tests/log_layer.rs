@@ -13,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::{
     common::{Wire, call, legacy, modern, subscribe},
-    kit::ask,
+    json_client::ask,
 };
 
 fn server() -> Server {

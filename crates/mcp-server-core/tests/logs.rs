@@ -1,7 +1,7 @@
 //! Log records for the client: declared, levelled, and only with the request that they are about.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit::{Client, ask, refused};
+use crate::json_client::{Client, ask, refused};
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 use mcp_server_core::{Args, Context, Server, tool};
 use mcp_transport::{Route, Transport, memory::duplex, recv};

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
     inputs::{ALL, Client, Name, accept, everything, text},
-    kit::ask,
+    json_client::ask,
 };
 
 /// Takes a while, and counts how often it happens.

@@ -1,7 +1,7 @@
 //! Prompts: messages that a handler writes, and messages that are templates.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit::{Client, code_and_text};
+use crate::json_client::{Client, code_and_text};
 use mcp_protocol::{
     ContentBlock, GetPromptResult, PromptArgument, PromptMessage, ProtocolVersion, Resource, ResourceContents, Role,
     RpcError,

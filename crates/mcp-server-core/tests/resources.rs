@@ -1,7 +1,7 @@
 //! Resources: the result of a read, and the error for a missing resource.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit::{Client, code_and_text};
+use crate::json_client::{Client, code_and_text};
 use mcp_protocol::{Meta, ProtocolVersion, ReadResourceResult, ResourceContents, RpcError};
 use mcp_server_core::{
     Blob, IntoOutput, Json, ResourceKind, ResourceRoute, ResourceUri, Server, State, ToolError, Visible, resource,

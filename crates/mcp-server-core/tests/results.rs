@@ -1,7 +1,7 @@
 //! Return values of tools and their form in messages.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit;
+use crate::json_client;
 use std::io;
 
 use mcp_protocol::{
@@ -208,7 +208,7 @@ async fn older_revisions_receive_only_forms_that_they_define() {
         (json!([1]), sum, "audio", "resource_link"),
     ];
     for (version, (list, object, audio, link)) in ProtocolVersion::ALL.iter().copied().rev().zip(rows) {
-        let mut client = kit::Client::connect(&server, version).await;
+        let mut client = json_client::Client::connect(&server, version).await;
         let mut call = async |name: &str| client.result("tools/call", json!({ "name": name })).await;
         let result = call("list").await;
         assert_eq!(result["structuredContent"], list, "{version}");

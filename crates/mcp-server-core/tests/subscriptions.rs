@@ -12,7 +12,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::{
     common::{LEGACY, Wire, call, cancel, code, event, hold, initialize, legacy, modern, notification},
-    kit,
+    json_client,
 };
 
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
@@ -274,7 +274,8 @@ async fn each_principal_has_its_own_limit() {
         let server = server.clone();
         let task = tokio::spawn(async move {
             let params = json!({ "notifications": {} });
-            kit::ask(&server, "subscriptions/listen", params, |scope| scope.principal(principal).sink(sink)).await
+            json_client::ask(&server, "subscriptions/listen", params, |scope| scope.principal(principal).sink(sink))
+                .await
         });
         settle().await;
         assert_eq!(!task.is_finished(), expected, "{who:?}");
@@ -284,7 +285,8 @@ async fn each_principal_has_its_own_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_requires_a_transport_with_notifications() {
-    let asked = kit::ask(&server(), "subscriptions/listen", json!({ "notifications": {} }), |scope| scope).await;
+    let asked =
+        json_client::ask(&server(), "subscriptions/listen", json!({ "notifications": {} }), |scope| scope).await;
     let Err(Refusal::Error(error)) = asked else { panic!("{asked:?}") };
     assert_eq!(error.code, mcp_protocol::ErrorCode::INVALID_REQUEST);
 }

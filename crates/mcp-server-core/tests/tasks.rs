@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     common::event,
-    kit::{Client, code_and_text, names},
+    json_client::{Client, code_and_text, names},
     tasks_fixture::{Jobs, as_task, call, declared, made, make, of, wait_for, without},
 };
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     common::event,
-    kit::{Client, ask, code_and_text, refused},
+    json_client::{Client, ask, code_and_text, refused},
     tasks_fixture::{Jobs, QUICK, call, declared, made, make, of, wait_for},
 };
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    kit::{Client, code_and_text},
+    json_client::{Client, code_and_text},
     tasks_fixture::{call, declared, of},
 };
 

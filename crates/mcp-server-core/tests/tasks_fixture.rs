@@ -14,7 +14,7 @@ use tokio::sync::{
     mpsc::{UnboundedReceiver, unbounded_channel},
 };
 
-use crate::{common::Dropped, kit::Client};
+use crate::{common::Dropped, json_client::Client};
 
 /// The capabilities of a client with the tasks extension and elicitation.
 pub(crate) fn declared() -> Value {

@@ -17,9 +17,9 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
-    held::Held,
     inputs::Name,
-    kit::{Client, ask, code_and_text},
+    json_client::{Client, ask, code_and_text},
+    stalling_store::StallingStore,
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},
 };
 
@@ -29,7 +29,7 @@ fn drop_halfway(future: impl Future) {
     assert!(matches!(std::pin::pin!(future).poll(&mut cx), Poll::Pending), "it is not held");
 }
 
-fn node(store: &Held) -> Server {
+fn node(store: &StallingStore) -> Server {
     Server::builder("node", "1").store(Arc::new(store.clone())).standalone_tasks().build()
 }
 
@@ -39,36 +39,36 @@ async fn client(server: &Server) -> Client {
 
 #[tokio::test]
 async fn stores_the_end_of_a_task_although_its_caller_disconnects() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let (here, there) = (node(&store), node(&store));
     let mut client = client(&there).await;
     for (end, status) in [("dropped", "failed"), ("finished halfway", "completed"), ("failed halfway", "failed")] {
         let task = here.tasks().create(NewTask::for_local()).await.unwrap();
         let id = json!(task.id());
         assert_eq!(client.result("tasks/get", of(&id)).await["status"], "working", "{end}");
-        store.is_held.send_replace(true);
+        store.is_stalled.send_replace(true);
         match end {
             "dropped" => drop(task),
             "finished halfway" => drop_halfway(task.finish(CallToolResult::text("done"))),
             _ => drop_halfway(task.fail(mcp_protocol::RpcError::internal("no"))),
         }
-        store.is_held.send_replace(false);
+        store.is_stalled.send_replace(false);
         wait_for(&mut client, &id, status).await;
     }
 }
 
 #[tokio::test]
 async fn stores_a_cancellation_although_its_request_is_dropped() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
     let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
     let id = made(&mut here, "hold").await;
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     let mut params = of(&id);
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     drop_halfway(ask(&jobs.server, "tasks/cancel", params, |scope| scope.local()));
     wait_for(&mut here, &id, "cancelled").await;
-    store.is_held.send_replace(false);
+    store.is_stalled.send_replace(false);
     wait_for(&mut there, &id, "cancelled").await;
 }
 
@@ -81,23 +81,23 @@ async fn stops(jobs: &mut Jobs) {
 #[tokio::test(start_paused = true)]
 async fn a_handler_receives_a_remote_cancellation_whose_response_was_lost() {
     for gives_up in [true, false] {
-        let store = Held::of("mcp/task/").taking();
+        let store = StallingStore::of("mcp/task/").losing_responses();
         let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
         let (mut first, second) = (node(), node());
         let (mut here, mut there) = (first.modern().await, second.modern().await);
         let id = made(&mut here, "hold").await;
-        store.is_held.send_replace(true);
+        store.is_stalled.send_replace(true);
         let mut params = of(&id);
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
         let asked = ask(&second.server, "tasks/cancel", params, |scope| scope.local());
         if gives_up {
             let given_up = tokio::time::timeout(Duration::from_secs(1), asked).await;
             assert!(given_up.is_err(), "the store is not held");
-            store.is_held.send_replace(false);
+            store.is_stalled.send_replace(false);
         } else {
             // The store takes longer than anybody waits.
             drop(asked.await);
-            store.is_held.send_replace(false);
+            store.is_stalled.send_replace(false);
             there.result("tasks/cancel", of(&id)).await;
         }
         stops(&mut first).await;
@@ -106,8 +106,8 @@ async fn a_handler_receives_a_remote_cancellation_whose_response_was_lost() {
 
 #[tokio::test]
 async fn a_handler_receives_a_remote_cancellation_whose_event_was_lost() {
-    let mut store = Held::of("none");
-    store.is_deaf = true;
+    let mut store = StallingStore::of("none");
+    store.drops_cancellations = true;
     let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
     let (mut first, second) = (node(), node());
     let (mut here, mut there) = (first.modern().await, second.modern().await);
@@ -120,16 +120,16 @@ async fn a_handler_receives_a_remote_cancellation_whose_event_was_lost() {
 
 #[tokio::test]
 async fn a_dropped_creation_of_a_task_leaves_nothing_behind() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let shared = Arc::new(store.clone());
     let server = Server::builder("node", "1")
         .store(shared)
         .standalone_tasks()
         .limits(|limits| limits.tasks.per_principal = 1)
         .build();
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     drop_halfway(server.tasks().create(NewTask::for_local()));
-    store.is_held.send_replace(false);
+    store.is_stalled.send_replace(false);
     let task = server.tasks().create(NewTask::for_local()).await.unwrap();
     let mut client = Client::connect(&server, ProtocolVersion::V2025_11_25).await;
     for _ in 0..1000 {
@@ -144,7 +144,7 @@ async fn a_dropped_creation_of_a_task_leaves_nothing_behind() {
 }
 
 /// Tasks that have ended, and a server that knows them from the store.
-async fn ended(store: &Held, count: usize) -> (Server, serde_json::Value) {
+async fn ended(store: &StallingStore, count: usize) -> (Server, serde_json::Value) {
     let (here, there) = (node(store), node(store));
     let mut ids = Vec::new();
     for _ in 0..count {
@@ -157,10 +157,10 @@ async fn ended(store: &Held, count: usize) -> (Server, serde_json::Value) {
 
 #[tokio::test]
 async fn a_stream_can_end_during_a_store_request() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let (server, filter) = ended(&store, 1).await;
     let mut client = client(&server).await;
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     let stream = client.start("subscriptions/listen", filter).await;
     client.result("server/discover", json!({})).await;
     server.shutdown();
@@ -169,7 +169,7 @@ async fn a_stream_can_end_during_a_store_request() {
 
 #[tokio::test]
 async fn reads_the_result_of_a_task_only_when_it_is_sent() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let (server, mut filter) = ended(&store, 3).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
@@ -191,7 +191,7 @@ async fn reads_the_result_of_a_task_only_when_it_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_the_status_later_when_the_store_is_unavailable() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let (server, mut filter) = ended(&store, 2).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
@@ -201,14 +201,14 @@ async fn sends_the_status_later_when_the_store_is_unavailable() {
     });
     // The acknowledgement lies unread, and the first task waits behind it; the store fails before the second.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     for told in 0..2 {
         let frame = mcp_transport::recv(&mut far).await.unwrap().unwrap();
         let message: serde_json::Value = serde_json::from_slice(&frame.message).unwrap();
         assert_eq!(message["params"]["status"] == "completed", told > 0, "{message}");
     }
     tokio::time::sleep(Duration::from_secs(20)).await;
-    store.is_held.send_replace(false);
+    store.is_stalled.send_replace(false);
     let frame = tokio::time::timeout(Duration::from_secs(60), mcp_transport::recv(&mut far)).await;
     let message: serde_json::Value = serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap();
     assert_eq!(message["params"]["status"], "completed", "{message}");
@@ -217,10 +217,10 @@ async fn sends_the_status_later_when_the_store_is_unavailable() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_a_stream_whose_tasks_cannot_be_read_in_time() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let (server, filter) = ended(&store, 3).await;
     let mut client = client(&server).await;
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     let start = tokio::time::Instant::now();
     let stream = client.start("subscriptions/listen", filter).await;
     assert_eq!(client.response(stream).await["error"]["code"], -32603);
@@ -303,7 +303,7 @@ async fn rejects_a_task_for_a_finished_call() {
 
 #[tokio::test]
 async fn input_requests_during_task_creation_belong_to_the_task() {
-    let store = Held::of("mcp/task/");
+    let store = StallingStore::of("mcp/task/");
     let asks = Arc::new(Notify::new());
     let wait = asks.clone();
     let server = Server::builder("helped", "1")
@@ -324,7 +324,7 @@ async fn input_requests_during_task_creation_belong_to_the_task() {
             .task(TaskSupport::Optional),
         )
         .build();
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     let mut client = client(&server).await;
     let call = client.start("tools/call", call("helped")).await;
     // Its record waits to be taken, and it is no task yet.
@@ -339,7 +339,7 @@ async fn input_requests_during_task_creation_belong_to_the_task() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
-    store.is_held.send_replace(false);
+    store.is_stalled.send_replace(false);
     let created = client.response(call).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
     let id = created["result"]["taskId"].clone();

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     inputs::Name,
-    kit::{Client, ask, code_and_text},
+    json_client::{Client, ask, code_and_text},
     tasks_fixture::{Jobs, declared, made, of, wait_for},
 };
 

@@ -1,7 +1,7 @@
 //! Resource templates: which one reads a URI, and what of it its handler gets.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::kit;
+use crate::json_client;
 use mcp_schema::safe_relative_path;
 use mcp_server_core::{Args, RawArgs, Server, TemplateRoute, ToolError, Visible, resource, template};
 use schemars::JsonSchema;
@@ -71,7 +71,7 @@ async fn converts_variables_to_the_types_of_the_handler() {
         assert_eq!(error.code.0, -32602);
         assert!(error.message.contains(said), "{}", error.message);
     }
-    let mut client = kit::Client::connect(&server, mcp_protocol::ProtocolVersion::LATEST).await;
+    let mut client = json_client::Client::connect(&server, mcp_protocol::ProtocolVersion::LATEST).await;
     let listed = client.list("resources/templates/list", "resourceTemplates").await;
     assert_eq!(listed[0]["description"], "A row of a table.");
 }

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::kit::{Client, ask, code_and_text, refused};
+use crate::json_client::{Client, ask, code_and_text, refused};
 use mcp_protocol::{ClientCapabilities, ElicitationCapability, ErrorCode, Meta, Principal, ProtocolVersion};
 use mcp_server_core::{
     Args, Cancelled, Context, Extension, Extensions, FromRef, Progress, RawArgs, Server, State, ToolError, ToolRoute,

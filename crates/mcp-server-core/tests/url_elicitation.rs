@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     inputs::{ALL, Client, text},
-    kit,
+    json_client,
     tasks_fixture::{as_task, call, declared, of, wait_for},
 };
 
@@ -80,7 +80,7 @@ async fn notifies_the_client_of_the_input_request_once_when_the_page_is_complete
 async fn the_url_elicitation_error_exists_in_one_revision_only() {
     let server = server();
     for &version in ProtocolVersion::ALL {
-        let mut client = kit::Client::connect_with(&server, version, declared()).await;
+        let mut client = json_client::Client::connect_with(&server, version, declared()).await;
         let mut errors = vec![
             client.error("tools/call", call("refuse")).await,
             client.error("resources/read", json!({ "uri": "a:refused" })).await,
@@ -105,7 +105,7 @@ async fn the_url_elicitation_error_exists_in_one_revision_only() {
 #[tokio::test]
 async fn notifies_about_completed_pages_of_calls_and_tasks() {
     let server = server();
-    let mut client = kit::Client::connect_with(&server, ProtocolVersion::V2025_11_25, declared()).await;
+    let mut client = json_client::Client::connect_with(&server, ProtocolVersion::V2025_11_25, declared()).await;
     let task = client.result("tools/call", as_task("refuse_later")).await["task"]["taskId"].take();
     assert_eq!(client.error("tasks/result", of(&task)).await["code"], -32042);
     server.notify().elicitation_complete("page-8");

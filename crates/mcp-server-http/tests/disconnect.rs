@@ -3,9 +3,9 @@
 use crate::common;
 use crate::common::{
     legacy, legacy_as,
+    observed_server::{Event, ObservedServer},
     socket::serve,
     stateless,
-    watch::{Event, Watched},
 };
 use http::StatusCode;
 use mcp_server_http::HttpConfig;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_lost_connection_cancels_a_stateless_call() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let mut wire = site.connect().await;
     wire.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
@@ -24,7 +24,7 @@ async fn a_lost_connection_cancels_a_stateless_call() {
 
 #[tokio::test]
 async fn a_closed_stream_cancels_a_stateless_call() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let mut wire = site.connect().await;
     let params = json!({ "name": "hold", "_meta": { "progressToken": "t" } });
@@ -39,7 +39,7 @@ async fn a_closed_stream_cancels_a_stateless_call() {
 
 #[tokio::test]
 async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
     let (mut quiet, mut streaming, mut other) = (site.connect().await, site.connect().await, site.connect().await);
@@ -58,7 +58,7 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
     for _ in 0..10 {
         assert_eq!(site.ask(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
     }
-    assert!(watched.is_quiet());
+    assert!(watched.has_no_events());
     // The calls continue although no client reads their messages, and the session stays open.
     watched.release.add_permits(2);
     watched.expect(Event::Finished).await;
@@ -68,7 +68,7 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
 
 #[tokio::test]
 async fn a_session_call_without_messages_finishes_after_a_lost_connection() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
     let mut wire = site.connect().await;
@@ -86,7 +86,7 @@ async fn a_session_call_without_messages_finishes_after_a_lost_connection() {
 
 #[tokio::test]
 async fn deleting_a_session_cancels_its_calls_without_a_response() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
     let mut wire = site.connect().await;

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use crate::common::{
     self,
     http2::{Http2, options},
+    observed_server::{Event, ObservedServer},
     server,
     socket::serve,
-    watch::{Event, Watched},
     within,
 };
 
@@ -52,7 +52,7 @@ async fn checks_the_authority_like_the_host_header() {
 
 #[tokio::test]
 async fn runs_streams_of_one_connection_concurrently() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let mut client = Http2::connect(site.stream().await).await;
     let response = within("the head", client.open(call("hold"))).await.unwrap();
@@ -70,7 +70,7 @@ async fn runs_streams_of_one_connection_concurrently() {
 
 #[tokio::test]
 async fn resetting_a_stream_cancels_its_stateless_call() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let mut client = Http2::connect(site.stream().await).await;
     // While it streams, and before it has said anything.
@@ -101,7 +101,7 @@ const RESET: &str = "stream error received: stream no longer needed";
 
 #[tokio::test]
 async fn resets_an_unread_stream_and_cancels_its_call_without_affecting_others() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new().write_timeout(Duration::from_secs(1))).await;
     let mut client = Http2::with_window(site.stream().await, 4 << 10).await;
     let unread = within("the head", client.open(call("hold"))).await.unwrap();
@@ -137,7 +137,7 @@ async fn resets_unread_responses_of_every_length_when_the_client_grants_no_windo
 
 #[tokio::test]
 async fn a_lost_connection_cancels_all_of_its_stateless_calls() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let stream = site.stream().await.into_std().unwrap();
     let cutter = stream.try_clone().unwrap();
@@ -154,7 +154,7 @@ async fn a_lost_connection_cancels_all_of_its_stateless_calls() {
 
 #[tokio::test]
 async fn shutdown_lets_open_requests_finish_and_then_closes_the_rest() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(300));
     let site = serve(&watched.server, config).await;
     let mut client = Http2::connect(site.stream().await).await;
@@ -168,7 +168,7 @@ async fn shutdown_lets_open_requests_finish_and_then_closes_the_rest() {
     client.ended().await;
     site.ended().await.unwrap();
 
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50));
     let site = serve(&watched.server, config).await;
     let mut client = Http2::connect(site.stream().await).await;

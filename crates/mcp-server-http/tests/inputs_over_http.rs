@@ -21,7 +21,7 @@ use crate::common::{BASE, request};
 mod inputs;
 
 /// A client's end: every message is a POST, and what comes back is read in the order in which it comes.
-pub(crate) struct Link {
+pub(crate) struct ClientTransport {
     service: McpService,
     session: Option<String>,
     sender: UnboundedSender<Bytes>,
@@ -48,7 +48,7 @@ struct Params {
     meta: HashMap<String, serde_json::Value>,
 }
 
-impl Link {
+impl ClientTransport {
     pub(crate) fn connect(server: &Server) -> Self {
         let (sender, received) = unbounded_channel();
         let service = server.clone().into_service(HttpConfig::new());

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use crate::common::{
     legacy, listen,
+    observed_server::{Event, ObservedServer},
     socket::serve,
-    stateless,
-    watch::{Event, Watched},
-    within,
+    stateless, within,
 };
 use http::StatusCode;
 use mcp_server_http::HttpConfig;
@@ -16,7 +15,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn finishes_running_calls_and_closes_idle_streams() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
     let (mut idle, mut events) = (site.connect().await, site.connect().await);
@@ -41,7 +40,7 @@ async fn finishes_running_calls_and_closes_idle_streams() {
         }
     })
     .await;
-    assert!(watched.is_quiet());
+    assert!(watched.has_no_events());
 
     watched.release.add_permits(2);
     assert_eq!(quiet.answer().await.json()["result"]["content"][0]["text"], "held");
@@ -52,7 +51,7 @@ async fn finishes_running_calls_and_closes_idle_streams() {
 
 #[tokio::test]
 async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new().shutdown_deadline(Duration::from_millis(200))).await;
     let session = site.open().await;
     let mut wires = Vec::new();
@@ -80,7 +79,7 @@ async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
 
 #[tokio::test]
 async fn dropping_the_serving_future_closes_everything() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let session = site.open().await;
     let mut wires = Vec::new();
@@ -101,7 +100,7 @@ async fn dropping_the_serving_future_closes_everything() {
 #[tokio::test]
 async fn calls_of_a_mounted_endpoint_end_with_it_or_after_the_grace_period() {
     for is_shut_down in [true, false] {
-        let mut watched = Watched::new();
+        let mut watched = ObservedServer::new();
         let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50)).sse("/sse", "/messages");
         let service = mcp_server_http::HttpServer::into_service(watched.server.clone(), config);
         let session = common::open(&service).await;

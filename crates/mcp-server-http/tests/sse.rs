@@ -12,10 +12,11 @@ use serde_json::json;
 use tower_service::Service as _;
 
 use crate::common::{
-    self, server,
+    self,
+    observed_server::{Event, ObservedServer},
+    server,
     socket::serve,
     sse::{Client, get, post},
-    watch::{Event, Watched},
     within,
 };
 
@@ -101,7 +102,7 @@ async fn a_remote_client_has_no_scopes_and_handlers_receive_the_head_of_the_stre
 
 #[tokio::test]
 async fn closing_the_stream_ends_the_session_and_its_calls() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, config()).await;
     let mut client = Client::open(&site).await;
     client.initialize("2024-11-05", json!({})).await;
@@ -122,7 +123,7 @@ async fn closing_the_stream_ends_the_session_and_its_calls() {
 
 #[tokio::test]
 async fn a_cancellation_finds_the_call_of_another_post() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, config()).await;
     let mut client = Client::open(&site).await;
     client.initialize("2024-11-05", json!({})).await;
@@ -314,7 +315,7 @@ async fn closes_the_socket_of_a_client_that_stops_reading_without_delaying_other
 
 #[tokio::test]
 async fn shutdown_lets_calls_finish_and_closes_the_stream() {
-    let mut watched = Watched::new();
+    let mut watched = ObservedServer::new();
     let site = serve(&watched.server, config()).await;
     let mut client = Client::open(&site).await;
     client.initialize("2024-11-05", json!({})).await;

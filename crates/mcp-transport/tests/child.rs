@@ -41,7 +41,7 @@ async fn shut_down(transport: &mut Box<dyn Transport>) {
 }
 
 /// Waits until the process is gone, or dead and not yet reaped by whoever adopted it.
-async fn gone(id: &str) {
+async fn wait_until_exited(id: &str) {
     let stat = format!("/proc/{}/stat", id.trim());
     soon("the end of a process", async {
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
@@ -80,7 +80,7 @@ async fn terminates_and_then_kills_a_process_that_ignores_the_end_of_input() {
         let mut transport = open(&shell(script)).await;
         let id = line(&mut transport).await;
         shut_down(&mut transport).await;
-        gone(&id).await;
+        wait_until_exited(&id).await;
     }
 }
 
@@ -89,7 +89,7 @@ async fn terminates_the_descendants_of_the_process() {
     let mut transport = open(&shell("sleep 1000 & echo $!; exec cat")).await;
     let grandchild = line(&mut transport).await;
     shut_down(&mut transport).await;
-    gone(&grandchild).await;
+    wait_until_exited(&grandchild).await;
 
     // It leaves by itself, and leaves something behind that holds none of its pipes, or all of them.
     for script in ["sleep 1000 <&- >&- 2>&- & echo $!; exit 3", "sleep 1000 & echo $!; exit 3"] {
@@ -97,7 +97,7 @@ async fn terminates_the_descendants_of_the_process() {
         let grandchild = line(&mut transport).await;
         let error = last_error(&mut transport).await.to_string();
         assert!(error.contains("`sh` ended (exit status: 3)"), "{error}");
-        gone(&grandchild).await;
+        wait_until_exited(&grandchild).await;
     }
 }
 
@@ -123,7 +123,7 @@ async fn terminates_a_server_that_closes_its_stdout() {
     let id = line(&mut transport).await;
     let error = last_error(&mut transport).await.to_string();
     assert!(error.ends_with("closed its output"), "{error}");
-    gone(&id).await;
+    wait_until_exited(&id).await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn dropping_the_transport_and_its_senders_ends_the_process() {
     drop(transport);
     assert!(sender.send(Frame::new("{}")).await.is_ok(), "a sender keeps it open");
     drop(sender);
-    gone(&id).await;
+    wait_until_exited(&id).await;
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn the_end_of_the_runtime_ends_the_process() {
     drop(first);
     runtime().block_on(async {
         for id in ids.split_whitespace() {
-            gone(id).await;
+            wait_until_exited(id).await;
         }
     });
     drop(transport);

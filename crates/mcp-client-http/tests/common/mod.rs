@@ -1,6 +1,6 @@
 //! A server that does what a script says, and frames for it.
 
-pub(crate) mod site;
+pub(crate) mod byte_server;
 
 use std::{cell::Cell, time::Duration};
 
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 thread_local! {
     /// The longest that a test waits for something that has to happen.
-    static PATIENCE: Cell<Duration> = const { Cell::new(Duration::from_secs(20)) };
+    static DEADLINE: Cell<Duration> = const { Cell::new(Duration::from_secs(20)) };
 }
 
 /// Lets time pass by itself whenever there is nothing else to do, and gives everything more of it.
 pub(crate) fn pause() {
     tokio::time::pause();
-    PATIENCE.set(Duration::from_secs(24 * 60 * 60));
+    DEADLINE.set(Duration::from_secs(24 * 60 * 60));
 }
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(PATIENCE.get(), future).await;
+    let waited = tokio::time::timeout(DEADLINE.get(), future).await;
     waited.unwrap_or_else(|_| panic!("{what} did not happen"))
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "every test file uses a part of this")]
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-pub(crate) mod site;
+pub(crate) mod scripted_site;
 
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ where
 }
 
 /// Waits until something holds.
-pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
     for _ in 0..100_000 {
         if holds() {
             return;

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
 pub(crate) mod http2;
+pub(crate) mod observed_server;
 pub(crate) mod socket;
 pub(crate) mod sse;
-pub(crate) mod watch;
 
 use std::time::Duration;
 

@@ -16,14 +16,14 @@ use super::{answer, within};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -83,12 +83,12 @@ impl Reply {
     }
 
     /// The result of this request.
-    pub(crate) fn result(seen: &Seen) -> Self {
+    pub(crate) fn result(seen: &ReceivedRequest) -> Self {
         Self::json(&answer(seen.id()))
     }
 
     /// The answer to `initialize` that opens this session.
-    pub(crate) fn opening(seen: &Seen, session: &str) -> Self {
+    pub(crate) fn opening(seen: &ReceivedRequest, session: &str) -> Self {
         Self::full(200, &[("content-type", "application/json"), ("mcp-session-id", session)], &answer(seen.id()))
     }
 
@@ -148,7 +148,7 @@ impl Reply {
 }
 
 /// See the module. Dropping it ends the server.
-pub(crate) struct Site {
+pub(crate) struct ByteServer {
     pub(crate) origin: String,
     log: Arc<Log>,
     _serving: JoinSet<()>,
@@ -156,16 +156,16 @@ pub(crate) struct Site {
 
 #[derive(Default)]
 struct Log {
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ReceivedRequest>>,
     count: watch::Sender<usize>,
     /// How often a client has closed a connection that was held.
-    gone: watch::Sender<usize>,
+    disconnects: watch::Sender<usize>,
     connections: watch::Sender<usize>,
 }
 
-impl Site {
+impl ByteServer {
     /// Serves requests by this script, which is called with each and its number.
-    pub(crate) async fn serve(script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn serve(script: impl Fn(usize, &ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
         Self::serve_on(listener, origin, script, Some).await
@@ -175,7 +175,7 @@ impl Site {
     pub(crate) async fn serve_on<S, W, F>(
         listener: TcpListener,
         origin: String,
-        script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
+        script: impl Fn(usize, &ReceivedRequest) -> Reply + Send + Sync + 'static,
         wrap: W,
     ) -> Self
     where
@@ -210,7 +210,7 @@ impl Site {
     }
 
     /// The requests so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.log.seen.lock().unwrap().clone()
     }
 
@@ -219,16 +219,16 @@ impl Site {
     }
 
     /// The requests, once there are this many.
-    pub(crate) async fn saw(&self, count: usize) -> Vec<Seen> {
+    pub(crate) async fn saw(&self, count: usize) -> Vec<ReceivedRequest> {
         let mut counted = self.log.count.subscribe();
         within(&format!("request {count}"), counted.wait_for(|seen| *seen >= count)).await.unwrap();
         self.seen()
     }
 
     /// Waits until the client has closed this many connections that were held.
-    pub(crate) async fn gone(&self, count: usize) {
-        let mut gone = self.log.gone.subscribe();
-        within("the end of a connection", gone.wait_for(|gone| *gone >= count)).await.unwrap();
+    pub(crate) async fn wait_for_disconnects(&self, count: usize) {
+        let mut disconnects = self.log.disconnects.subscribe();
+        within("the end of a connection", disconnects.wait_for(|disconnects| *disconnects >= count)).await.unwrap();
     }
 }
 
@@ -252,7 +252,11 @@ impl<S, F: Future<Output = Option<S>> + Send> IntoWrapped<S> for Handshake<F> {
     }
 }
 
-async fn connection<S>(mut stream: S, log: &Log, script: &(impl Fn(usize, &Seen) -> Reply + Sync)) -> io::Result<()>
+async fn connection<S>(
+    mut stream: S,
+    log: &Log,
+    script: &(impl Fn(usize, &ReceivedRequest) -> Reply + Sync),
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -273,7 +277,7 @@ where
                 Step::Hold => {
                     let mut rest = [0; 64];
                     while stream.read(&mut rest).await.unwrap_or(0) > 0 {}
-                    log.gone.send_modify(|gone| *gone += 1);
+                    log.disconnects.send_modify(|disconnects| *disconnects += 1);
                 }
             }
         }
@@ -286,7 +290,7 @@ where
 }
 
 /// The next request; `None` when the client has no more.
-async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> io::Result<Option<Seen>> {
+async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> io::Result<Option<ReceivedRequest>> {
     let head_len = loop {
         if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
@@ -311,5 +315,5 @@ async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> io
         }
     }
     let body = String::from_utf8(buffer.drain(..length).collect()).unwrap();
-    Ok(Some(Seen { method, path, headers, body }))
+    Ok(Some(ReceivedRequest { method, path, headers, body }))
 }

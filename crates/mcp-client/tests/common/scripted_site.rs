@@ -13,31 +13,31 @@ use super::{builder, said};
 pub(crate) const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
 /// Longer than anything takes that does not wait for a limit, on a machine with other work too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// How the client reaches the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum TransportKind {
     Pipes,
     Http,
 }
 
-pub(crate) const BOTH: &[Over] = &[Over::Pipes, Over::Http];
+pub(crate) const ALL_TRANSPORTS: &[TransportKind] = &[TransportKind::Pipes, TransportKind::Http];
 
 /// A scripted server where a client finds it.
-pub(crate) struct Site {
+pub(crate) struct ScriptedSite {
     pub(crate) server: ScriptedServer,
     pub(crate) http: Option<HttpPeer>,
     /// The tasks of the runtime without those of the server and its clients.
     tasks: usize,
 }
 
-impl Site {
-    pub(crate) async fn open(server: ScriptedServer, over: Over) -> Self {
+impl ScriptedSite {
+    pub(crate) async fn open(server: ScriptedServer, over: TransportKind) -> Self {
         let tasks = alive();
         let http = match over {
-            Over::Pipes => None,
-            Over::Http => Some(server.listen().await.unwrap()),
+            TransportKind::Pipes => None,
+            TransportKind::Http => Some(server.listen().await.unwrap()),
         };
         Self { server, http, tasks }
     }
@@ -67,9 +67,9 @@ impl Site {
     }
 
     /// Closes the client and checks that nothing of it is left: no request, no connection, no task.
-    pub(crate) async fn leave(self, client: Client, what: &str) {
+    pub(crate) async fn assert_clean_close(self, client: Client, what: &str) {
         assert_eq!(client.pending(), 0, "{what}");
-        timeout(PATIENCE, client.close()).await.unwrap();
+        timeout(DEADLINE, client.close()).await.unwrap();
         drop(client);
         self.end(what).await;
     }
@@ -90,7 +90,7 @@ pub(crate) fn alive() -> usize {
 
 /// Waits until the runtime has no more tasks than it had.
 pub(crate) async fn no_tasks_above(tasks: usize, what: &str) {
-    let ended = timeout(PATIENCE, async {
+    let ended = timeout(DEADLINE, async {
         while alive() > tasks {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -102,7 +102,7 @@ pub(crate) async fn no_tasks_above(tasks: usize, what: &str) {
 pub(crate) fn quick(versions: &[ProtocolVersion]) -> ClientBuilder {
     let mut policy = Reconnect::default();
     policy.first = Duration::from_millis(5);
-    builder().versions(versions.iter().copied()).idle_timeout(PATIENCE).connect_timeout(PATIENCE).reconnect(policy)
+    builder().versions(versions.iter().copied()).idle_timeout(DEADLINE).connect_timeout(DEADLINE).reconnect(policy)
 }
 
 /// The result of a tool that says this.

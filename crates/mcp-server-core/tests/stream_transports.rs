@@ -4,22 +4,17 @@
 
 use bytes::Bytes;
 use mcp_server_core::Server;
-use mcp_transport::{
-    Frame, Transport,
-    memory::{self, MemoryTransport},
-    ndjson::Ndjson,
-    recv,
-};
+use mcp_transport::{Frame, Transport, memory, ndjson::Ndjson, recv};
 use serde_json::json;
 use tokio::io::{DuplexStream, ReadHalf};
 
 /// A client's end.
-pub(crate) struct Link<T>(T);
+pub(crate) struct StreamTransport<T>(T);
 
-pub(crate) type Memory = Link<MemoryTransport>;
-pub(crate) type Pipes = Link<Ndjson<ReadHalf<DuplexStream>>>;
+pub(crate) type OverMemory = StreamTransport<memory::MemoryTransport>;
+pub(crate) type OverNdjson = StreamTransport<Ndjson<ReadHalf<DuplexStream>>>;
 
-impl Memory {
+impl OverMemory {
     pub(crate) fn connect(server: &Server) -> Self {
         let (near, far) = memory::duplex(64);
         let server = server.clone();
@@ -28,7 +23,7 @@ impl Memory {
     }
 }
 
-impl Pipes {
+impl OverNdjson {
     pub(crate) fn connect(server: &Server) -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
         let server = server.clone();
@@ -41,7 +36,7 @@ impl Pipes {
     }
 }
 
-impl<T: Transport> Link<T> {
+impl<T: Transport> StreamTransport<T> {
     pub(crate) async fn send(&mut self, message: String) {
         self.0.sender().send(Frame::new(message)).await.unwrap();
     }

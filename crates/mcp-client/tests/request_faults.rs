@@ -5,7 +5,7 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{json, value::RawValue};
 
 use crate::common::{
-    site::{BOTH, ERAS, Over, Site, outcome, predicates, text},
+    scripted_site::{ALL_TRANSPORTS, ERAS, ScriptedSite, TransportKind, outcome, predicates, text},
     start,
 };
 
@@ -14,7 +14,7 @@ async fn a_method_that_is_not_a_valid_header_value_fails_only_its_request() {
     let version = ProtocolVersion::V2026_07_28;
     let server =
         ScriptedServer::for_revision(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
     let waiting = start(client.call_tool("t", ()));
     site.server.wait_for("tools/call", 1).await;
@@ -30,23 +30,23 @@ async fn a_method_that_is_not_a_valid_header_value_fails_only_its_request() {
     assert_eq!(site.server.seen_of("server/discover").len(), 1);
     waiting.abort();
     waiting.await.unwrap_err();
-    site.leave(client, "no header").await;
+    site.assert_clean_close(client, "no header").await;
 }
 
 #[tokio::test]
 async fn sends_parameters_with_line_breaks_as_one_message() {
-    for over in BOTH {
+    for over in ALL_TRANSPORTS {
         for version in ERAS {
             let what = format!("lines, {over:?}, {version}");
             let done = Reply::result(json!({"resultType": "complete", "done": true}));
-            let site = Site::open(ScriptedServer::for_revision(version).on("x/y", done), *over).await;
+            let site = ScriptedSite::open(ScriptedServer::for_revision(version).on("x/y", done), *over).await;
             let client = site.client(version).await;
             for raw in ["{ }", "{\n}", "{\r\n  \"a\": [\r1,\n2]\n}"] {
                 let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
                 assert_eq!(client.request_raw("x/y", &raw).await.unwrap()["done"], true, "{what}: {raw}");
             }
             assert_eq!(site.server.seen_of("x/y").len(), 3, "{what}: each was sent once");
-            site.leave(client, &what).await;
+            site.assert_clean_close(client, &what).await;
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::common::{
     initialized,
-    site::{BOTH, ERAS, Over, PATIENCE, Site, outcome, predicates, quick, text},
+    scripted_site::{ALL_TRANSPORTS, DEADLINE, ERAS, ScriptedSite, TransportKind, outcome, predicates, quick, text},
     start,
 };
 
@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(150);
 const HUGE: usize = 100 << 20;
 
 /// Calls a tool that is answered so, then once more: what becomes of the first call, and that the second one is answered.
-async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration, expected: &str) {
+async fn check(what: &str, over: &[TransportKind], replies: &[Reply], patience: Duration, expected: &str) {
     for over in over {
         for version in ERAS {
             let what = format!("{what}, {over:?}, {version}");
@@ -29,100 +29,100 @@ async fn check(what: &str, over: &[Over], replies: &[Reply], patience: Duration,
             for reply in replies {
                 server = server.on("tools/call", reply.clone());
             }
-            let site = Site::open(server.on("tools/call", text("after")), *over).await;
+            let site = ScriptedSite::open(server.on("tools/call", text("after")), *over).await;
             let client = site.client(version).await;
             let started = Instant::now();
             let result = client.call_tool("t", ()).idle_timeout(patience).await;
-            assert!(started.elapsed() < patience + PATIENCE, "{what}");
+            assert!(started.elapsed() < patience + DEADLINE, "{what}");
             assert_eq!(outcome(result), expected, "{what}");
             assert_eq!(client.pending(), 0, "{what}");
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
-            site.leave(client, &what).await;
+            site.assert_clean_close(client, &what).await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_call_times_out_when_the_server_does_not_answer() {
-    check("silent", BOTH, &[Reply::silence()], SHORT, "timeout").await;
+    check("silent", ALL_TRANSPORTS, &[Reply::silence()], SHORT, "timeout").await;
     let late = text("late").after(Duration::from_millis(300));
-    check("late", BOTH, &[late], SHORT, "timeout").await;
+    check("late", ALL_TRANSPORTS, &[late], SHORT, "timeout").await;
 }
 
 #[tokio::test]
 async fn a_call_fails_when_the_server_closes_the_connection() {
-    check("ended", &[Over::Pipes], &[Reply::close()], PATIENCE, "closed retryable").await;
-    check("ended", &[Over::Http], &[Reply::close()], PATIENCE, "retryable").await;
+    check("ended", &[TransportKind::Pipes], &[Reply::close()], DEADLINE, "closed retryable").await;
+    check("ended", &[TransportKind::Http], &[Reply::close()], DEADLINE, "retryable").await;
 }
 
 #[tokio::test]
 async fn ignores_a_response_with_a_wrong_id() {
     let wrong = || text("wrong").with_id(json!(4711));
-    check("alone", &[Over::Pipes], &[wrong()], SHORT, "timeout").await;
+    check("alone", &[TransportKind::Pipes], &[wrong()], SHORT, "timeout").await;
     // The answer has ended without being one.
-    check("alone", &[Over::Http], &[wrong()], PATIENCE, "retryable").await;
-    check("first", BOTH, &[wrong().then(text("right"))], PATIENCE, "ok: right").await;
+    check("alone", &[TransportKind::Http], &[wrong()], DEADLINE, "retryable").await;
+    check("first", ALL_TRANSPORTS, &[wrong().then(text("right"))], DEADLINE, "ok: right").await;
 }
 
 #[tokio::test]
 async fn an_invalid_response_ends_the_call_and_closes_its_open_stream() {
     let as_text = || text("as text").with_id(json!("2"));
-    let open = |reply: Reply| reply.events(false).then(Reply::silence().after(PATIENCE));
+    let open = |reply: Reply| reply.events(false).then(Reply::silence().after(DEADLINE));
     for version in ERAS {
         // A string is another id than the number in it.
         for reply in [open(as_text()), open(Reply::message(json!("garbage")))] {
             let server = ScriptedServer::for_revision(version).on("tools/call", reply).on("tools/call", text("after"));
-            let site = Site::open(server, Over::Http).await;
+            let site = ScriptedSite::open(server, TransportKind::Http).await;
             let client = site.client(version).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "invalid", "{version}");
             site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{version}");
-            site.leave(client, "a stream that goes on").await;
+            site.assert_clean_close(client, "a stream that goes on").await;
         }
     }
-    check("as text", &[Over::Pipes], &[as_text()], PATIENCE, "invalid").await;
+    check("as text", &[TransportKind::Pipes], &[as_text()], DEADLINE, "invalid").await;
 }
 
 #[tokio::test]
 async fn ignores_a_second_response() {
-    check("twice", BOTH, &[text("right").twice()], PATIENCE, "ok: right").await;
-    check("right, then wrong", BOTH, &[text("right").then(text("wrong"))], PATIENCE, "ok: right").await;
+    check("twice", ALL_TRANSPORTS, &[text("right").twice()], DEADLINE, "ok: right").await;
+    check("right, then wrong", ALL_TRANSPORTS, &[text("right").then(text("wrong"))], DEADLINE, "ok: right").await;
     let late = text("right").then(text("wrong").after(Duration::from_millis(20)));
-    check("wrong much later", BOTH, &[late], PATIENCE, "ok: right").await;
+    check("wrong much later", ALL_TRANSPORTS, &[late], DEADLINE, "ok: right").await;
 }
 
 #[tokio::test]
 async fn invalid_data_does_not_complete_a_call() {
     let garbage = "listening on port 8080\n\0\u{7f}\n{\"jsonrpc\":\"2.0\"}\n[]\n{\n";
-    check("lines", &[Over::Pipes], &[Reply::raw(garbage).then(text("right"))], PATIENCE, "ok: right").await;
-    check("lines alone", &[Over::Pipes], &[Reply::raw(garbage)], SHORT, "timeout").await;
-    check("no HTTP", &[Over::Http], &[Reply::raw(garbage)], PATIENCE, "retryable").await;
+    check("lines", &[TransportKind::Pipes], &[Reply::raw(garbage).then(text("right"))], DEADLINE, "ok: right").await;
+    check("lines alone", &[TransportKind::Pipes], &[Reply::raw(garbage)], SHORT, "timeout").await;
+    check("no HTTP", &[TransportKind::Http], &[Reply::raw(garbage)], DEADLINE, "retryable").await;
     let body = |kind: &str| Reply::status(200, "garbage").header("Content-Type", kind);
-    check("a body", &[Over::Http], &[body("application/json")], PATIENCE, "invalid").await;
-    check("a page", &[Over::Http], &[body("text/html")], PATIENCE, "").await;
+    check("a body", &[TransportKind::Http], &[body("application/json")], DEADLINE, "invalid").await;
+    check("a page", &[TransportKind::Http], &[body("text/html")], DEADLINE, "").await;
 }
 
 #[tokio::test]
 async fn a_response_of_a_hundred_megabytes_fails_its_call() {
-    check("huge", BOTH, &[Reply::large(HUGE)], PATIENCE, "large").await;
+    check("huge", ALL_TRANSPORTS, &[Reply::large(HUGE)], DEADLINE, "large").await;
 }
 
 #[tokio::test]
 async fn a_notification_above_the_limit_fails_no_call() {
     let data = json!({"level": "info", "data": "x".repeat(17 << 20)});
     let told = text("right").notify("notifications/message", data);
-    check("large notification", BOTH, &[told], PATIENCE, "ok: right").await;
+    check("large notification", ALL_TRANSPORTS, &[told], DEADLINE, "ok: right").await;
 }
 
 #[tokio::test]
 async fn a_response_above_the_limit_fails_only_its_call() {
-    for over in BOTH {
+    for over in ALL_TRANSPORTS {
         for version in ERAS {
             let server = ScriptedServer::for_revision(version)
                 .on("tools/call", Reply::silence())
                 .on("tools/call", Reply::large(17 << 20))
                 .on("tools/call", text("right"));
-            let site = Site::open(server, *over).await;
+            let site = ScriptedSite::open(server, *over).await;
             let client = site.client(version).await;
             let silent = start(client.call_tool("t", ()));
             site.server.wait_for("tools/call", 1).await;
@@ -131,7 +131,7 @@ async fn a_response_above_the_limit_fails_only_its_call() {
             assert_eq!(client.pending(), 1, "{over:?}, {version}");
             silent.abort();
             silent.await.unwrap_err();
-            site.leave(client, "large").await;
+            site.assert_clean_close(client, "large").await;
         }
     }
 }
@@ -142,8 +142,8 @@ async fn a_truncated_event_fails_the_call() {
     let cut = || Reply::silence().cut(event);
     let told = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
     for reply in [cut(), told()] {
-        check("cut", &[Over::Pipes], std::slice::from_ref(&reply), PATIENCE, "closed retryable").await;
-        check("cut", &[Over::Http], &[reply], PATIENCE, "retryable").await;
+        check("cut", &[TransportKind::Pipes], std::slice::from_ref(&reply), DEADLINE, "closed retryable").await;
+        check("cut", &[TransportKind::Http], &[reply], DEADLINE, "retryable").await;
     }
 }
 
@@ -159,7 +159,7 @@ async fn a_status_without_a_message_fails_the_call_with_the_status() {
         (Reply::status(429, "").header("Retry-After", "7"), "429 after 7s retryable"),
         (Reply::status(202, ""), "retryable"),
     ] {
-        check(expected, &[Over::Http], &[reply], PATIENCE, expected).await;
+        check(expected, &[TransportKind::Http], &[reply], DEADLINE, expected).await;
     }
 }
 
@@ -168,8 +168,14 @@ async fn does_not_follow_a_redirect_to_another_origin() {
     let elsewhere = ScriptedServer::silent();
     let other = elsewhere.listen().await.unwrap();
     for status in [301, 302, 303, 307, 308] {
-        check("redirect", &[Over::Http], &[Reply::status(status, "").header("Location", &other.url())], PATIENCE, "")
-            .await;
+        check(
+            "redirect",
+            &[TransportKind::Http],
+            &[Reply::status(status, "").header("Location", &other.url())],
+            DEADLINE,
+            "",
+        )
+        .await;
     }
     assert_eq!((elsewhere.seen().len(), elsewhere.connections()), (0, 0), "nothing was sent there");
 }
@@ -178,7 +184,7 @@ async fn does_not_follow_a_redirect_to_another_origin() {
 async fn a_404_in_a_session_opens_a_new_session_and_repeats_the_call() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", text("right"));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
     for sessions in 2..4 {
         site.http.as_ref().unwrap().forget_sessions();
@@ -187,15 +193,15 @@ async fn a_404_in_a_session_opens_a_new_session_and_repeats_the_call() {
         assert_eq!(site.server.seen_of("initialize").len(), sessions);
     }
     assert_eq!(site.server.seen_of("tools/call").len(), 2, "what was refused was not seen");
-    site.leave(client, "404").await;
+    site.assert_clean_close(client, "404").await;
 
     // Without sessions a 404 is what it is.
     let version = ProtocolVersion::V2026_07_28;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "404");
-    site.leave(client, "404 without a session").await;
+    site.assert_clean_close(client, "404 without a session").await;
 }
 
 #[tokio::test]
@@ -203,7 +209,7 @@ async fn concurrent_calls_in_a_lost_session_open_one_new_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
     let slow = start(client.call_tool("t", ()));
     site.server.wait_for("tools/call", 1).await;
@@ -215,7 +221,7 @@ async fn concurrent_calls_in_a_lost_session_open_one_new_session() {
     // What was accepted before is answered all the same.
     assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
     assert_eq!(site.server.seen_of("initialize").len(), 2);
-    site.leave(client, "many").await;
+    site.assert_clean_close(client, "many").await;
 }
 
 #[tokio::test]
@@ -229,7 +235,7 @@ async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
         .on("GET", Reply::status(405, ""))
         .on("GET", Reply::status(404, ""))
         .on("GET", Reply::status(405, ""));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
     // The stream for what the server says unasked, which it has not.
     site.server.wait_for("GET", 1).await;
@@ -238,7 +244,7 @@ async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
     // The session is known to be lost all the same.
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
     assert_eq!(site.server.seen_of("initialize").len(), 2);
-    site.leave(client, "resumed in vain").await;
+    site.assert_clean_close(client, "resumed in vain").await;
 }
 
 #[tokio::test]
@@ -246,7 +252,7 @@ async fn calls_that_wait_for_a_permit_continue_in_the_new_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.connect(quick(&[version]).limits(|limits| limits.pending = 2)).await.unwrap();
     let slow = start(client.call_tool("t", ()));
     site.server.wait_for("tools/call", 1).await;
@@ -258,29 +264,29 @@ async fn calls_that_wait_for_a_permit_continue_in_the_new_session() {
     }
     assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
     assert_eq!(site.server.seen_of("initialize").len(), 2);
-    site.leave(client, "no room").await;
+    site.assert_clean_close(client, "no room").await;
 }
 
 #[tokio::test]
 async fn a_call_fails_after_three_lost_sessions() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
-    let site = Site::open(server, Over::Http).await;
+    let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
     assert_eq!(site.server.seen_of("tools/call").len(), 3);
-    site.leave(client, "always 404").await;
+    site.assert_clean_close(client, "always 404").await;
 }
 
 #[tokio::test]
 async fn calls_continue_after_a_server_restart() {
-    for over in BOTH {
+    for over in ALL_TRANSPORTS {
         for version in ERAS {
             let what = format!("restarted, {over:?}, {version}");
             let prompts = Reply::result(json!({"resultType": "complete", "prompts": [{"name": "p"}]}));
             let server =
                 ScriptedServer::for_revision(version).on("prompts/list", prompts).on("tools/call", text("right"));
-            let site = Site::open(server, *over).await;
+            let site = ScriptedSite::open(server, *over).await;
             let client = site.client(version).await;
             for _ in 0..2 {
                 site.restart().await;
@@ -290,23 +296,23 @@ async fn calls_continue_after_a_server_restart() {
             }
             let opened = site.server.seen_of("initialize").len();
             assert_eq!(opened, if version.has_handshake() { 3 } else { 0 }, "{what}: {:?}", site.server.seen());
-            site.leave(client, &what).await;
+            site.assert_clean_close(client, &what).await;
         }
     }
 }
 
 /// Connects to a server that answers whatever comes first so.
-async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, expected: &str) {
+async fn check_start(what: &str, over: &[TransportKind], first: &Reply, limit: Duration, expected: &str) {
     let eras = [&ERAS[..1], &ERAS[1..], &ERAS[..]];
     for over in over {
         for versions in eras {
             let what = format!("{what}, {over:?}, {versions:?}");
             let server = ScriptedServer::silent().on("server/discover", first.clone()).on("initialize", first.clone());
-            let site = Site::open(server, *over).await;
+            let site = ScriptedSite::open(server, *over).await;
             let started = Instant::now();
             let connecting = quick(versions).connect_timeout(limit).probe_timeout(limit / 2);
             let error = site.connect(connecting).await.unwrap_err();
-            assert!(started.elapsed() < limit + PATIENCE, "{what}");
+            assert!(started.elapsed() < limit + DEADLINE, "{what}");
             assert_eq!(predicates(&error), expected, "{what}: {error:?}");
             site.end(&what).await;
         }
@@ -315,33 +321,33 @@ async fn check_start(what: &str, over: &[Over], first: &Reply, limit: Duration, 
 
 #[tokio::test]
 async fn a_connect_times_out_when_the_server_does_not_answer() {
-    check_start("silent", BOTH, &Reply::silence(), SHORT * 3, "timeout").await;
+    check_start("silent", ALL_TRANSPORTS, &Reply::silence(), SHORT * 3, "timeout").await;
 }
 
 #[tokio::test]
 async fn falls_back_to_a_handshake_when_the_probe_times_out() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::silent().on("initialize", Reply::result(initialized(version.as_str())));
-    let site = Site::open(server.on("tools/call", text("right")), Over::Http).await;
+    let site = ScriptedSite::open(server.on("tools/call", text("right")), TransportKind::Http).await;
     let client = site.connect(quick(&ERAS).probe_timeout(SHORT)).await.unwrap();
     assert_eq!(client.version(), version);
     // The question does not stay open on a connection of its own.
     site.http.as_ref().unwrap().wait_until_cancelled("server/discover", 1).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
-    site.leave(client, "ignored").await;
+    site.assert_clean_close(client, "ignored").await;
 }
 
 #[tokio::test]
 async fn a_connect_fails_when_the_server_closes_the_connection() {
-    check_start("ended", &[Over::Pipes], &Reply::close(), PATIENCE, "closed retryable").await;
-    check_start("ended", &[Over::Http], &Reply::close(), PATIENCE, "retryable").await;
+    check_start("ended", &[TransportKind::Pipes], &Reply::close(), DEADLINE, "closed retryable").await;
+    check_start("ended", &[TransportKind::Http], &Reply::close(), DEADLINE, "retryable").await;
 }
 
 #[tokio::test]
 async fn a_connect_fails_when_the_first_response_is_invalid() {
-    check_start("lines", &[Over::Pipes], &Reply::raw("usage: server [options]\n"), SHORT * 3, "timeout").await;
-    check_start("no HTTP", &[Over::Http], &Reply::raw("SSH-2.0-OpenSSH_9.9\r\n"), PATIENCE, "retryable").await;
-    check_start("too much", BOTH, &Reply::large(HUGE), PATIENCE, "large").await;
+    check_start("lines", &[TransportKind::Pipes], &Reply::raw("usage: server [options]\n"), SHORT * 3, "timeout").await;
+    check_start("no HTTP", &[TransportKind::Http], &Reply::raw("SSH-2.0-OpenSSH_9.9\r\n"), DEADLINE, "retryable").await;
+    check_start("too much", ALL_TRANSPORTS, &Reply::large(HUGE), DEADLINE, "large").await;
 }
 
 #[tokio::test]
@@ -352,6 +358,6 @@ async fn a_status_without_a_message_fails_the_connect_with_the_status() {
         (Reply::status(503, "").header("Retry-After", "2"), "503 after 2s retryable"),
         (Reply::status(307, "").header("Location", "http://127.0.0.1:9/mcp"), ""),
     ] {
-        check_start(expected, &[Over::Http], &reply, PATIENCE, expected).await;
+        check_start(expected, &[TransportKind::Http], &reply, DEADLINE, expected).await;
     }
 }

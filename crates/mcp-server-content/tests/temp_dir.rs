@@ -7,9 +7,9 @@ use std::{
 };
 
 /// A directory of a test's own.
-pub(crate) struct Disk(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
-impl Disk {
+impl TempDir {
     pub(crate) fn new(test: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -33,7 +33,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use crate::{
     common::{Wire, cancel, code, modern, text_of},
-    held::Held,
     inputs::Name,
+    stalling_store::StallingStore,
 };
 
-fn server(store: &Held) -> Server {
+fn server(store: &StallingStore) -> Server {
     Server::builder("held", "1")
         .store(Arc::new(store.clone()))
         .limits(|limits| limits.inputs.state_bytes = 0)
@@ -40,7 +40,7 @@ fn request(id: i64, method: &str, mut params: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn waits_at_most_five_seconds_for_the_store() {
-    let store = Held::of("mcp/");
+    let store = StallingStore::of("mcp/");
     let server = server(&store);
     let task = server.tasks().create(NewTask::for_local()).await.unwrap();
     let id = task.id().to_owned();
@@ -57,7 +57,7 @@ async fn waits_at_most_five_seconds_for_the_store() {
         ("tools/call", json!({ "name": "buy" })),
         ("tasks/get", json!({ "taskId": id })),
     ];
-    store.is_held.send_replace(true);
+    store.is_stalled.send_replace(true);
     for (id, (method, params)) in (10..).zip(cases) {
         let start = Instant::now();
         let answer = wire.ask(request(id, method, params.clone())).await;
@@ -75,7 +75,7 @@ async fn waits_at_most_five_seconds_for_the_store() {
 }
 
 /// A tool that asks, then has its effect, and a request that brings the answer.
-async fn buying(store: &Held, effect: Duration) -> (Wire, Value) {
+async fn buying(store: &StallingStore, effect: Duration) -> (Wire, Value) {
     let server = Server::builder("buying", "1")
         .store(Arc::new(store.clone()))
         .tool(tool("buy", async move |inputs: Inputs| -> Result<String, ToolError> {
@@ -97,13 +97,14 @@ async fn buying(store: &Held, effect: Duration) -> (Wire, Value) {
 #[tokio::test(start_paused = true)]
 async fn repeats_a_once_block_that_did_not_start() {
     // The mark was written but its response was lost, or it arrives after the timeout.
-    type Make = fn() -> Held;
-    let cases: [Make; 2] = [|| Held::of("mcp/once/").taking(), || Held::of("mcp/once/").delaying()];
+    type Make = fn() -> StallingStore;
+    let cases: [Make; 2] =
+        [|| StallingStore::of("mcp/once/").losing_responses(), || StallingStore::of("mcp/once/").delaying_first_swap()];
     for (case, make) in cases.into_iter().enumerate() {
         for is_cancelled in [true, false] {
             let store = make();
             let (mut wire, again) = buying(&store, Duration::ZERO).await;
-            store.is_held.send_replace(true);
+            store.is_stalled.send_replace(true);
             if is_cancelled {
                 wire.send(request(2, "tools/call", again.clone())).await;
                 wire.quiet().await;
@@ -113,7 +114,7 @@ async fn repeats_a_once_block_that_did_not_start() {
                 assert_ne!(text_of(&failed), "bought for Ada", "{case}");
             }
             wire.quiet().await;
-            store.is_held.send_replace(false);
+            store.is_stalled.send_replace(false);
             wire.quiet().await;
             let start = Instant::now();
             let answer = wire.ask(request(3, "tools/call", again)).await;
@@ -125,7 +126,7 @@ async fn repeats_a_once_block_that_did_not_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
-    let store = Held::of("mcp/once/");
+    let store = StallingStore::of("mcp/once/");
     let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
     wire.send(request(2, "tools/call", again.clone())).await;
     wire.quiet().await;
@@ -139,7 +140,7 @@ async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn polls_for_a_once_block_with_increasing_intervals() {
-    let store = Held::of("mcp/once/");
+    let store = StallingStore::of("mcp/once/");
     let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
     for id in [2, 3] {
         wire.send(request(id, "tools/call", again.clone())).await;

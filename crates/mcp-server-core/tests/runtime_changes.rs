@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kit::{Client, ask, names};
+use crate::json_client::{Client, ask, names};
 use mcp_protocol::{Principal, ProtocolVersion};
 use mcp_server_core::{Args, RawArgs, Server, ToolRoute, prompt, resource, template, tool};
 use schemars::JsonSchema;

@@ -22,7 +22,7 @@ pub(crate) enum Event {
 
 /// A server with the tool `hold`, which reports progress, waits for a permit, reports much more and ends, and with the
 /// tool `mute`, which says nothing before it has its permit.
-pub(crate) struct Watched {
+pub(crate) struct ObservedServer {
     pub(crate) server: Server,
     pub(crate) release: Arc<Semaphore>,
     events: UnboundedReceiver<Event>,
@@ -40,7 +40,7 @@ impl Drop for OnDrop {
     }
 }
 
-impl Watched {
+impl ObservedServer {
     pub(crate) fn new() -> Self {
         let (sender, events) = unbounded_channel();
         let release = Arc::new(Semaphore::new(0));
@@ -77,7 +77,7 @@ impl Watched {
     }
 
     /// Nothing happened that was not looked at.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn has_no_events(&mut self) -> bool {
         self.events.try_recv().is_err()
     }
 }

@@ -1,6 +1,6 @@
 //! The inputs of handlers over pipes.
 
-use crate::links::Pipes as Link;
+use crate::stream_transports::OverNdjson as ClientTransport;
 
 #[expect(clippy::duplicate_mod, reason = "the same table over another transport")]
 #[path = "inputs.rs"]

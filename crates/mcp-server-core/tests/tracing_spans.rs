@@ -29,7 +29,7 @@ use tracing_subscriber::{
 
 use crate::{
     common::{Wire, call, code, initialize, legacy, modern, notification, subscribe},
-    kit::ask,
+    json_client::ask,
 };
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

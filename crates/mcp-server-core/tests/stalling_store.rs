@@ -14,46 +14,46 @@ use tokio::sync::watch;
 
 /// A store that answers nothing about some records while it is held.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct StallingStore {
     store: MemoryStore,
-    pub(crate) is_held: watch::Sender<bool>,
+    pub(crate) is_stalled: watch::Sender<bool>,
     /// Whether a write takes effect but its response is lost.
-    takes: bool,
+    loses_responses: bool,
     /// Whether no node hears of cancellations on another.
-    pub(crate) is_deaf: bool,
+    pub(crate) drops_cancellations: bool,
     /// Whether the next swap stays pending until the test releases the store.
-    delays: Arc<AtomicBool>,
-    is_delaying: bool,
+    delays_next_swap: Arc<AtomicBool>,
+    delays_first_swap: bool,
     /// The prefix of the records' names.
     prefix: &'static str,
     /// How many of them were read.
     pub(crate) gets: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl StallingStore {
     pub(crate) fn of(prefix: &'static str) -> Self {
         Self {
             store: MemoryStore::new(),
-            takes: false,
-            is_deaf: false,
-            delays: Arc::default(),
-            is_delaying: false,
+            loses_responses: false,
+            drops_cancellations: false,
+            delays_next_swap: Arc::default(),
+            delays_first_swap: false,
             prefix,
-            is_held: watch::Sender::new(false),
+            is_stalled: watch::Sender::new(false),
             gets: Arc::default(),
         }
     }
 
     /// The same, where swaps happen before they are held, and nothing else is.
-    pub(crate) fn taking(mut self) -> Self {
-        self.takes = true;
+    pub(crate) fn losing_responses(mut self) -> Self {
+        self.loses_responses = true;
         self
     }
 
     /// The same, where the first swap alone is held, and arrives late.
-    pub(crate) fn delaying(mut self) -> Self {
-        self.delays.store(true, Ordering::SeqCst);
-        self.is_delaying = true;
+    pub(crate) fn delaying_first_swap(mut self) -> Self {
+        self.delays_next_swap.store(true, Ordering::SeqCst);
+        self.delays_first_swap = true;
         self
     }
 
@@ -64,15 +64,15 @@ impl Held {
 
     async fn pass(&self, key: &str) {
         if key.starts_with(self.prefix) {
-            self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
+            self.is_stalled.subscribe().wait_for(|is_stalled| !is_stalled).await.unwrap();
         }
     }
 }
 
-impl KeyValue for Held {
+impl KeyValue for StallingStore {
     fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
         Box::pin(async move {
-            if !self.takes {
+            if !self.loses_responses {
                 self.pass(key).await;
             }
             if key.starts_with(self.prefix) {
@@ -86,7 +86,7 @@ impl KeyValue for Held {
         Box::pin(async move {
             // It is there before anybody hears that it is.
             self.store.put(key, value, ttl).await?;
-            if !self.takes {
+            if !self.loses_responses {
                 self.pass(key).await;
             }
             Ok(())
@@ -101,7 +101,7 @@ impl KeyValue for Held {
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
         Box::pin(async move {
-            if key.starts_with(self.prefix) && self.delays.swap(false, Ordering::SeqCst) {
+            if key.starts_with(self.prefix) && self.delays_next_swap.swap(false, Ordering::SeqCst) {
                 let (store, key, expected) = (self.clone(), key.to_owned(), expected.map(<[u8]>::to_vec));
                 let late = tokio::spawn(async move {
                     store.pass(&key).await;
@@ -109,11 +109,11 @@ impl KeyValue for Held {
                 });
                 return late.await.unwrap();
             }
-            if !self.takes && !self.is_delaying {
+            if !self.loses_responses && !self.delays_first_swap {
                 self.pass(key).await;
             }
             let swapped = self.store.compare_and_swap(key, expected, new, ttl).await;
-            if self.takes {
+            if self.loses_responses {
                 self.pass(key).await;
             }
             swapped
@@ -129,7 +129,7 @@ impl KeyValue for Held {
     }
 }
 
-impl Log for Held {
+impl Log for StallingStore {
     fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
         self.store.append(log, data, ttl)
     }
@@ -147,9 +147,9 @@ impl Log for Held {
     }
 }
 
-impl PubSub for Held {
+impl PubSub for StallingStore {
     fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
-        if self.is_deaf && String::from_utf8_lossy(&message).contains("cancelled") {
+        if self.drops_cancellations && String::from_utf8_lossy(&message).contains("cancelled") {
             return Box::pin(async { Ok(()) });
         }
         self.store.publish(topic, message)

@@ -14,7 +14,7 @@ use mcp_client::{
 use mcp_server::prelude::*;
 use tokio::time::timeout;
 
-use crate::common::site::{ERAS, PATIENCE, alive, no_tasks_above, outcome, predicates, quick};
+use crate::common::scripted_site::{DEADLINE, ERAS, alive, no_tasks_above, outcome, predicates, quick};
 
 /// Set in the environment of this program where it is the server.
 const SERVES: &str = "TEST_SERVES_STDIO";
@@ -43,12 +43,12 @@ async fn serves() {
 fn child() -> ChildProcess {
     let program = std::env::current_exe().unwrap();
     // More than one thread, or the name of the test would stand before the first message.
-    let args = ["--ignored", "--exact", "faults_of_processes::serves", "--nocapture", "-q", "--test-threads=2"];
+    let args = ["--ignored", "--exact", "process_faults::serves", "--nocapture", "-q", "--test-threads=2"];
     ChildProcess::new(program).args(args).env(SERVES, "1").end_within(Duration::from_millis(500))
 }
 
 async fn connect(child: ChildProcess, version: ProtocolVersion) -> Client {
-    timeout(PATIENCE, quick(&[version]).connect(child)).await.unwrap().unwrap()
+    timeout(DEADLINE, quick(&[version]).connect(child)).await.unwrap().unwrap()
 }
 
 async fn pid(client: &Client) -> String {
@@ -56,25 +56,25 @@ async fn pid(client: &Client) -> String {
 }
 
 /// Waits until the process is gone, or dead and not yet reaped.
-async fn gone(pid: &str) {
+async fn wait_until_exited(pid: &str) {
     if !Path::new("/proc/self/stat").exists() {
         return;
     }
     let stat = format!("/proc/{pid}/stat");
-    let gone = timeout(PATIENCE, async {
+    let exited = timeout(DEADLINE, async {
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    assert!(gone.await.is_ok(), "the process {pid} is still there");
+    assert!(exited.await.is_ok(), "the process {pid} is still there");
 }
 
 /// Closes the client; no process and no task is left.
-async fn leave(client: Client, pid: &str, tasks: usize) {
+async fn assert_clean_close(client: Client, pid: &str, tasks: usize) {
     assert_eq!(client.pending(), 0);
-    timeout(PATIENCE, client.close()).await.unwrap();
+    timeout(DEADLINE, client.close()).await.unwrap();
     drop(client);
-    gone(pid).await;
+    wait_until_exited(pid).await;
     no_tasks_above(tasks, "a client of a child process").await;
 }
 
@@ -90,10 +90,10 @@ async fn restarts_a_process_killed_during_a_call() {
         // How it ended, and what it said last.
         let cause = std::error::Error::source(&cause).unwrap().to_string();
         assert!(cause.contains("signal: 6"), "{cause}");
-        gone(&first).await;
+        wait_until_exited(&first).await;
         let second = pid(&client).await;
         assert_ne!(first, second, "{version}");
-        leave(client, &second, tasks).await;
+        assert_clean_close(client, &second, tasks).await;
     }
 }
 
@@ -106,7 +106,7 @@ async fn a_call_that_times_out_does_not_end_the_process() {
         let silent = client.call_tool("sleep", ()).idle_timeout(Duration::from_millis(100)).await;
         assert_eq!(outcome(silent), "timeout", "{version}");
         assert_eq!(pid(&client).await, first, "it is the same process");
-        leave(client, &first, tasks).await;
+        assert_clean_close(client, &first, tasks).await;
     }
 }
 
@@ -117,7 +117,7 @@ async fn dropping_the_client_ends_the_process() {
         let client = connect(child(), version).await;
         let first = pid(&client).await;
         drop(client);
-        gone(&first).await;
+        wait_until_exited(&first).await;
         no_tasks_above(tasks, "a dropped client").await;
     }
 }
@@ -126,16 +126,16 @@ async fn dropping_the_client_ends_the_process() {
 async fn closing_the_client_kills_a_process_that_ignores_signals() {
     // The server ends with its input; who started it does not, and does not listen to SIGTERM either.
     let script = r#"trap '' TERM
-        "$SERVER" --ignored --exact faults_of_processes::serves --nocapture -q --test-threads=2
+        "$SERVER" --ignored --exact process_faults::serves --nocapture -q --test-threads=2
         while :; do sleep 1; done"#;
     for version in ERAS {
         let tasks = alive();
         let child = ChildProcess::new("sh").args(["-c", script]).env(SERVES, "1");
         let child = child.env("SERVER", std::env::current_exe().unwrap()).end_within(Duration::from_millis(300));
         let less = quick(&[version]).limits(|limits| limits.close = Duration::from_millis(10));
-        let client = timeout(PATIENCE, less.connect(child)).await.unwrap().unwrap();
+        let client = timeout(DEADLINE, less.connect(child)).await.unwrap().unwrap();
         let parent = client.call_tool("parent", ()).await.unwrap().text();
-        timeout(PATIENCE, client.close()).await.unwrap();
+        timeout(DEADLINE, client.close()).await.unwrap();
         // Killed, whether or not anybody has reaped it.
         let stat = std::fs::read_to_string(format!("/proc/{parent}/stat"));
         assert!(stat.as_ref().is_err() || stat.as_ref().is_ok_and(|stat| stat.contains(") Z ")), "{version}: {stat:?}");
@@ -153,17 +153,17 @@ async fn renews_subscriptions_after_a_restart() {
         let updated = Update::ResourceUpdated { uri: "config://app".into() };
         for _ in 0..2 {
             client.call_tool("touch", ()).await.unwrap();
-            let update = timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().unwrap();
+            let update = timeout(DEADLINE, subscription.next()).await.unwrap().unwrap().unwrap();
             assert_eq!(update, updated, "{version}");
             client.call_tool("die", ()).await.unwrap_err();
             // It is open again, and what happened meanwhile is not known.
-            let update = timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().unwrap();
+            let update = timeout(DEADLINE, subscription.next()).await.unwrap().unwrap().unwrap();
             assert_eq!(update, Update::Missed, "{version}");
         }
         let last = pid(&client).await;
         client.close().await;
-        assert!(timeout(PATIENCE, subscription.next()).await.unwrap().is_none());
-        gone(&last).await;
+        assert!(timeout(DEADLINE, subscription.next()).await.unwrap().is_none());
+        wait_until_exited(&last).await;
     }
 }
 
@@ -184,7 +184,7 @@ async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
         let (good, starts) = (folder.0.join("good"), folder.0.join("starts"));
         std::fs::write(&good, "").unwrap();
         let script = r#"echo >> "$STARTS"; test -e "$GOOD" || { echo 'out of order' >&2; exit 3; }
-            exec "$SERVER" --ignored --exact faults_of_processes::serves --nocapture -q --test-threads=2"#;
+            exec "$SERVER" --ignored --exact process_faults::serves --nocapture -q --test-threads=2"#;
         let child = ChildProcess::new("sh")
             .args(["-c", script])
             .envs([("STARTS", starts.as_os_str()), ("GOOD", good.as_os_str())])
@@ -192,14 +192,14 @@ async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
             .env(SERVES, "1");
         let mut policy = Reconnect::default();
         (policy.attempts, policy.first) = (3, Duration::from_millis(5));
-        let client = timeout(PATIENCE, quick(&[version]).reconnect(policy).connect(child)).await.unwrap().unwrap();
+        let client = timeout(DEADLINE, quick(&[version]).reconnect(policy).connect(child)).await.unwrap().unwrap();
         let count = || std::fs::read_to_string(&starts).unwrap().lines().count();
         assert_eq!(count(), 1, "{version}");
 
         std::fs::remove_file(&good).unwrap();
         let mut states = client.states();
         client.call_tool("die", ()).await.unwrap_err();
-        timeout(PATIENCE, states.wait_for(|state| *state == State::Down)).await.unwrap().unwrap();
+        timeout(DEADLINE, states.wait_for(|state| *state == State::Down)).await.unwrap().unwrap();
         assert_eq!(count(), 4, "{version}");
 
         // Each call makes one attempt, and is told what came of it.
@@ -213,7 +213,7 @@ async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
         let last = pid(&client).await;
         assert_eq!(count(), 6, "{version}");
         client.close().await;
-        gone(&last).await;
+        wait_until_exited(&last).await;
     }
 }
 
@@ -227,7 +227,7 @@ async fn a_process_that_does_not_answer_is_reported_with_its_stderr() {
             .connect_timeout(limit)
             .on_slow_start(Duration::from_millis(300), move |start| sender.send(start.clone()).unwrap())
             .connect(child());
-        let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+        let error = timeout(DEADLINE, connecting).await.unwrap().unwrap_err();
         assert!(error.is_timeout() && error.to_string().contains("loading the index"), "{error}");
         let report = reports.recv().await.unwrap();
         assert_eq!(report.stderr(), ["loading the index"]);
@@ -243,14 +243,14 @@ async fn a_panic_in_the_slow_start_callback_does_not_fail_the_connect() {
         .connect_timeout(Duration::from_secs(1))
         .on_slow_start(Duration::from_millis(100), |_| panic!("a panic of the application"))
         .connect(child);
-    let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+    let error = timeout(DEADLINE, connecting).await.unwrap().unwrap_err();
     assert!(error.is_timeout(), "{error}");
 }
 
 #[tokio::test]
 async fn a_server_that_prints_text_and_exits_is_retryable() {
     let child = ChildProcess::new("sh").args(["-c", "echo 'Loading the model'; exit 1"]);
-    let error = timeout(PATIENCE, quick(&ERAS).connect(child)).await.unwrap().unwrap_err();
+    let error = timeout(DEADLINE, quick(&ERAS).connect(child)).await.unwrap().unwrap_err();
     assert!(error.is_not_a_server() && error.is_closed() && error.is_retryable(), "{error:?}");
 }
 
@@ -258,7 +258,7 @@ async fn a_server_that_prints_text_and_exits_is_retryable() {
 async fn rejects_a_command_that_echoes_its_input() {
     for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
         let connecting = quick(versions).connect(ChildProcess::new("cat"));
-        let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+        let error = timeout(DEADLINE, connecting).await.unwrap().unwrap_err();
         assert!(error.is_not_a_server() && !error.is_retryable(), "{error:?}");
         assert!(error.to_string().contains("is not an MCP server"), "{error}");
     }
@@ -279,7 +279,7 @@ async fn reports_a_program_that_is_not_a_server_at_once() {
     for (what, child, expected, shown) in cases {
         for versions in [&ERAS[..1], &ERAS[1..], &ERAS[..]] {
             let tasks = alive();
-            let error = timeout(PATIENCE, quick(versions).connect(&child)).await.unwrap().unwrap_err();
+            let error = timeout(DEADLINE, quick(versions).connect(&child)).await.unwrap().unwrap_err();
             assert_eq!(predicates(&error), expected, "{what}, {versions:?}: {error:?}");
             let cause = std::error::Error::source(&error).unwrap().to_string();
             assert!(cause.contains(shown), "{what}, {versions:?}: {cause}");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kit::Client;
+use crate::json_client::Client;
 use mcp_protocol::{ClientCapabilities, PromptArgument, ProtocolVersion, RootsCapability};
 use mcp_server_core::{Args, Server, ToolError, prompt, resource, template, tool};
 use schemars::JsonSchema;
