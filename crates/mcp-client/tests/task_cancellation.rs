@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    common::{Peer, builder, connected, start, until},
+    common::{Peer, builder, connected, start, wait_until},
     tasks::{CORE, MODERN, becomes_a_task, core, detailed, list, task_call, with_tasks},
 };
 
@@ -100,7 +100,7 @@ async fn a_task_is_cancelled_if_its_call_is_dropped_before_it_reads_the_result()
             let mut dropped = call(&client, as_task);
             let id = poll_during(&mut dropped, peer.expect("tools/call")).await;
             peer.answer(id, created(version)).await;
-            until(|| client.pending() == 0).await;
+            wait_until(|| client.pending() == 0).await;
             drop(dropped);
             let id = expect_task_cancellation(&mut peer, &context).await;
             peer.answer(id, core("cancelled")).await;
