@@ -289,7 +289,7 @@ impl Client {
     /// # }
     /// ```
     pub fn request<M: Method>(&self, params: &M::Params) -> Call<M::Result> {
-        Call::new(&self.handle, Request::of::<M>(params).map(Request::find_name))
+        Call::new(&self.handle, Request::of::<M>(params).map(|request| request.named_by(M::MIRRORED_PARAM)))
     }
 
     /// Sends a request with any method. `params` serializes to a JSON object; `()` means no parameters.

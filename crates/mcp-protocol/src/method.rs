@@ -20,6 +20,8 @@ pub use self::name::RequestName;
 pub trait Method {
     /// The method name on the wire.
     const NAME: &'static str;
+    /// The parameter that the header `Mcp-Name` mirrors over HTTP (2026-07-28, and the tasks extension).
+    const MIRRORED_PARAM: Option<&'static str> = None;
     /// The parameters.
     type Params: Serialize + DeserializeOwned + Send;
     /// The result, when the request is done.
@@ -37,14 +39,14 @@ pub trait NotificationMethod {
 /// Whether any revision, or an extension, has a request of this name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    REQUESTS.iter().any(|(known, _)| *known == name)
+    REQUESTS.iter().any(|known| known.name == name)
 }
 
 /// Whether a revision has a request of this name. Those of the tasks extension count for 2026-07-28, those of the
 /// skills extension for every revision; requests that 2026-07-28 knows as inputs only do not.
 #[must_use]
 pub fn exists_in(name: &str, version: ProtocolVersion) -> bool {
-    REQUESTS.iter().any(|(known, exists)| *known == name && exists(version))
+    REQUESTS.iter().any(|known| known.name == name && (known.exists_in)(version))
 }
 
 /// Returns a hint for the replacement of a request that a revision has removed; `None` when there is no replacement.
@@ -73,11 +75,18 @@ pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'stati
 /// method has none.
 #[must_use]
 pub fn mirrored_name_param(name: &str) -> Option<&'static str> {
-    RequestName::parse(name).and_then(RequestName::mirrored_name_param)
+    REQUESTS.iter().find(|known| known.name == name).and_then(|known| known.mirrored_param)
+}
+
+/// The declaration of a request, for a search by its name.
+struct Declaration {
+    name: &'static str,
+    mirrored_param: Option<&'static str>,
+    exists_in: fn(ProtocolVersion) -> bool,
 }
 
 macro_rules! requests {
-    ($($(#[$doc:meta])* $marker:ident $name:literal $params:ty => $result:ty, $exists:expr;)*) => {
+    ($($(#[$doc:meta])* $marker:ident $name:literal $params:ty => $result:ty, $mirrored:expr, $exists:expr;)*) => {
         $(
             $(#[$doc])*
             #[derive(Debug, Clone, Copy)]
@@ -86,72 +95,77 @@ macro_rules! requests {
 
             impl Method for $marker {
                 const NAME: &'static str = $name;
+                const MIRRORED_PARAM: Option<&'static str> = $mirrored;
                 type Params = $params;
                 type Result = $result;
             }
         )*
 
-        const REQUESTS: &[(&str, fn(ProtocolVersion) -> bool)] = &[$(($name, $exists)),*];
+        const REQUESTS: &[Declaration] =
+            &[$(Declaration { name: $name, mirrored_param: $mirrored, exists_in: $exists }),*];
     };
 }
 
+// Each row: the marker, the name, the parameters, the result, the mirrored parameter, and the revisions.
 requests! {
     /// Opens a session.
-    Initialize "initialize" InitializeParams => InitializeResult, ProtocolVersion::has_handshake;
+    Initialize "initialize" InitializeParams => InitializeResult, None, ProtocolVersion::has_handshake;
     /// Requests an empty response, to check the connection.
-    Ping "ping" EmptyParams => EmptyResult, ProtocolVersion::has_session_methods;
+    Ping "ping" EmptyParams => EmptyResult, None, ProtocolVersion::has_session_methods;
     /// Requests the revisions and capabilities of the server.
-    Discover "server/discover" EmptyParams => DiscoverResult, ProtocolVersion::is_stateless;
+    Discover "server/discover" EmptyParams => DiscoverResult, None, ProtocolVersion::is_stateless;
     /// Asks for notices of change, for as long as the request is open.
-    Listen "subscriptions/listen" ListenParams => ListenResult, ProtocolVersion::has_listen;
+    Listen "subscriptions/listen" ListenParams => ListenResult, None, ProtocolVersion::has_listen;
     /// Lists tools.
-    ListTools "tools/list" PaginatedParams => ListToolsResult, |_| true;
+    ListTools "tools/list" PaginatedParams => ListToolsResult, None, |_| true;
     /// Calls a tool.
-    CallTool "tools/call" CallToolParams => CallToolResult, |_| true;
+    CallTool "tools/call" CallToolParams => CallToolResult, Some("name"), |_| true;
     /// Lists resources.
-    ListResources "resources/list" PaginatedParams => ListResourcesResult, |_| true;
+    ListResources "resources/list" PaginatedParams => ListResourcesResult, None, |_| true;
     /// Lists families of resources.
-    ListResourceTemplates "resources/templates/list" PaginatedParams => ListResourceTemplatesResult, |_| true;
+    ListResourceTemplates "resources/templates/list" PaginatedParams => ListResourceTemplatesResult, None, |_| true;
     /// Returns the parameters for a resource.
-    ReadResource "resources/read" ReadResourceParams => ReadResourceResult, |_| true;
+    ReadResource "resources/read" ReadResourceParams => ReadResourceResult, Some("uri"), |_| true;
     /// Subscribes to updates of a resource.
-    Subscribe "resources/subscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;
+    Subscribe "resources/subscribe" SubscribeParams => EmptyResult, None, ProtocolVersion::has_session_methods;
     /// Ends the subscription to a resource.
-    Unsubscribe "resources/unsubscribe" SubscribeParams => EmptyResult, ProtocolVersion::has_session_methods;
+    Unsubscribe "resources/unsubscribe" SubscribeParams => EmptyResult, None, ProtocolVersion::has_session_methods;
     /// Lists prompts.
-    ListPrompts "prompts/list" PaginatedParams => ListPromptsResult, |_| true;
+    ListPrompts "prompts/list" PaginatedParams => ListPromptsResult, None, |_| true;
     /// Fills in a prompt.
-    GetPrompt "prompts/get" GetPromptParams => GetPromptResult, |_| true;
+    GetPrompt "prompts/get" GetPromptParams => GetPromptResult, Some("name"), |_| true;
     /// Completes an argument.
-    Complete "completion/complete" CompleteParams => CompleteResult, |_| true;
+    Complete "completion/complete" CompleteParams => CompleteResult, None, |_| true;
     /// Sets the log level of the session.
-    SetLevel "logging/setLevel" SetLevelParams => EmptyResult, ProtocolVersion::has_session_methods;
+    SetLevel "logging/setLevel" SetLevelParams => EmptyResult, None, ProtocolVersion::has_session_methods;
     /// A server requests sampling from the client.
-    CreateMessage "sampling/createMessage" CreateMessageParams => CreateMessageResult, ProtocolVersion::has_handshake;
+    CreateMessage "sampling/createMessage" CreateMessageParams => CreateMessageResult, None,
+        ProtocolVersion::has_handshake;
     /// A server requests the roots of the client.
-    ListRoots "roots/list" EmptyParams => ListRootsResult, ProtocolVersion::has_handshake;
+    ListRoots "roots/list" EmptyParams => ListRootsResult, None, ProtocolVersion::has_handshake;
     /// A server requests input from the user.
-    Elicit "elicitation/create" ElicitParams => ElicitResult, |v| v.has_elicitation() && v.has_handshake();
+    Elicit "elicitation/create" ElicitParams => ElicitResult, None, |v| v.has_elicitation() && v.has_handshake();
     /// Requests the status of a task (2025-11-25).
-    GetTask "tasks/get" TaskParams => tasks::TaskState, ProtocolVersion::has_core_tasks;
+    GetTask "tasks/get" TaskParams => tasks::TaskState, Some("taskId"), ProtocolVersion::has_core_tasks;
     /// Waits for the result of a task.
-    GetTaskPayload "tasks/result" TaskParams => tasks::TaskPayload, ProtocolVersion::has_core_tasks;
+    GetTaskPayload "tasks/result" TaskParams => tasks::TaskPayload, None, ProtocolVersion::has_core_tasks;
     /// Lists tasks.
-    ListTasks "tasks/list" PaginatedParams => tasks::ListTasksResult, ProtocolVersion::has_core_tasks;
+    ListTasks "tasks/list" PaginatedParams => tasks::ListTasksResult, None, ProtocolVersion::has_core_tasks;
     /// Cancels a task (2025-11-25).
-    CancelTask "tasks/cancel" TaskParams => tasks::TaskState, ProtocolVersion::has_core_tasks;
+    CancelTask "tasks/cancel" TaskParams => tasks::TaskState, Some("taskId"), ProtocolVersion::has_core_tasks;
     /// Requests the status of a task (tasks extension).
-    GetDetailedTask "tasks/get" TaskParams => tasks::ext::DetailedTask, ProtocolVersion::has_extensions;
+    GetDetailedTask "tasks/get" TaskParams => tasks::ext::DetailedTask, Some("taskId"), ProtocolVersion::has_extensions;
     /// Answers questions of a task (tasks extension).
-    UpdateTask "tasks/update" tasks::ext::UpdateTaskParams => EmptyResult, ProtocolVersion::has_extensions;
+    UpdateTask "tasks/update" tasks::ext::UpdateTaskParams => EmptyResult, Some("taskId"),
+        ProtocolVersion::has_extensions;
     /// Cancels a task (tasks extension).
-    RequestTaskCancellation "tasks/cancel" TaskParams => EmptyResult, ProtocolVersion::has_extensions;
+    RequestTaskCancellation "tasks/cancel" TaskParams => EmptyResult, Some("taskId"), ProtocolVersion::has_extensions;
     /// Lists skills (skills extension).
-    ListSkills "skills/list" PaginatedParams => ListSkillsResult, |_| true;
+    ListSkills "skills/list" PaginatedParams => ListSkillsResult, None, |_| true;
     /// Asks what a skill is (skills extension).
-    GetSkill "skills/get" GetSkillParams => GetSkillResult, |_| true;
+    GetSkill "skills/get" GetSkillParams => GetSkillResult, None, |_| true;
     /// Lists what is in a directory (skills extension).
-    ReadDirectory "resources/directory/read" ReadDirectoryParams => ListResourcesResult, |_| true;
+    ReadDirectory "resources/directory/read" ReadDirectoryParams => ListResourcesResult, None, |_| true;
 }
 
 #[cfg(test)]
@@ -160,7 +174,7 @@ mod tests {
 
     #[test]
     fn removed_methods_have_a_hint_for_their_replacement() {
-        for (name, exists) in REQUESTS {
+        for Declaration { name, exists_in: exists, .. } in REQUESTS {
             let gone = exists(ProtocolVersion::LATEST_LEGACY) && !exists(ProtocolVersion::LATEST);
             let is_in_another_form = exists_in(name, ProtocolVersion::LATEST);
             assert_eq!(instead_of(name, ProtocolVersion::LATEST).is_some(), gone && !is_in_another_form, "{name}");
@@ -218,7 +232,9 @@ mod tests {
             ("tasks/update", Some("taskId")),
             ("tasks/cancel", Some("taskId")),
             ("tools/list", None),
+            ("tasks/result", None),
             ("server/discover", None),
+            ("com.example/other", None),
         ] {
             assert_eq!(mirrored_name_param(name), param, "{name}");
         }

@@ -51,8 +51,14 @@ impl Request {
     }
 
     /// Finds the value that HTTP mirrors in raw parameters.
-    pub(crate) fn find_name(mut self) -> Self {
-        if let Some(param) = method::mirrored_name_param(&self.method)
+    pub(crate) fn find_name(self) -> Self {
+        let param = method::mirrored_name_param(&self.method);
+        self.named_by(param)
+    }
+
+    /// Sets the value that HTTP mirrors to the text of a parameter.
+    pub(crate) fn named_by(mut self, param: Option<&str>) -> Self {
+        if let Some(param) = param
             && let Ok(members) = serde_json::from_str::<JsonObject>(&self.body.text)
         {
             self.name = members.get(param).and_then(Value::as_str).map(Into::into);

@@ -45,45 +45,13 @@ request_names! {
     GetTaskPayload, ListTasks, CancelTask, UpdateTask, ListSkills, GetSkill, ReadDirectory,
 }
 
-impl RequestName {
-    /// Returns the parameter that the header `Mcp-Name` mirrors over HTTP (2026-07-28, and the tasks extension).
-    #[must_use]
-    pub const fn mirrored_name_param(self) -> Option<&'static str> {
-        match self {
-            Self::CallTool | Self::GetPrompt => Some("name"),
-            Self::ReadResource => Some("uri"),
-            Self::GetTask | Self::UpdateTask | Self::CancelTask => Some("taskId"),
-            Self::Initialize
-            | Self::Ping
-            | Self::Discover
-            | Self::Listen
-            | Self::ListTools
-            | Self::ListResources
-            | Self::ListResourceTemplates
-            | Self::Subscribe
-            | Self::Unsubscribe
-            | Self::ListPrompts
-            | Self::Complete
-            | Self::SetLevel
-            | Self::CreateMessage
-            | Self::ListRoots
-            | Self::Elicit
-            | Self::GetTaskPayload
-            | Self::ListTasks
-            | Self::ListSkills
-            | Self::GetSkill
-            | Self::ReadDirectory => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_request_has_exactly_one_name() {
-        for (name, _) in REQUESTS {
+        for Declaration { name, .. } in REQUESTS {
             assert_eq!(RequestName::parse(name).map(RequestName::as_str), Some(*name), "{name}");
         }
         for name in RequestName::ALL {

@@ -1,4 +1,5 @@
-//! The table of methods: one row per request of the protocol. The dispatch and its checks follow from the rows.
+//! The table of methods: one row per request of the protocol. The dispatch, its checks and the check of the header
+//! `Mcp-Name` follow from the rows.
 //!
 //! [`RequestName`] is exhaustive, so that a method without a row does not compile. Methods of extensions are found by the
 //! same lookup; see [`find`].
@@ -9,7 +10,7 @@ use std::{
 };
 
 use mcp_protocol::{
-    DiscoverResult, EmptyResult, Method as _, PaginatedParams, ProtocolVersion, RequestId, RpcError, SetLevelParams,
+    DiscoverResult, EmptyResult, Method, PaginatedParams, ProtocolVersion, RequestId, RpcError, SetLevelParams,
     SubscribeParams,
     jsonrpc::{Request, decode_params},
     method::{self, RequestName},
@@ -33,8 +34,15 @@ pub(super) struct Preparation<'a> {
     pub(super) completing: &'a mut Option<Completing>,
 }
 
+/// The declaration of a method.
+struct Row {
+    /// The parameter that the header `Mcp-Name` mirrors over HTTP.
+    mirrored_param: Option<&'static str>,
+    dispatch: Dispatch,
+}
+
 /// How the server treats a method.
-pub(super) enum Row {
+enum Dispatch {
     /// The engine serves the method.
     Served(Served),
     /// An extension may serve the method.
@@ -48,7 +56,7 @@ pub(super) struct Served {
     requires: Requirement,
     /// Whether the method has a meaning only within a session, in the revisions of the session era.
     needs_session: bool,
-    prepare: fn(&mut Preparation<'_>) -> Result<Work, Refusal>,
+    prepare: Prepare,
 }
 
 /// The capability without which a method does not exist.
@@ -78,13 +86,17 @@ impl Requirement {
     }
 }
 
+/// Builds the table. Each row has the name, the session need (`anywhere` or `in_session`), the required capability and the
+/// function. The row takes its mirrored parameter from the declaration of the same name in `mcp-protocol`, because the
+/// client reads that declaration, too.
 macro_rules! methods {
-    ($($name:ident => $row:expr;)*) => {
+    ($($name:ident => $dispatch:expr;)*) => {
         /// Returns the row of a method.
         fn row(name: RequestName) -> &'static Row {
             match name {
                 $(RequestName::$name => {
-                    static ROW: Row = $row;
+                    static ROW: Row =
+                        Row { mirrored_param: <method::$name as Method>::MIRRORED_PARAM, dispatch: $dispatch };
                     &ROW
                 })*
             }
@@ -93,7 +105,7 @@ macro_rules! methods {
 }
 
 methods! {
-    Initialize => Row::NotDispatched;
+    Initialize => Dispatch::NotDispatched;
     Ping => anywhere(Requirement::Nothing, |p| Ok(Work::Done(empty(p))));
     Discover => anywhere(Requirement::Nothing, discover);
     Listen => anywhere(Requirement::Changes, |p| {
@@ -114,27 +126,32 @@ methods! {
         p.server.completion(p.request.params, p.completing).map(Work::Handler)
     });
     SetLevel => in_session(Requirement::Nothing, set_level);
-    CreateMessage => Row::NotDispatched;
-    ListRoots => Row::NotDispatched;
-    Elicit => Row::NotDispatched;
+    CreateMessage => Dispatch::NotDispatched;
+    ListRoots => Dispatch::NotDispatched;
+    Elicit => Dispatch::NotDispatched;
     GetTask => in_session(Requirement::Tasks, task);
     GetTaskPayload => in_session(Requirement::Tasks, task);
     ListTasks => in_session(Requirement::Tasks, task);
     CancelTask => in_session(Requirement::Tasks, task);
     UpdateTask => in_session(Requirement::Tasks, task);
-    ListSkills => Row::LeftToExtensions;
-    GetSkill => Row::LeftToExtensions;
-    ReadDirectory => Row::LeftToExtensions;
+    ListSkills => Dispatch::LeftToExtensions;
+    GetSkill => Dispatch::LeftToExtensions;
+    ReadDirectory => Dispatch::LeftToExtensions;
 }
 
 type Prepare = fn(&mut Preparation<'_>) -> Result<Work, Refusal>;
 
-const fn anywhere(requires: Requirement, prepare: Prepare) -> Row {
-    Row::Served(Served { requires, needs_session: false, prepare })
+const fn anywhere(requires: Requirement, prepare: Prepare) -> Dispatch {
+    Dispatch::Served(Served { requires, needs_session: false, prepare })
 }
 
-const fn in_session(requires: Requirement, prepare: Prepare) -> Row {
-    Row::Served(Served { requires, needs_session: true, prepare })
+const fn in_session(requires: Requirement, prepare: Prepare) -> Dispatch {
+    Dispatch::Served(Served { requires, needs_session: true, prepare })
+}
+
+/// Returns the parameter that the header `Mcp-Name` mirrors. Methods of other extensions have none.
+pub(super) fn mirrored_param(name: &str) -> Option<&'static str> {
+    RequestName::parse(name).and_then(|known| row(known).mirrored_param)
 }
 
 /// A method that the server serves.
@@ -154,14 +171,14 @@ pub(super) fn find<'a>(server: &'a Server, name: &str, scope: &Scope) -> Result<
     {
         return Err(RpcError::method_not_in(known.as_str(), scope.version));
     }
-    match known.map(row) {
-        Some(Row::Served(served))
+    match known.map(|known| &row(known).dispatch) {
+        Some(Dispatch::Served(served))
             if served.requires.is_met(server) && !(served.needs_session && scope.lacks_session()) =>
         {
             Ok(Found::Engine(served))
         }
-        Some(Row::Served(_) | Row::NotDispatched) => Err(RpcError::method_not_found(name)),
-        Some(Row::LeftToExtensions) | None => match server.data.extensions.method(name) {
+        Some(Dispatch::Served(_) | Dispatch::NotDispatched) => Err(RpcError::method_not_found(name)),
+        Some(Dispatch::LeftToExtensions) | None => match server.data.extensions.method(name) {
             Some(route) if !(route.exists_in)(scope.version) => Err(RpcError::method_not_in(name, scope.version)),
             Some(route) if !(route.needs_session && scope.lacks_session()) => Ok(Found::Extension(route)),
             _ if known.is_none() => Err(RpcError::method_not_in(name, scope.version)),
@@ -260,7 +277,7 @@ mod tests {
     fn extensions_can_add_exactly_the_methods_that_the_table_leaves_to_them() {
         for name in RequestName::ALL {
             let route = MethodRoute::immediate(name.as_str(), |_| MethodResult::json(&serde_json::json!({})));
-            assert_eq!(matches!(row(*name), Row::LeftToExtensions), route.check().is_ok(), "{name:?}");
+            assert_eq!(matches!(row(*name).dispatch, Dispatch::LeftToExtensions), route.check().is_ok(), "{name:?}");
         }
     }
 }

@@ -5,9 +5,11 @@
 
 use std::fmt;
 
-use mcp_protocol::{Excerpt, ProtocolVersion, RequestMeta, RpcError, method, mirror};
+use mcp_protocol::{Excerpt, ProtocolVersion, RequestMeta, RpcError, mirror};
 use mcp_schema::header::HeaderParam;
 use serde_json::Value;
+
+use super::methods;
 
 /// The most characters of a value in an error text.
 const EXCERPT: usize = 64;
@@ -53,7 +55,7 @@ impl<'a> MirroredHeaders<'a> {
     pub(super) fn check_request(&self, method: &str, meta: &RequestMeta<'_>, version: &str) -> Result<(), RpcError> {
         self.expect(mirror::PROTOCOL_VERSION, version, false)?;
         self.expect(mirror::METHOD, method, false)?;
-        let Some(member) = method::mirrored_name_param(method) else { return Ok(()) };
+        let Some(member) = methods::mirrored_param(method) else { return Ok(()) };
         // If the member is missing, the check of the parameters reports it later with a better text.
         match meta.mirrored(member) {
             Some(name) => self.expect(mirror::NAME, &name, true),
