@@ -42,17 +42,6 @@ mod slow_start;
 mod state;
 mod subscription;
 
-/// Compiles the examples of the guides.
-#[cfg(doctest)]
-mod guides {
-    #[cfg(feature = "http")]
-    #[doc = include_str!("../../../docs/clients.md")]
-    mod clients {}
-    #[cfg(feature = "http")]
-    #[doc = include_str!("../../../docs/migrating-from-rmcp.md")]
-    mod migrating_from_rmcp {}
-}
-
 /// Markers that distinguish the implementations of [`IntoConnector`]. Programs do not name them.
 pub mod marker {
     #[cfg(feature = "http")]

@@ -122,21 +122,3 @@ pub mod telemetry {
     pub use mcp_server_core::LogRecords;
     pub use mcp_server_core::Propagate;
 }
-
-/// Compiles the examples of the guides.
-#[cfg(doctest)]
-mod guides {
-    #[cfg(feature = "fs")]
-    #[doc = include_str!("../../../docs/content.md")]
-    mod content {}
-    #[cfg(feature = "http")]
-    #[doc = include_str!("../../../docs/layers.md")]
-    mod layers {}
-    #[doc = include_str!("../../../docs/long-work.md")]
-    mod long_work {}
-    #[doc = include_str!("../../../docs/questions.md")]
-    mod questions {}
-    #[cfg(feature = "log-layer")]
-    #[doc = include_str!("../../../docs/telemetry.md")]
-    mod telemetry {}
-}

@@ -12,7 +12,7 @@ pub(super) fn check(root: &Path, file: &File, found: &mut Findings) {
         };
         let begin = file.text.lines().take(number).map(|line| line.len() + 1).sum::<usize>();
         let shown = file.text.get(begin..).and_then(|rest| rest.split_once(&format!("<!-- /{name} -->")));
-        if shown.map(|(shown, _)| shown) != Some(format!("```rust\n{program}```\n").as_str()) {
+        if shown.map(|(shown, _)| shown) != Some(format!("```rust,no_run\n{program}```\n").as_str()) {
             found.error(
                 format_args!("{}:{number}", file.path),
                 format_args!("differs from examples/{name}/src/main.rs"),
@@ -31,9 +31,9 @@ mod tests {
         let root = workspace::root();
         let program = std::fs::read_to_string(root.join("examples/client/src/main.rs")).unwrap();
         for (shown, errors) in [
-            (format!("```rust\n{program}```\n<!-- /client -->\n"), 0),
-            (format!("```rust\n{}```\n<!-- /client -->\n", program.replace("count", "other")), 1),
-            (format!("```rust\n{program}```\n"), 1),
+            (format!("```rust,no_run\n{program}```\n<!-- /client -->\n"), 0),
+            (format!("```rust,no_run\n{}```\n<!-- /client -->\n", program.replace("count", "other")), 1),
+            (format!("```rust,no_run\n{program}```\n"), 1),
         ] {
             let file =
                 File { path: "README.md".to_owned(), text: format!("# x\n<!-- other -->\n<!-- client -->\n{shown}") };

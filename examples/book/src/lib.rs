@@ -1,0 +1,27 @@
+//! The pages of the repository as doc tests, so that each Rust block of a page compiles.
+//!
+//! The pages are outside of the published packages, so that those packages cannot include them.
+
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/introduction.md")]
+    mod introduction {}
+    #[doc = include_str!("../../../docs/handlers.md")]
+    mod handlers {}
+    #[doc = include_str!("../../../docs/questions.md")]
+    mod questions {}
+    #[doc = include_str!("../../../docs/long-work.md")]
+    mod long_work {}
+    #[doc = include_str!("../../../docs/layers.md")]
+    mod layers {}
+    #[doc = include_str!("../../../docs/telemetry.md")]
+    mod telemetry {}
+    #[doc = include_str!("../../../docs/content.md")]
+    mod content {}
+    #[doc = include_str!("../../../docs/clients.md")]
+    mod clients {}
+    #[doc = include_str!("../../../docs/migrating-from-rmcp.md")]
+    mod migrating_from_rmcp {}
+}
