@@ -266,10 +266,16 @@ impl Error {
         self.transport().and_then(TransportError::http_status)
     }
 
-    /// Returns how long the server asked to wait before the next attempt (`Retry-After`).
+    /// Returns how long the server asked to wait before the next attempt: the header `Retry-After`, or the member
+    /// `retryAfterMs` in the data of a busy error.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.transport().and_then(TransportError::retry_after)
+        match &*self.kind {
+            Kind::Rpc(error) if is_busy(error) => {
+                error.data.as_ref()?["retryAfterMs"].as_u64().map(Duration::from_millis)
+            }
+            _ => self.transport().and_then(TransportError::retry_after),
+        }
     }
 
     pub(crate) fn transport(&self) -> Option<&TransportError> {
@@ -441,6 +447,9 @@ mod tests {
         assert_eq!(error.to_string(), "files cannot be reached");
         assert!(error.source().unwrap().to_string().contains("bad gateway"));
         assert_eq!((error.http_status(), error.retry_after()), (Some(502), Some(Duration::from_secs(2))));
+        let busy = serde_json::json!({ "reason": "busy", "retryAfterMs": 1500 });
+        let error = Error::from(Kind::Rpc(RpcError::internal("busy").with_data(busy)));
+        assert_eq!((error.is_retryable(), error.retry_after()), (true, Some(Duration::from_millis(1500))));
         // The status is the whole error.
         let error = Error::from(Kind::Transport(TransportError::http(503, None, "busy")));
         assert_eq!(error.to_string(), "the peer answered with HTTP status 503: busy");

@@ -1,5 +1,8 @@
 //! Layers around the handlers: tower's middleware, over calls of the protocol instead of HTTP requests.
 
+mod from_fn;
+mod rate_limit;
+
 use std::{
     fmt,
     future::poll_fn,
@@ -15,6 +18,10 @@ use serde_json::Value;
 use tower_layer::Layer;
 use tower_service::Service;
 
+pub use self::{
+    from_fn::{FromFn, FromFnService, Next, from_fn},
+    rate_limit::{RateLimit, RateLimited},
+};
 use crate::{
     context::Context,
     error::{ToolError, next_reference},

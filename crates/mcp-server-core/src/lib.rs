@@ -44,7 +44,7 @@ pub use self::{
         Returns, State, StringArgument, Structured, ToolKind, WithMeta,
     },
     inputs::{InputLimits, StateKeys},
-    layers::{HandlerService, Invocation, Outcome},
+    layers::{FromFn, FromFnService, HandlerService, Invocation, Next, Outcome, RateLimit, RateLimited, from_fn},
     limits::Limits,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,

@@ -594,3 +594,32 @@ async fn an_interrupted_once_block_fails_the_next_attempt() {
     let response = client.receive().await;
     assert!(text(&response).contains("an earlier attempt"), "{response}");
 }
+
+#[tokio::test]
+async fn a_confirmation_is_true_only_if_the_user_accepts() {
+    let delete = async |inputs: Inputs| -> Result<String, ToolError> {
+        let first = inputs.confirm("first", "Delete?").await?;
+        // The answer of the first question is the same in the next round.
+        let second = inputs.confirm("second", "Really?").await?;
+        Ok(format!("{first} {second}"))
+    };
+    let server = Server::builder("t", "1").tool(tool("delete", delete)).build();
+    let answer = |action: &str| ("elicitation/create", json!({ "action": action }));
+    for version in ALL {
+        for (first, second, expected) in [
+            (answer("accept"), answer("accept"), "true true"),
+            (accept(json!({})), answer("decline"), "true false"),
+            (answer("decline"), answer("accept"), "false true"),
+            (answer("cancel"), answer("cancel"), "false false"),
+        ] {
+            let mut client = Client::connect(&server, version, everything()).await;
+            let response = client.tool("delete", vec![first, second]).await;
+            assert_eq!(text(&response), expected, "{version}");
+            let form = client.asked[0]["params"]["requestedSchema"].clone();
+            assert_eq!(form, json!({ "type": "object", "properties": {} }), "{version}");
+        }
+        let mut client = Client::connect(&server, version, json!({})).await;
+        let response = client.tool("delete", vec![]).await;
+        assert_eq!(response["error"]["code"], -32021, "{version}: {response}");
+    }
+}

@@ -18,6 +18,7 @@ mod input_requests;
 mod inputs;
 mod inputs_over_ndjson;
 mod json_client;
+mod layer_functions;
 mod layers;
 mod lifecycle;
 #[cfg(feature = "log-layer")]

@@ -98,7 +98,9 @@ pub mod handler {
 
 /// Tower middleware around handler calls: [`ServerBuilder::layer`], [`ToolRoute::layer`].
 pub mod layer {
-    pub use mcp_server_core::{HandlerService, Invocation, Outcome};
+    pub use mcp_server_core::{
+        FromFn, FromFnService, HandlerService, Invocation, Next, Outcome, RateLimit, RateLimited, from_fn,
+    };
 }
 
 /// Input requests of a handler to the client: elicitation, sampling, roots.

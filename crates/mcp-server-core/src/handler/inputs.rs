@@ -101,6 +101,39 @@ impl Inputs {
         self.fill_in(key, message, &form, |content| decode_value(content).map_err(InputError::invalid)).await
     }
 
+    /// Asks the user to confirm or to decline. Returns `true` only if the user confirmed.
+    ///
+    /// The form has no fields, so the client shows the message and its own buttons. A user who declines or dismisses the
+    /// form did not confirm.
+    ///
+    /// ```
+    /// use mcp_server_core::{Inputs, ToolError};
+    ///
+    /// async fn delete(inputs: Inputs) -> Result<&'static str, ToolError> {
+    ///     if !inputs.confirm("delete", "Delete all files?").await? {
+    ///         return Ok("Nothing was deleted.");
+    ///     }
+    ///     Ok("All files were deleted.")
+    /// }
+    /// # let _ = delete;
+    /// ```
+    ///
+    /// # Errors
+    /// [`InputError`]: the client does not support forms, the answer was late, or three answers were invalid.
+    pub async fn confirm(&self, key: &str, message: impl Into<String>) -> Result<bool, InputError> {
+        let capabilities = form_capability();
+        self.require(&capabilities)?;
+        let schema = JsonObject::from_value(json!({ "type": "object", "properties": {} })).unwrap_or_default();
+        let params = ElicitParams::Form(FormElicitParams::new(message, schema));
+        self.ask(key, &capabilities, self.elicitation(params)?, self.limits().elicitation, |answer| {
+            let (result, _): (ElicitResult, _) = decoded(answer)?;
+            let confirmed = result.action == ElicitAction::Accept;
+            let kept = if confirmed { json!({ "action": "accept" }) } else { json!({ "action": "decline" }) };
+            Ok((confirmed, kept))
+        })
+        .await
+    }
+
     /// Asks the user to fill in a form that is built at run time.
     ///
     /// # Errors
@@ -122,10 +155,7 @@ impl Inputs {
         form: &Form,
         read: impl Fn(&Value) -> Result<T, InputError>,
     ) -> Result<T, InputError> {
-        let mut needed = ElicitationCapability::default();
-        needed.form = Some(JsonObject::new());
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = Some(needed);
+        let capabilities = form_capability();
         self.require(&capabilities)?;
         let schema = if self.context.version().has_elicitation_modes() {
             form.schema()
@@ -389,6 +419,15 @@ impl Inputs {
         trace::answered(&span, &answer);
         answer
     }
+}
+
+/// The capability of a client that shows forms.
+fn form_capability() -> ClientCapabilities {
+    let mut needed = ElicitationCapability::default();
+    needed.form = Some(JsonObject::new());
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = Some(needed);
+    capabilities
 }
 
 fn accepted(answer: &Value) -> Result<ElicitResult, InputError> {
