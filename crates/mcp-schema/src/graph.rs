@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     error::{SchemaError, SchemaErrorKind},
     keywords::{self, Applies, Token, push_token},
     limits::{Limits, exceeded},
-    percent,
     text::quote_str,
 };
 
@@ -334,7 +334,8 @@ impl<'a> Builder<'a> {
         if fragment.is_empty() {
             out.push(root);
         } else if fragment.starts_with('/') {
-            let target = percent::decode(fragment).and_then(|pointer| self.schemas[root].pointer(&pointer));
+            let pointer = percent_decode_str(fragment).decode_utf8().ok();
+            let target = pointer.and_then(|pointer| self.schemas[root].pointer(&pointer));
             if let Some(schema) = target.filter(|target| keywords::is_schema(target)) {
                 let pointer = format!("{}{fragment}", self.pointers[root]);
                 let to = self.node(schema, pointer, resource)?;

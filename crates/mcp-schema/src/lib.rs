@@ -24,7 +24,6 @@ mod keywords;
 mod limits;
 mod message;
 mod path;
-mod percent;
 mod schema;
 mod text;
 pub mod tool;

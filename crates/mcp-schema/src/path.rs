@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::{percent, text::quote_str};
+use crate::text::quote_str;
 
 /// Bytes of a path.
 const MAX_PATH: usize = 4096;
@@ -92,8 +92,8 @@ fn hides_separator(path: &str) -> bool {
         while let Some(inner) = rest.strip_prefix(b"25") {
             rest = inner;
         }
-        let triplet = [&b"%"[..], &rest[..rest.len().min(2)]].concat();
-        matches!(percent::triplet(&triplet), Some(b'/' | b'\\' | 0))
+        let separators: [&[u8]; 3] = [b"2f", b"5c", b"00"];
+        rest.get(..2).is_some_and(|digits| separators.iter().any(|code| digits.eq_ignore_ascii_case(code)))
     })
 }
 

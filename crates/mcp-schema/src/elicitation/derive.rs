@@ -1,12 +1,13 @@
 //! Conversion of the schema of a Rust type into the subset for forms.
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Number, Value, json};
 
 use super::{
     FormError,
     field::{Choice, TextFormat, is_annotation},
 };
-use crate::{percent, text::quote_str};
+use crate::text::quote_str;
 
 /// References followed in a row before they are taken for a circle.
 const MAX_HOPS: usize = 16;
@@ -116,7 +117,7 @@ fn resolve(schema: &Value, document: &Value) -> Result<Schema, String> {
 }
 
 fn local<'a>(reference: &str, document: &'a Value) -> Result<&'a Value, String> {
-    let pointer = reference.strip_prefix('#').and_then(percent::decode);
+    let pointer = reference.strip_prefix('#').and_then(|fragment| percent_decode_str(fragment).decode_utf8().ok());
     pointer
         .and_then(|pointer| document.pointer(&pointer))
         .ok_or_else(|| format!("refers to {}, which is not in the schema", quote_str(reference)))
