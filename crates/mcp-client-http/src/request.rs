@@ -27,6 +27,8 @@ const MAX_FAILURES: u32 = 5;
 const DRAIN: Duration = Duration::from_secs(1);
 /// The largest number of bytes that are read in that time.
 const DRAIN_LEN: usize = 64 * 1024;
+/// The number of bytes at the start of a message in which its id and its kind are usually complete.
+const ENVELOPE_START: usize = 256;
 
 /// Posts a request and delivers its answer, or the fault of the request.
 pub(crate) async fn run(shared: Arc<Shared>, id: RequestId, frame: Frame, headers: HeaderMap) {
@@ -172,7 +174,18 @@ async fn resume(shared: &Shared, position: &mut Position) -> Result<EventStream,
 
 /// Returns true if the message, or a message of the batch (2025-03-26), is the answer to this request. An error without
 /// an id is its answer too.
+///
+/// The reader of the transport parses the whole message. The start of the message is sufficient here, unless a large
+/// result precedes the id.
 fn answers(message: &[u8], id: &RequestId) -> bool {
+    match jsonrpc::beginning(&message[..message.len().min(ENVELOPE_START)]) {
+        Beginning::Response(Some(answered)) => answered == *id,
+        Beginning::Other => false,
+        _ => answers_as_whole(message, id),
+    }
+}
+
+fn answers_as_whole(message: &[u8], id: &RequestId) -> bool {
     let is_answer = |parsed| {
         let Ok(Message::Response(response)) = parsed else { return false };
         response.id.is_none_or(|answered| answered == *id)
@@ -215,5 +228,30 @@ mod tests {
         // Spawning a task copies its future.
         let size = size(run);
         assert!(size <= 3 * 1024, "{size}");
+    }
+
+    #[test]
+    fn the_start_of_a_large_message_identifies_its_request() {
+        let large = "x".repeat(ENVELOPE_START);
+        for (message, expected) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#.to_owned(), true),
+            (r#"{"jsonrpc":"2.0","id":8,"result":{}}"#.to_owned(), false),
+            (r#"{"jsonrpc":"2.0","id":"7","result":{}}"#.to_owned(), false),
+            (r#"{"result":{},"id":7,"jsonrpc":"2.0"}"#.to_owned(), true),
+            (format!(r#"{{"jsonrpc":"2.0","result":"{large}","id":7}}"#), true),
+            (format!(r#"{{"jsonrpc":"2.0","result":"{large}","id":8}}"#), false),
+            // The rest of the message is not read. The reader of the transport rejects it.
+            (format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{large}"#), true),
+            (format!(r#"{{"jsonrpc":"2.0","id":7,"error":"{large}"#), true),
+            (format!(r#"{{"jsonrpc":"2.0","result":"{large}"#), false),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#.to_owned(), true),
+            (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#.to_owned(), true),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_owned(), false),
+            (format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":"{large}"}}"#), false),
+            (r#"[{"jsonrpc":"2.0","id":8,"result":{}},{"jsonrpc":"2.0","id":7,"result":{}}]"#.to_owned(), true),
+            ("garbage".to_owned(), false),
+        ] {
+            assert_eq!(answers(message.as_bytes(), &7.into()), expected, "{message}");
+        }
     }
 }
