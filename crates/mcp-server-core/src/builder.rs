@@ -367,26 +367,54 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 }
 
-impl ServerBuilder<()> {
+mod sealed {
+    /// The state of a server that received no state.
+    #[derive(Debug)]
+    #[expect(unnameable_types, reason = "code never has to name the type")]
+    pub enum NoState {}
+
+    /// A state that a builder can provide. `S` is a parameter, so that the compiler infers `()` for a builder without state.
+    #[diagnostic::on_unimplemented(
+        message = "the server has no state: its handlers take `State<{S}>`",
+        label = "the state `{S}` is missing",
+        note = "call `.with_state(…)` with a value of `{S}` after the handlers and before `.build()`",
+        note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    )]
+    #[expect(unnameable_types, reason = "code never has to name the trait")]
+    pub trait Provides<S> {
+        fn state() -> S;
+    }
+
+    impl Provides<()> for NoState {
+        fn state() {}
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Builds the server. It is cheap to clone, and serves any number of connections.
     ///
     /// # Panics
     /// Panics when the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
     #[track_caller]
     #[must_use]
-    pub fn build(self) -> Server {
+    pub fn build(self) -> Server
+    where
+        sealed::NoState: sealed::Provides<S>,
+    {
+        let state = <sealed::NoState as sealed::Provides<S>>::state;
         let extensions = InstalledExtensions::new(self.extensions, self.methods);
-        let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(()) });
-        let resources = self.resources.into_iter().map(|(spec, run)| ResourceEntry { spec, run: run.with_state(()) });
+        let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(state()) });
+        let resources =
+            self.resources.into_iter().map(|(spec, run)| ResourceEntry { spec, run: run.with_state(state()) });
         let templates = self.templates.into_iter().map(|(spec, run, completions)| TemplateEntry {
             spec,
-            run: run.with_state(()),
-            completions: completions.ready(),
+            run: run.with_state(state()),
+            completions: completions.with_state::<()>(&state()).ready(),
         });
         let prompts = self.prompts.into_iter().map(|(prompt, run, completions)| PromptEntry {
             prompt,
-            run: run.with_state(()),
-            completions: completions.ready(),
+            run: run.with_state(state()),
+            completions: completions.with_state::<()>(&state()).ready(),
         });
         assemble::assemble(
             self.config,

@@ -2,7 +2,9 @@
 //! registration.
 
 mod args;
+mod arguments;
 mod extract;
+mod function;
 mod inputs;
 mod kind;
 mod output;
@@ -121,8 +123,11 @@ pub enum StringArgument {
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a handler argument in this place",
-    note = "extractors such as `State<_>`, `Context` or `Progress` come first, and `Args<_>` last"
+    message = "`{Self}` cannot be an argument of a handler in this place",
+    label = "`{Self}` is not an extractor for this place",
+    note = "`State<_>`, `Context`, `Progress` and the other extractors may be any argument; `Args<_>` and `RawArgs` must be the last argument",
+    note = "plain values are fields of a struct: `Args(MyArgs {{ name, count }}): Args<MyArgs>`",
+    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
 )]
 pub trait FromCallParts<S>: Sized {
     /// Adds its part to the description of the handler.
@@ -148,7 +153,10 @@ mod via {
 /// `M` keeps two kinds of implementations apart. Code never has to name it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the last argument of a handler",
-    note = "use `Args<T>` where `T: serde::Deserialize + schemars::JsonSchema`, or any extractor"
+    label = "`{Self}` is not an extractor",
+    note = "the last argument is `Args<T>`, `RawArgs` or any other extractor",
+    note = "plain values are fields of a struct: `Args(MyArgs {{ name, count }}): Args<MyArgs>`",
+    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
 )]
 pub trait FromCall<S, M = via::Whole>: Sized {
     /// Adds its part to the description of the handler.
@@ -186,9 +194,12 @@ impl<S: Send + Sync, T: FromCallParts<S>> FromCall<S, via::Parts> for T {
 /// # let _ = route;
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be returned from this handler",
-    note = "tools return text, `Json<T>`, `Structured<T>`, content blocks, `Image`, lists of those, `CallToolResult`, or a `Result` of one of them with an error",
-    note = "resources return text, `Json<T>`, `Blob`, `ResourceContents` or a list; prompts return text, `PromptMessage`s or `GetPromptResult`"
+    message = "`{Self}` cannot be the output of a handler of the kind `{K}`",
+    label = "the handler returns `{Self}`",
+    note = "a tool returns text, `Json<T>`, `Structured<T>`, `Image`, `Audio`, content blocks, a list of those, or `CallToolResult`",
+    note = "a resource returns text, `Json<T>`, `Blob`, `ResourceContents` or a list of them; a prompt returns text, `PromptMessage` or a list of them; a completion returns a list of texts",
+    note = "a handler that can fail returns a `Result` of one of these types",
+    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
 )]
 pub trait IntoOutput<K: Kind> {
     /// Adds its part to the description of the handler.
@@ -201,28 +212,53 @@ pub trait IntoOutput<K: Kind> {
     fn into_output(self) -> Result<K::Output, ToolError>;
 }
 
-impl<K: Kind, T: IntoOutput<K>, E: Into<ToolError>> IntoOutput<K> for Result<T, E> {
+mod error {
+    use super::ToolError;
+
+    /// An error that converts into [`ToolError`]. The trait is separate from `Into` for the text of its error.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be the error of a handler: it does not convert into `ToolError`",
+        label = "the handler fails with `{Self}`",
+        note = "return `Result<_, ToolError>`; `ToolError::new(\"…\")` has a text for the model, and `.visible()?` converts any error that implements `Display`",
+        note = "each type that implements `std::error::Error + Send + Sync + 'static` converts; `String`, `&str`, `anyhow::Error` and `Box<dyn Error>` do not implement it",
+        note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    )]
+    #[expect(unnameable_types, reason = "code never has to name the trait")]
+    pub trait HandlerError {
+        fn into_tool_error(self) -> ToolError;
+    }
+
+    #[diagnostic::do_not_recommend]
+    impl<E: Into<ToolError>> HandlerError for E {
+        fn into_tool_error(self) -> ToolError {
+            self.into()
+        }
+    }
+}
+
+impl<K: Kind, T: IntoOutput<K>, E: error::HandlerError> IntoOutput<K> for Result<T, E> {
     fn describe(description: &mut Description) {
         T::describe(description);
     }
 
     fn into_output(self) -> Result<K::Output, ToolError> {
-        self.map_err(Into::into)?.into_output()
+        self.map_err(error::HandlerError::into_tool_error)?.into_output()
     }
 }
 
-pub(crate) type HandlerFuture<K> = Pin<Box<dyn Future<Output = Result<<K as Kind>::Output, ToolError>> + Send>>;
-
 /// An async function that serves a tool, a resource, a prompt or a completion.
 ///
-/// The trait is implemented for functions of at most 8 arguments that are extractors.
+/// The trait is implemented for functions of at most 8 arguments that are extractors. The functions of [`check`](crate::check)
+/// check one handler or one part of it.
 ///
 /// # Type parameters
 /// `M` is the list of argument types. It keeps the implementations for different numbers of arguments apart, and code never
 /// has to name it. `S` is the state of the server, and `K` is the kind of the handler.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler",
-    note = "a handler is an `async fn` of at most 8 arguments that are extractors (the last may be `Args<T>`), whose output can be returned from this kind of handler, and whose future is `Send`"
+    message = "a handler is an async function of at most 8 arguments, but this is `{Self}`",
+    label = "not an async function of at most 8 arguments",
+    note = "a handler is an `async fn` or an async closure; `Args<T>` holds any number of arguments of a call",
+    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
 )]
 pub trait Handler<M, S, K: Kind>: Clone + Send + Sync + 'static {
     /// Collects the descriptions of the arguments and the output.
@@ -232,62 +268,30 @@ pub trait Handler<M, S, K: Kind>: Clone + Send + Sync + 'static {
     fn call(self, call: Call, state: S) -> Pin<Box<dyn Future<Output = Result<K::Output, ToolError>> + Send>>;
 }
 
-impl<F, Fut, R, S, K> Handler<((),), S, K> for F
+/// The single implementation: each bound of it is one rule, and the compiler reports the rule that a function breaks.
+impl<F, A, V, S, K> Handler<(A, V), S, K> for F
 where
-    F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = R> + Send,
-    R: IntoOutput<K>,
+    F: function::Function<A> + Clone + Send + Sync + 'static,
+    A: arguments::FromCallAll<S, V>,
+    F::Returned: function::Asynchronous + Send,
+    <F::Returned as function::Asynchronous>::Output: IntoOutput<K>,
+    S: Send + Sync + 'static,
     K: Kind,
 {
     fn describe(description: &mut Description) {
-        R::describe(description);
+        A::describe(description);
+        <<F::Returned as function::Asynchronous>::Output as IntoOutput<K>>::describe(description);
     }
 
-    fn call(self, _call: Call, _state: S) -> HandlerFuture<K> {
-        Box::pin(async move { self().await.into_output() })
+    fn call(self, call: Call, state: S) -> HandlerFuture<K> {
+        Box::pin(async move {
+            let arguments = A::from_call(call, &state).await?;
+            function::Asynchronous::run(self.apply(arguments)).await.into_output()
+        })
     }
 }
 
-macro_rules! impl_handler {
-    ([$($part:ident),*], $last:ident) => {
-        #[diagnostic::do_not_recommend]
-        #[expect(non_snake_case, reason = "the type parameters name the arguments as well")]
-        impl<F, Fut, R, S, K, M, $($part,)* $last> Handler<(M, $($part,)* $last,), S, K> for F
-        where
-            F: FnOnce($($part,)* $last) -> Fut + Clone + Send + Sync + 'static,
-            Fut: Future<Output = R> + Send,
-            R: IntoOutput<K>,
-            K: Kind,
-            S: Send + Sync + 'static,
-            $($part: FromCallParts<S> + Send,)*
-            $last: FromCall<S, M> + Send,
-        {
-            fn describe(description: &mut Description) {
-                $(<$part as FromCallParts<S>>::describe(description);)*
-                <$last as FromCall<S, M>>::describe(description);
-                R::describe(description);
-            }
-
-            #[allow(unused_mut, reason = "a handler of one argument has no parts to draw from")]
-            fn call(self, mut call: Call, state: S) -> HandlerFuture<K> {
-                Box::pin(async move {
-                    $(let $part = $part::from_call_parts(&mut call.parts, &state).await?;)*
-                    let $last = $last::from_call(call, &state).await?;
-                    self($($part,)* $last).await.into_output()
-                })
-            }
-        }
-    };
-}
-
-impl_handler!([], T1);
-impl_handler!([T1], T2);
-impl_handler!([T1, T2], T3);
-impl_handler!([T1, T2, T3], T4);
-impl_handler!([T1, T2, T3, T4], T5);
-impl_handler!([T1, T2, T3, T4, T5], T6);
-impl_handler!([T1, T2, T3, T4, T5, T6], T7);
-impl_handler!([T1, T2, T3, T4, T5, T6, T7], T8);
+pub(crate) type HandlerFuture<K> = Pin<Box<dyn Future<Output = Result<<K as Kind>::Output, ToolError>> + Send>>;
 
 /// A handler of any type that still needs its state `S`.
 pub(crate) struct Erased<S, K: Kind> {

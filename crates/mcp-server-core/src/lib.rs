@@ -11,6 +11,7 @@ mod builder;
 mod cache_hint;
 mod capabilities;
 mod change;
+pub mod check;
 mod context;
 mod data;
 pub mod engine;

@@ -27,7 +27,7 @@ use super::{Arguments, Call, Description, FromCall, StringArgument, ToolError, s
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
-pub struct Args<T>(pub T);
+pub struct Args<T: DeserializeOwned + JsonSchema>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
     fn describe(description: &mut Description) {

@@ -23,6 +23,13 @@ use crate::context::{Cancelled, Completing, Context, Progress, ResourceUri};
 /// }
 /// # assert_eq!(Limit::from_ref(&App { greeting: String::new(), limit: 3 }).0, 3);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "the state `{T}` of the server has no part `{Self}`",
+    label = "a handler takes `State<{Self}>`",
+    note = "`with_state` must receive the type that the handlers take; call it after the handlers and before `build`",
+    note = "for a part of a larger state: `impl FromRef<{T}> for {Self}`",
+    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+)]
 pub trait FromRef<T> {
     /// Clones the part.
     fn from_ref(whole: &T) -> Self;

@@ -110,6 +110,12 @@ impl Blob {
 }
 
 /// A value that converts into one content block.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not convert into a content block",
+    label = "`{Self}` is not content",
+    note = "content blocks are text, `serde_json::Value`, `Image`, `Audio`, `ResourceContents`, `Resource` (a link) and `ContentBlock`; for a list of other values, return `Json<T>`",
+    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+)]
 pub trait IntoContent {
     /// Converts the value.
     fn into_content(self) -> ContentBlock;
