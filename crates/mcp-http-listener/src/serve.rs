@@ -316,12 +316,12 @@ mod tests {
     /// Sends a request for a large answer, reads nothing, and returns how long the connection stays open.
     async fn leave_answer_unread(client: impl Duplex, serving: impl Future<Output = ()>) -> Duration {
         let (mut client, start) = (client, Instant::now());
-        let asking = async {
+        let request = async {
             client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
             client.flush().await.unwrap();
         };
         let day = Duration::from_secs(24 * 3600);
-        let ended = tokio::time::timeout(day, async { tokio::join!(asking, serving) }).await;
+        let ended = tokio::time::timeout(day, async { tokio::join!(request, serving) }).await;
         assert!(ended.is_ok(), "the connection is still open");
         let took = start.elapsed();
         // The client kept the connection open until here.

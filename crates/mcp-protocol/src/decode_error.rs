@@ -12,7 +12,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String>
     serde_json::from_str(text).map_err(|error: serde_json::Error| {
         let mut again = serde_json::Deserializer::from_str(text);
         match serde_path_to_error::deserialize::<_, T>(&mut again) {
-            Err(error) => told(error.path(), error.inner()),
+            Err(error) => located_error(error.path(), error.inner()),
             Ok(_) => plain(&error),
         }
     })
@@ -24,12 +24,12 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String>
 /// What does not fit, with its place: words for a peer or a user, who know no types of Rust.
 pub fn decode_value<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error| match serde_path_to_error::deserialize::<_, T>(value) {
-        Err(error) => told(error.path(), error.inner()),
+        Err(error) => located_error(error.path(), error.inner()),
         Ok(_) => plain(&error),
     })
 }
 
-fn told(path: &Path, error: &serde_json::Error) -> String {
+fn located_error(path: &Path, error: &serde_json::Error) -> String {
     let mut place = String::new();
     for segment in path {
         match segment {

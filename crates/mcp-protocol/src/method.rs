@@ -55,18 +55,16 @@ pub(crate) fn instead_of(name: &str, version: ProtocolVersion) -> Option<&'stati
         return None;
     }
     Some(match name {
-        Initialize::NAME => {
-            "each request says in `_meta` what its client is; `server/discover` tells what the server is"
-        }
-        Ping::NAME => "any other request shows that the server is there",
-        SetLevel::NAME => {
-            "a request that wants log records says so by `io.modelcontextprotocol/logLevel` in its `_meta`"
-        }
+        Initialize::NAME => "each request describes its client in `_meta`; `server/discover` describes the server",
+        Ping::NAME => "any other request shows that the server is reachable",
+        SetLevel::NAME => "a request sets `io.modelcontextprotocol/logLevel` in its `_meta` to receive log records",
         Subscribe::NAME => "`subscriptions/listen` names the resources in `resourceSubscriptions`",
         Unsubscribe::NAME => "subscriptions end with their `subscriptions/listen` request",
-        GetTaskPayload::NAME => "`tasks/get` tells the result of a task that has ended",
+        GetTaskPayload::NAME => "`tasks/get` returns the result of a finished task",
         ListTasks::NAME => "clients keep the ids of their tasks",
-        CreateMessage::NAME | ListRoots::NAME | Elicit::NAME => "servers ask by `input_required` results",
+        CreateMessage::NAME | ListRoots::NAME | Elicit::NAME => {
+            "servers send input requests in `input_required` results"
+        }
         _ => return None,
     })
 }

@@ -69,7 +69,7 @@ pub(crate) fn describe(schema: &Value, error: &ValidationError<'_>, nested: usiz
             (Ours::Items, format!("has {} that are not allowed", plural(unexpected.len() as u64, "item")))
         }
         Kind::UniqueItems => (Ours::Items, "the items must be unique".to_owned()),
-        Kind::Contains => (Ours::Items, "must contain the items that `contains` asks for, and no more".to_owned()),
+        Kind::Contains => (Ours::Items, "must contain the number of items that `contains` allows".to_owned()),
         Kind::Pattern { pattern } => {
             (Ours::Pattern, format!("must match the pattern `{}`, got {}", shorten(pattern, 120), quote(value)))
         }
@@ -134,12 +134,12 @@ fn alternatives(
         return format!("{head}; the closest one fails because: {}", reasons(closest));
     }
     let chosen = if close.is_empty() { context.iter().collect() } else { close };
-    let mut told: Vec<_> =
+    let mut reasons: Vec<_> =
         chosen.iter().take(MAX_ALTERNATIVES).map(|branch| format!("({})", reasons(branch))).collect();
     if chosen.len() > MAX_ALTERNATIVES {
-        told.push(format!("and {} more", chosen.len() - MAX_ALTERNATIVES));
+        reasons.push(format!("and {} more", chosen.len() - MAX_ALTERNATIVES));
     }
-    format!("{head}: {}", told.join(", "))
+    format!("{head}: {}", reasons.join(", "))
 }
 
 /// The types to choose from when every alternative fails by the type of the value alone.

@@ -57,7 +57,7 @@ impl CommandTool {
             io::Error::new(error.kind(), format!("`{program}` cannot be started in `{cwd}`: {error}"))
         })?;
         let (stdin, stdout, stderr) = group.streams();
-        let (mut output, mut told) = (Vec::new(), Vec::new());
+        let (mut output, mut stderr_bytes) = (Vec::new(), Vec::new());
         let feed = async {
             let Some(mut stdin) = stdin else { return Ok(()) };
             // A program may ignore its input. A closed pipe is not a failure.
@@ -65,30 +65,34 @@ impl CommandTool {
             drop(stdin);
             Ok(())
         };
-        let tell = async {
-            keep(stderr, &mut told).await;
+        let capture_stderr = async {
+            keep(stderr, &mut stderr_bytes).await;
             Ok(())
         };
-        let over = CancellationToken::new();
+        let exited = CancellationToken::new();
         let ended = async {
             let status = group.end().await;
-            over.cancel();
+            exited.cancel();
             status.map_err(ToolError::from)
         };
         let pipes = async {
-            let used = async { tokio::try_join!(read(stdout, self.max_output, &mut output), tell, feed) };
+            let used = async { tokio::try_join!(read(stdout, self.max_output, &mut output), capture_stderr, feed) };
             tokio::select! {
                 done = used => done.map(|_| ()),
                 () = async {
-                    over.cancelled().await;
+                    exited.cancelled().await;
                     tokio::time::sleep(GRACE).await;
                 } => Ok(()),
             }
         };
         let (status, ()) = tokio::try_join!(ended, pipes)?;
-        if !told.is_empty() {
+        if !stderr_bytes.is_empty() {
             // Subscribers quote a text field, so that its line breaks do not begin lines of the log.
-            tracing::info!(tool = self.name, stderr = &*String::from_utf8_lossy(&told), "a command wrote to stderr");
+            tracing::info!(
+                tool = self.name,
+                stderr = &*String::from_utf8_lossy(&stderr_bytes),
+                "a command wrote to stderr"
+            );
         }
         let Ok(text) = String::from_utf8(output) else {
             return Err(ToolError::new("the output of the command is not UTF-8"));

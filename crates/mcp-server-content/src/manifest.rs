@@ -169,13 +169,13 @@ fn unclosed(text: &str) -> Option<String> {
 }
 
 /// Applies the front matter of an argument. The text needs a placeholder for it.
-fn describe(said: Argument, known: &mut [PromptArgument]) -> Result<(), String> {
-    let Some(argument) = known.iter_mut().find(|known| known.name == said.name) else {
-        return Err(format!("the argument `{0}` has no placeholder `{{{0}}}` in the text", said.name));
+fn describe(declared: Argument, known: &mut [PromptArgument]) -> Result<(), String> {
+    let Some(argument) = known.iter_mut().find(|known| known.name == declared.name) else {
+        return Err(format!("the argument `{0}` has no placeholder `{{{0}}}` in the text", declared.name));
     };
-    argument.title = said.title;
-    argument.description = said.description;
-    argument.required = said.required.or(argument.required);
+    argument.title = declared.title;
+    argument.description = declared.description;
+    argument.required = declared.required.or(argument.required);
     Ok(())
 }
 

@@ -131,8 +131,8 @@ mod tests {
             pending.insert(change);
         }
         pending.forget("x:b");
-        let told: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
-        assert_eq!(told, [Change::Tools, updated("x:a"), Change::Prompts]);
+        let popped: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
+        assert_eq!(popped, [Change::Tools, updated("x:a"), Change::Prompts]);
         assert_eq!((pending.len(), pending.order.capacity()), (0, 0));
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     /// Present when the handler takes `Inputs`.
     pub(crate) collector: Option<Arc<InputCollector>>,
     /// Present when the call may become a task.
-    pub(crate) tasking: Option<Arc<TaskUpgrade>>,
+    pub(crate) task_upgrade: Option<Arc<TaskUpgrade>>,
     /// Whether the caller is the process's own client.
     pub(crate) is_local: bool,
     pub(crate) meta: OnceLock<Meta>,
@@ -176,8 +176,8 @@ impl Context {
     /// Returns true when the call is a task afterwards. Returns false when the tool does not support tasks, the client
     /// does not support them, or the limits are reached.
     pub async fn detach(&self) -> bool {
-        match self.tasking() {
-            Some(tasking) => tasking.detach().await,
+        match self.task_upgrade() {
+            Some(upgrade) => upgrade.detach().await,
             None => false,
         }
     }
@@ -188,12 +188,12 @@ impl Context {
         self.task().map(|task| task.id())
     }
 
-    pub(crate) fn tasking(&self) -> Option<&Arc<TaskUpgrade>> {
-        self.inner.tasking.as_ref()
+    pub(crate) fn task_upgrade(&self) -> Option<&Arc<TaskUpgrade>> {
+        self.inner.task_upgrade.as_ref()
     }
 
     fn task(&self) -> Option<&Arc<RunningTask>> {
-        self.tasking()?.live()
+        self.task_upgrade()?.running_task()
     }
 
     pub(crate) fn session(&self) -> Option<&Session> {
@@ -418,8 +418,8 @@ impl Progress {
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
         let message = message.into();
-        if let (Some(tasking), Some(words)) = (self.context.tasking(), message) {
-            tasking.set_message(words);
+        if let (Some(upgrade), Some(message)) = (self.context.task_upgrade(), message) {
+            upgrade.set_message(message);
         }
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
         if !progress.is_finite() {

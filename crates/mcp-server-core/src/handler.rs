@@ -44,7 +44,7 @@ pub struct Description {
     pub takes_raw_arguments: bool,
     /// Whether the handler sends input requests to the client. [`Inputs`](crate::Inputs) sets it. Other handlers cannot send
     /// input requests.
-    pub asks: bool,
+    pub uses_inputs: bool,
 }
 
 /// The use of the value that a tool returns, if the tool has an output schema.
@@ -296,31 +296,31 @@ pub(crate) type HandlerFuture<K> = Pin<Box<dyn Future<Output = Result<<K as Kind
 /// A handler of any type that still needs its state `S`.
 pub(crate) struct Erased<S, K: Kind> {
     call: Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>,
-    asks: bool,
+    uses_inputs: bool,
 }
 
 impl<S, K: Kind> Clone for Erased<S, K> {
     fn clone(&self) -> Self {
-        Self { call: self.call.clone(), asks: self.asks }
+        Self { call: self.call.clone(), uses_inputs: self.uses_inputs }
     }
 }
 
 /// A handler of any type that has its state.
 pub(crate) struct Ready<K: Kind> {
     call: Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>,
-    asks: bool,
+    uses_inputs: bool,
 }
 
 impl<K: Kind> Clone for Ready<K> {
     fn clone(&self) -> Self {
-        Self { call: self.call.clone(), asks: self.asks }
+        Self { call: self.call.clone(), uses_inputs: self.uses_inputs }
     }
 }
 
 impl<K: Kind> Ready<K> {
     /// Creates a handler of the library itself. It sends no input requests.
     pub(crate) fn new(call: impl Fn(Call) -> HandlerFuture<K> + Send + Sync + 'static) -> Self {
-        Self { call: Arc::new(call), asks: false }
+        Self { call: Arc::new(call), uses_inputs: false }
     }
 
     pub(crate) fn call(&self, call: Call) -> HandlerFuture<K> {
@@ -328,15 +328,15 @@ impl<K: Kind> Ready<K> {
     }
 
     /// Whether the handler takes `Inputs`.
-    pub(crate) fn asks(&self) -> bool {
-        self.asks
+    pub(crate) fn uses_inputs(&self) -> bool {
+        self.uses_inputs
     }
 }
 
 impl<S, K: Kind> Erased<S, K> {
     /// Whether the handler takes `Inputs`.
-    pub(crate) fn asks(&self) -> bool {
-        self.asks
+    pub(crate) fn uses_inputs(&self) -> bool {
+        self.uses_inputs
     }
 }
 
@@ -345,15 +345,15 @@ impl<S: Clone + Send + Sync + 'static, K: Kind> Erased<S, K> {
         let mut description = Description::default();
         H::describe(&mut description);
         let call = Arc::new(move |call, state| handler.clone().call(call, state));
-        Self { call, asks: description.asks }
+        Self { call, uses_inputs: description.uses_inputs }
     }
 
     /// Converts a handler that needs no state any more.
     pub(crate) fn ready(ready: Ready<K>) -> Self {
-        Self { asks: ready.asks, call: Arc::new(move |call, _state| ready.call(call)) }
+        Self { uses_inputs: ready.uses_inputs, call: Arc::new(move |call, _state| ready.call(call)) }
     }
 
     pub(crate) fn with_state(self, state: S) -> Ready<K> {
-        Ready { asks: self.asks, call: Arc::new(move |call| (self.call)(call, state.clone())) }
+        Ready { uses_inputs: self.uses_inputs, call: Arc::new(move |call| (self.call)(call, state.clone())) }
     }
 }

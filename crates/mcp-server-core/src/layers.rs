@@ -100,7 +100,7 @@ impl Outcome {
     /// Whether the handler sent input requests (2026-07-28). It runs again with the answers.
     #[must_use]
     pub fn is_input_required(&self) -> bool {
-        matches!(self.0, Performed::Asked(_))
+        matches!(self.0, Performed::InputRequired(_))
     }
 
     /// Returns the result of a tool, if the outcome is one.

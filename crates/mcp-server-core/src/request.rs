@@ -17,5 +17,5 @@ pub use self::{
 pub(crate) use self::{
     output::{Output, Performed, Stop, ending},
     reply::{ServerIdentity, busy},
-    stateless::Said,
+    stateless::ParsedMeta,
 };

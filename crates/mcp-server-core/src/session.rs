@@ -172,7 +172,7 @@ impl Session {
             Err(error) => Err(error.clone()),
         };
         if !self.pending.answer(id, answer) {
-            tracing::debug!(?id, "a response that nobody waits for");
+            tracing::debug!(?id, "a response without a pending request");
         }
     }
 

@@ -279,7 +279,7 @@ pub(crate) fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
                 Ok(Some(place)) => Listening::after(http, place, &legacy.endpoint.config),
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
             };
-            let listening = listening.until(legacy.endpoint.server.shutting_down());
+            let listening = listening.end_at_shutdown(legacy.endpoint.server.shutting_down());
             respond::with_version(respond::events(Body::stream(listening)), version)
         }
         Err(response) => response,

@@ -124,7 +124,7 @@ mod tests {
     fn only_well_formed_trace_values_are_read_and_written() {
         let later = PARENT.replace("00-0a", "01-0a") + "-more";
         let long = format!("a={}", "x".repeat(8192));
-        for (said, expected) in [
+        for (written, expected) in [
             (json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" }), None),
             (json!({ "traceparent": PARENT, "tracestate": "A" }), Some(json!({ "traceparent": PARENT }))),
             (json!({ "traceparent": later }), Some(json!({ "traceparent": PARENT }))),
@@ -134,8 +134,8 @@ mod tests {
             (json!({ "traceparent": 7, "tracestate": "a=1" }), Some(json!({}))),
             (json!({}), None),
         ] {
-            let expected = meta(expected.unwrap_or_else(|| said.clone()));
-            let context = TraceContext::from_meta(&meta(said));
+            let expected = meta(expected.unwrap_or_else(|| written.clone()));
+            let context = TraceContext::from_meta(&meta(written));
             assert_eq!(context.is_none(), expected.is_empty(), "{expected:?}");
             let mut written = Meta::new();
             if let Some(context) = context {

@@ -193,7 +193,7 @@ impl SessionRequest<'_> {
 
     fn prepare(self, server: &Server, scope: Scope) -> Result<Prepared, Refusal> {
         let Self { request, meta, arrival } = self;
-        server.prepare(&request, arrival.complete(scope.saying(meta.as_ref())))
+        server.prepare(&request, arrival.complete(scope.meta(meta.as_ref())))
     }
 }
 

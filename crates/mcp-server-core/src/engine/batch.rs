@@ -17,7 +17,7 @@ const MEMBERS: usize = 64;
 /// The requests of a batch, in order.
 #[derive(Debug)]
 pub struct Batch {
-    asked: Vec<Member>,
+    requests: Vec<Member>,
 }
 
 #[derive(Debug)]
@@ -43,18 +43,18 @@ impl Server {
         if members.len() > MEMBERS {
             return Err(RpcError::invalid_request(format!("a batch has at most {MEMBERS} messages")));
         }
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for member in members {
             match Message::parse_with(member.get().as_bytes(), &limits) {
                 Ok(Message::Request(request)) => {
                     let prepared = match Era::of(&request) {
                         Ok(Era::Session(meta)) => {
-                            self.prepare(&request, scope().saying(meta.as_ref())).map_err(Refusal::into_error)
+                            self.prepare(&request, scope().meta(meta.as_ref())).map_err(Refusal::into_error)
                         }
                         Ok(_) => Err(RpcError::invalid_request("this request travels alone, not in a batch")),
                         Err(error) => Err(error.error),
                     };
-                    asked.push(match prepared {
+                    requests.push(match prepared {
                         // From now on a cancellation finds the request.
                         Ok(mut prepared) => match prepared.enter() {
                             Ok(()) => Member::Prepared(Box::new(prepared)),
@@ -65,10 +65,10 @@ impl Server {
                 }
                 Ok(Message::Notification(notification)) => self.notified(Some(session), peer, &notification),
                 Ok(Message::Response(response)) => session.answered(&response),
-                Err(error) => asked.push(Member::Answered(Reply::error(error.id.as_ref(), &error.error))),
+                Err(error) => requests.push(Member::Answered(Reply::error(error.id.as_ref(), &error.error))),
             }
         }
-        Ok(Batch { asked })
+        Ok(Batch { requests })
     }
 }
 
@@ -76,7 +76,7 @@ impl Batch {
     /// Whether the batch has no requests, and therefore no response.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.asked.is_empty()
+        self.requests.is_empty()
     }
 
     /// Runs all requests concurrently. Returns `None` when all of them were cancelled.
@@ -85,9 +85,9 @@ impl Batch {
     pub async fn run(self) -> Option<Bytes> {
         type Running = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
         let mut running: Vec<(Option<Running>, Option<Reply>)> = self
-            .asked
+            .requests
             .into_iter()
-            .map(|asked| match asked {
+            .map(|request| match request {
                 Member::Answered(reply) => (None, Some(reply)),
                 Member::Prepared(prepared) => (Some(Box::pin(prepared.run()) as Running), None),
             })

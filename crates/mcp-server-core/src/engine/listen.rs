@@ -40,7 +40,7 @@ impl ListenWork {
         }
         let name = method::Listen::NAME;
         decode_params::<Form>(name, params)?;
-        let asked = decode_params::<ListenParams>(name, params)?.notifications;
+        let requested = decode_params::<ListenParams>(name, params)?.notifications;
         if scope.sink.is_none() {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
             return Err(RpcError::invalid_request(text));
@@ -51,7 +51,7 @@ impl ListenWork {
             resources: server.has_resources(),
             tasks: server.has_tasks(),
         };
-        let (accepted, mut filter) = Filter::accept(&asked, offered, server.limits(), scope.client.capabilities())?;
+        let (accepted, mut filter) = Filter::accept(&requested, offered, server.limits(), scope.client.capabilities())?;
         let tasks = filter.take_tasks();
         Ok(Self { accepted, filter, tasks, listening: None })
     }
@@ -81,16 +81,16 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let ending = scope.ending.as_ref().unwrap_or(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
         Ok::<_, RpcError>(find_for_listener(&server, &scope, &id, &task).await?.map(|found| match found {
-            ListenTarget::Running(live) => live.detailed(),
+            ListenTarget::Running(running_task) => running_task.detailed(),
             ListenTarget::Ended(task) => *task,
         }))
     };
-    let telling = async {
+    let run = async {
         let find = async {
             let mut found = Vec::new();
             for task in work.tasks {
                 match find_for_listener(&server, &scope, &id, &task).await? {
-                    Some(ListenTarget::Running(live)) => listening.add_task(&live),
+                    Some(ListenTarget::Running(running_task)) => listening.add_task(&running_task),
                     // The outcome may be large, so the stream fetches it when it sends it.
                     Some(ListenTarget::Ended(_)) => listening.add_ended(&task),
                     // An unknown or foreign task is not acknowledged.
@@ -100,7 +100,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
             }
             Ok::<_, RpcError>(found)
         };
-        let told = async {
+        let deliver = async {
             // One timeout covers all lookups, because the store may be failing.
             let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
             accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
@@ -114,7 +114,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         };
         tokio::select! {
             biased;
-            over = told => return over.err().map(|error| Reply::error(Some(&id), &error)),
+            outcome = deliver => return outcome.err().map(|error| Reply::error(Some(&id), &error)),
             () = ending.cancelled() => {}
         }
         drop(listening);
@@ -127,6 +127,6 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     tokio::select! {
         biased;
         () = scope.cancel.cancelled() => None,
-        reply = telling => reply,
+        reply = run => reply,
     }
 }

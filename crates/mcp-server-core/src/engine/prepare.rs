@@ -25,7 +25,7 @@ use crate::{
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
     registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
-    request::{Refusal, Reply, Said, Scope},
+    request::{ParsedMeta, Refusal, Reply, Scope},
     session::{InFlightGuard, Pass},
     tasks::{Plan, TaskUpgrade, ToolTasks},
     trace::{self, Target},
@@ -93,12 +93,12 @@ impl Work {
 
 impl HandlerWork {
     /// Whether the handler takes `Inputs`.
-    fn asks(&self) -> bool {
+    fn uses_inputs(&self) -> bool {
         match self {
-            Self::Tool { entry, .. } => entry.run.asks(),
-            Self::Resource { entry, .. } => entry.run.asks(),
-            Self::Template { entry, .. } => entry.run.asks(),
-            Self::Prompt { entry, .. } => entry.run.asks(),
+            Self::Tool { entry, .. } => entry.run.uses_inputs(),
+            Self::Resource { entry, .. } => entry.run.uses_inputs(),
+            Self::Template { entry, .. } => entry.run.uses_inputs(),
+            Self::Prompt { entry, .. } => entry.run.uses_inputs(),
             // No revision has input requests for completions.
             Self::Complete { .. } => false,
         }
@@ -155,8 +155,8 @@ impl Server {
         #[cfg(feature = "log-layer")]
         let slot = crate::log_layer::opened();
         trace::belongs(&span, scope.version, scope.client.session());
-        let meta = || match &scope.said {
-            Some(said) => said.meta(),
+        let meta = || match &scope.parsed_meta {
+            Some(parsed_meta) => parsed_meta.meta(),
             None => trace::meta_of(request),
         };
         trace::follow(&span, meta, self.data.config.bridge.as_ref());
@@ -189,7 +189,7 @@ impl Server {
             check_tool(&entry.spec, arguments, &scope, headers)?;
         }
         let collector = match &work {
-            Work::Handler(work) if work.asks() => {
+            Work::Handler(work) if work.uses_inputs() => {
                 Some(Arc::new(InputCollector::new(&self.data.inputs, request, scope.origin())?))
             }
             _ => None,
@@ -201,19 +201,19 @@ impl Server {
         if let Work::Handler(HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. }) = &work {
             scope.extensions.insert(ResourceUri(uri.clone()));
         }
-        let said = match scope.said.take() {
-            Some(said) => said,
+        let parsed_meta = match scope.parsed_meta.take() {
+            Some(parsed_meta) => parsed_meta,
             None => RequestMeta::from_params(request.params)
                 .map_err(RpcError::from)?
                 .as_ref()
-                .map(Said::of)
+                .map(ParsedMeta::of)
                 .unwrap_or_default(),
         };
-        let tasking = match &work {
+        let task_upgrade = match &work {
             Work::Handler(HandlerWork::Tool { plan: Plan::Task { .. }, .. }) => Some(Arc::default()),
             _ => None,
         };
-        let context = context(self, request, &scope, said, collector, tasking, span);
+        let context = context(self, request, &scope, parsed_meta, collector, task_upgrade, span);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -389,9 +389,9 @@ fn context(
     server: &Server,
     request: &Request<'_>,
     scope: &Scope,
-    said: Said,
+    parsed_meta: ParsedMeta,
     collector: Option<Arc<InputCollector>>,
-    tasking: Option<Arc<TaskUpgrade>>,
+    task_upgrade: Option<Arc<TaskUpgrade>>,
     span: &Span,
 ) -> Context {
     Context::new(crate::context::Inner {
@@ -399,10 +399,10 @@ fn context(
         request_id: Some(request.id.clone()),
         client: scope.client.clone(),
         principal: scope.principal.clone(),
-        progress_token: said.progress_token,
-        raw_meta: said.raw_meta,
+        progress_token: parsed_meta.progress_token,
+        raw_meta: parsed_meta.raw_meta,
         collector,
-        tasking,
+        task_upgrade,
         is_local: scope.is_local,
         meta: std::sync::OnceLock::new(),
         log_level: scope.log_level,

@@ -76,7 +76,7 @@ impl Prepared {
             Ok(Output::Resource(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Ok(Output::Prompt(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Ok(Output::Completion(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
-            Ok(Output::Asked(result)) => Reply::result(&server.data.identity, &id, version, result, 2048),
+            Ok(Output::InputRequired(result)) => Reply::result(&server.data.identity, &id, version, result, 2048),
             Ok(Output::TaskOfClient(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Ok(Output::TaskOfServer(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Err(Stop::Cancelled) => return None,
@@ -267,15 +267,15 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
         return Err(Stop::Cancelled);
     }
     // A handler that returned in time may leave work on other tasks. Otherwise that work is cancelled too.
-    if !context.has_expired() && !matches!(performed, Ok(Performed::Asked(_))) {
+    if !context.has_expired() && !matches!(performed, Ok(Performed::InputRequired(_))) {
         drop_cancels.disarm();
     }
     match (performed?, context.collector()) {
         (Performed::Output(output), _) => Ok(output),
-        (Performed::Asked(requests), Some(collector)) => {
-            Ok(Output::Asked(unless_stopped(server, scope, pin!(collector.result(requests))).await??))
+        (Performed::InputRequired(requests), Some(collector)) => {
+            Ok(Output::InputRequired(unless_stopped(server, scope, pin!(collector.result(requests))).await??))
         }
-        (Performed::Asked(_), None) => Err(RpcError::internal("nothing can be asked").into()),
+        (Performed::InputRequired(_), None) => Err(RpcError::internal("the call cannot send input requests").into()),
     }
 }
 
@@ -331,7 +331,7 @@ async fn handled(
 ) -> Result<Performed, RpcError> {
     let output = perform(server, version, context, work).await;
     match context.collector().and_then(|collector| collector.take_requests()) {
-        Some(requests) => Ok(Performed::Asked(requests)),
+        Some(requests) => Ok(Performed::InputRequired(requests)),
         None => output.map(Performed::Output),
     }
 }

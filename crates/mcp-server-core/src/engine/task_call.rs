@@ -32,7 +32,7 @@ pub(super) struct Candidate<'a> {
 impl Candidate<'_> {
     /// Runs the call until it ends or becomes a task.
     pub(super) async fn run(self, mut work: Work) -> Result<Output, Stop> {
-        let decided = Decided(self.context.tasking());
+        let decided = Decided(self.context.task_upgrade());
         if let TaskPolicy::After(time) = self.policy {
             let done = tokio::select! {
                 biased;
@@ -43,11 +43,11 @@ impl Candidate<'_> {
             match done {
                 // The call ended before the time of the policy, and still has to return a task.
                 Some(Ok(Output::Tool(result))) if self.is_required => {
-                    let live = self.create().await?;
-                    self.server.data.tasks.mark(&live, TaskOutcome::of(&result));
-                    let created = self.created(&live);
+                    let running_task = self.create().await?;
+                    self.server.data.tasks.mark(&running_task, TaskOutcome::of(&result));
+                    let created = self.created(&running_task);
                     // The record is stored before the response, also when the request is dropped.
-                    let (server, ended) = (self.server.clone(), live.clone());
+                    let (server, ended) = (self.server.clone(), running_task.clone());
                     let _ = tokio::spawn(async move { server.data.tasks.persist(&ended).await }).await;
                     return Ok(created);
                 }
@@ -55,8 +55,8 @@ impl Candidate<'_> {
                 None => {}
             }
         }
-        let live = match self.create().await {
-            Ok(live) => live,
+        let running_task = match self.create().await {
+            Ok(running_task) => running_task,
             // The client did not request a task, so the call continues as a plain call.
             Err(_) if !self.is_required && self.scope.version.has_extensions() => {
                 drop(decided);
@@ -65,27 +65,27 @@ impl Candidate<'_> {
             Err(error) => return Err(error.into()),
         };
         if let Some(collector) = self.context.collector() {
-            collector.become_task(&live);
+            collector.become_task(&running_task);
         }
-        if let Some(tasking) = self.context.tasking() {
-            tasking.become_task(&live);
+        if let Some(upgrade) = self.context.task_upgrade() {
+            upgrade.become_task(&running_task);
         }
-        let created = self.created(&live);
+        let created = self.created(&running_task);
         let outcome = async move { outcome_of(work.await) };
-        tokio::spawn(self.server.data.task_driver().drive(live, outcome));
+        tokio::spawn(self.server.data.task_driver().drive(running_task, outcome));
         Ok(created)
     }
 
     async fn wanted(&self) {
-        match self.context.tasking() {
-            Some(tasking) => tasking.wanted().await,
+        match self.context.task_upgrade() {
+            Some(upgrade) => upgrade.wanted().await,
             None => std::future::pending().await,
         }
     }
 
     async fn create(&self) -> Result<Arc<RunningTask>, RpcError> {
         let owner = Owner::of(self.scope.principal.as_deref(), self.scope.is_local);
-        let message = self.context.tasking().and_then(|tasking| tasking.message());
+        let message = self.context.task_upgrade().and_then(|upgrade| upgrade.message());
         let session = self.scope.client.shared_session();
         let wanted = TaskSpec { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
         // The bus delivers cancellations from other nodes.
@@ -93,8 +93,8 @@ impl Candidate<'_> {
         self.server.data.tasks.create(wanted).await
     }
 
-    fn created(&self, live: &RunningTask) -> Output {
-        let record = live.record();
+    fn created(&self, running_task: &RunningTask) -> Output {
+        let record = running_task.record();
         if self.scope.version.has_extensions() {
             Output::TaskOfServer(ext::CreateTaskResult::new(record.extension()))
         } else {

@@ -28,16 +28,16 @@ pub(super) fn state(record: &Record) -> TaskState {
 pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, RpcError> {
     loop {
         let record = match query.find(id).await? {
-            Found::Running(live) => {
+            Found::Running(running_task) => {
                 // Input requests of the task can use the stream of this request meanwhile.
-                let _lent = match &query.scope.client {
+                let _waiter = match &query.scope.client {
                     Client::Session(session) => {
-                        live.add_result_waiter(query.request, session, query.scope.sink.as_ref())
+                        running_task.add_result_waiter(query.request, session, query.scope.sink.as_ref())
                     }
                     Client::Request(_) => None,
                 };
-                live.ended().await;
-                live.record()
+                running_task.ended().await;
+                running_task.record()
             }
             Found::Stored(record, _) => *record,
         };

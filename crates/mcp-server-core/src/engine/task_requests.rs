@@ -51,7 +51,7 @@ pub(crate) async fn find_for_listener(
 ) -> Result<Option<ListenTarget>, RpcError> {
     let query = TaskQuery { server, scope, request, owner: owner_of(scope) };
     match query.find(id).await {
-        Ok(Found::Running(live)) => Ok(Some(ListenTarget::Running(live))),
+        Ok(Found::Running(running_task)) => Ok(Some(ListenTarget::Running(running_task))),
         Ok(Found::Stored(record, _)) => {
             Ok(record.outcome.is_some().then(|| ListenTarget::Ended(Box::new(record.into_detailed()))))
         }
@@ -126,8 +126,8 @@ impl TaskWork {
                 }
             }
             Self::Update { id, answers } => {
-                if let Found::Running(live) = query.find(&id).await? {
-                    live.answer(answers);
+                if let Found::Running(running_task) = query.find(&id).await? {
+                    running_task.answer(answers);
                 }
                 Ok(query.reply(EmptyResult::default()))
             }
@@ -159,7 +159,7 @@ impl TaskQuery<'_> {
     async fn cancel(&self, found: &Found) -> Result<bool, RpcError> {
         let table = &self.server.data.tasks;
         match found {
-            Found::Running(live) => Ok(table.settle(live, TaskOutcome::Cancelled).await),
+            Found::Running(running_task) => Ok(table.settle(running_task, TaskOutcome::Cancelled).await),
             Found::Stored(record, bytes) => {
                 let (server, owner, record, bytes) =
                     (self.server.clone(), self.owner.clone(), record.clone(), bytes.clone());

@@ -62,7 +62,7 @@ pub struct Inputs {
 
 impl<S: Send + Sync> FromCallParts<S> for Inputs {
     fn describe(description: &mut Description) {
-        description.asks = true;
+        description.uses_inputs = true;
     }
 
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
@@ -230,11 +230,11 @@ impl Inputs {
         if let Some((session, page)) = &page {
             session.add_page(page);
         }
-        let asked = self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
+        let answer = self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
             accepted(answer)?;
             Ok(((), json!({ "action": "accept" })))
         });
-        let agreed = asked.await;
+        let agreed = answer.await;
         if let (Err(_), Some((session, page))) = (&agreed, &page) {
             session.remove_page(page);
         }
@@ -301,8 +301,8 @@ impl Inputs {
         std::future::poll_fn(move |cx| {
             let mut done = true;
             for (question, answer) in questions.iter_mut().zip(&mut answers) {
-                let Some(asked) = question else { continue };
-                match asked.as_mut().poll(cx) {
+                let Some(pending) = question else { continue };
+                match pending.as_mut().poll(cx) {
                     std::task::Poll::Ready(Ok(value)) => {
                         *answer = Some(value);
                         *question = None;

@@ -95,7 +95,7 @@ struct State {
     /// The side effects of this run that have not succeeded.
     claims: HashMap<String, Claimed>,
     /// The input requests on which the run ended.
-    asked: Option<InputRequests>,
+    round_requests: Option<InputRequests>,
     /// Wakes the task that drives the handler when an input request opens.
     driver: Option<Waker>,
     /// The time that the handler has waited for answers. It does not count towards the time limit.
@@ -183,7 +183,7 @@ impl InputCollector {
         let mut handler = std::pin::pin!(handler);
         poll_fn(|cx| match handler.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(output),
-            Poll::Pending if self.is_asked(cx.waker()) => Poll::Ready(Err(ToolError::not_found())),
+            Poll::Pending if self.ends_round(cx.waker()) => Poll::Ready(Err(ToolError::not_found())),
             Poll::Pending => Poll::Pending,
         })
         .await
@@ -191,19 +191,19 @@ impl InputCollector {
 
     /// Whether open input requests end the run now. Otherwise the waker is called for the next one. A running side
     /// effect is never interrupted.
-    fn is_asked(&self, driver: &Waker) -> bool {
+    fn ends_round(&self, driver: &Waker) -> bool {
         let mut state = self.state();
         if state.open.is_empty() || state.effects > 0 {
             state.driver = Some(driver.clone());
             return false;
         }
-        state.asked = Some(std::mem::take(&mut state.open).into_iter().collect());
+        state.round_requests = Some(std::mem::take(&mut state.open).into_iter().collect());
         true
     }
 
     /// Returns the input requests on which the run ended.
     pub(crate) fn take_requests(&self) -> Option<InputRequests> {
-        self.state().asked.take()
+        self.state().round_requests.take()
     }
 
     /// Returns the result with the input requests and the sealed state.

@@ -37,20 +37,20 @@ impl Filter {
     /// `-32602` when the request names more resources or tasks than the limits allow. `-32021` when it names tasks and
     /// the client did not declare the extension.
     pub(crate) fn accept(
-        asked: &SubscriptionFilter,
+        requested: &SubscriptionFilter,
         offered: Offered,
         limits: &Limits,
         client: &ClientCapabilities,
     ) -> Result<(SubscriptionFilter, Self), RpcError> {
         let (mut accepted, mut filter) = (SubscriptionFilter::new(), Self::default());
         let wanted = |flag: Option<bool>, has: bool| flag == Some(true) && has;
-        filter.tools = wanted(asked.tools_list_changed, offered.tools);
-        filter.prompts = wanted(asked.prompts_list_changed, offered.prompts);
-        filter.resources = wanted(asked.resources_list_changed, offered.resources);
+        filter.tools = wanted(requested.tools_list_changed, offered.tools);
+        filter.prompts = wanted(requested.prompts_list_changed, offered.prompts);
+        filter.resources = wanted(requested.resources_list_changed, offered.resources);
         accepted.tools_list_changed = filter.tools.then_some(true);
         accepted.prompts_list_changed = filter.prompts.then_some(true);
         accepted.resources_list_changed = filter.resources.then_some(true);
-        for uri in &asked.resource_subscriptions {
+        for uri in &requested.resource_subscriptions {
             if add_uri(&mut filter.uris, uri, limits.subscribed_uris)? {
                 accepted.resource_subscriptions.push(uri.clone());
             }
@@ -59,8 +59,8 @@ impl Filter {
             filter.uris.clear();
             accepted.resource_subscriptions.clear();
         }
-        if !asked.task_ids.is_empty() && offered.tasks {
-            filter.tasks = tasks_of(asked, limits, client)?;
+        if !requested.task_ids.is_empty() && offered.tasks {
+            filter.tasks = tasks_of(requested, limits, client)?;
         }
         Ok((accepted, filter))
     }
@@ -85,15 +85,19 @@ impl Filter {
 }
 
 /// Returns the ids of the named tasks without duplicates.
-fn tasks_of(asked: &SubscriptionFilter, limits: &Limits, client: &ClientCapabilities) -> Result<Vec<String>, RpcError> {
+fn tasks_of(
+    requested: &SubscriptionFilter,
+    limits: &Limits,
+    client: &ClientCapabilities,
+) -> Result<Vec<String>, RpcError> {
     if tasks::required().missing_from(client).is_some() {
         return Err(tasks::undeclared());
     }
     let cap = limits.subscribed_tasks;
-    if asked.task_ids.len() > cap {
+    if requested.task_ids.len() > cap {
         return Err(RpcError::invalid_params(format!("too many subscriptions: {cap} tasks are the most")));
     }
     let mut seen = HashSet::new();
-    let ids = asked.task_ids.iter().filter(|id| seen.insert(id.as_str()));
+    let ids = requested.task_ids.iter().filter(|id| seen.insert(id.as_str()));
     Ok(ids.cloned().collect())
 }

@@ -196,7 +196,7 @@ impl Shared {
                 }
                 failed => {
                     let problem = problem(failed.map(|outcome| outcome.map(drop)));
-                    tracing::warn!(problem, "changes on other nodes cannot be heard yet");
+                    tracing::warn!(problem, "changes on other nodes cannot be received yet");
                     is_first = false;
                 }
             }

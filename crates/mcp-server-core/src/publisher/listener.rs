@@ -46,7 +46,7 @@ struct TaskUpdate {
     id: Box<str>,
     /// `None` after a large outcome. The stream then fetches the outcome when it sends it, so a slow reader does not
     /// keep an outcome that the task table has dropped.
-    live: Option<Arc<RunningTask>>,
+    running_task: Option<Arc<RunningTask>>,
 }
 
 impl Listener {
@@ -60,7 +60,7 @@ impl Listener {
 
     /// Queues a task that ended before the stream opened.
     fn task_ended(&self, id: &str) {
-        self.waiting().tasks.push_back(TaskUpdate { id: id.into(), live: None });
+        self.waiting().tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
         self.more.notify_one();
     }
 
@@ -106,12 +106,12 @@ impl TaskListener for Listener {
             let mut waiting = self.waiting();
             // The queue is locked, so no other thread can queue an older state. The state of the task is not locked
             // here.
-            let live = task.is_small().then(|| task.clone());
+            let running_task = task.is_small().then(|| task.clone());
             if let Some(waiting) = waiting.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
-                waiting.live = live;
+                waiting.running_task = running_task;
                 return;
             }
-            waiting.tasks.push_back(TaskUpdate { id: task.id().into(), live });
+            waiting.tasks.push_back(TaskUpdate { id: task.id().into(), running_task });
         }
         self.more.notify_one();
     }
@@ -157,7 +157,7 @@ impl Listening {
                 () = tokio::time::sleep_until(again), if !late.is_empty() => {
                     // Repeated fetches and other messages alternate.
                     again = Instant::now() + PAUSES.0;
-                    late.pop_front().map(|id| Next::Task(TaskUpdate { id, live: None }))
+                    late.pop_front().map(|id| Next::Task(TaskUpdate { id, running_task: None }))
                 }
                 next = self.listener.next() => Some(next),
             };
@@ -167,10 +167,10 @@ impl Listening {
                     stream.send(change.message(Some(stream.id))).await?;
                     continue;
                 }
-                Some(Next::Task(TaskUpdate { id, live })) => {
+                Some(Next::Task(TaskUpdate { id, running_task })) => {
                     late.retain(|late| *late != id);
-                    match live {
-                        Some(live) => Some(live.detailed()),
+                    match running_task {
+                        Some(running_task) => Some(running_task.detailed()),
                         None => match fetch(id.clone()).await {
                             Ok(task) => {
                                 pause = PAUSES.0;

@@ -74,9 +74,8 @@ impl<S> Sources<S> {
     /// # Errors
     /// Returns the reason for the first argument with such a handler.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let asks =
-            |source: &CompletionSource<S>| matches!(source, CompletionSource::Handler(handler) if handler.asks());
-        match self.0.iter().find(|(_, source)| asks(source)) {
+        let uses_inputs = |source: &CompletionSource<S>| matches!(source, CompletionSource::Handler(handler) if handler.uses_inputs());
+        match self.0.iter().find(|(_, source)| uses_inputs(source)) {
             Some((name, _)) => {
                 Err(format!("the completion of `{name}` takes `Inputs`, but a completion cannot send input requests"))
             }

@@ -14,7 +14,7 @@ pub(crate) enum Output {
     Resource(ReadResourceResult),
     Prompt(GetPromptResult),
     Completion(CompleteResult),
-    Asked(InputRequiredResult),
+    InputRequired(InputRequiredResult),
     /// A task that the client requested (2025-11-25).
     TaskOfClient(CreateTaskResult),
     /// A task that the server created (the tasks extension).
@@ -39,7 +39,7 @@ impl From<RpcError> for Stop {
 pub(crate) enum Performed {
     Output(Output),
     /// The handler sent input requests. The value that it returned does not count.
-    Asked(InputRequests),
+    InputRequired(InputRequests),
 }
 
 /// The ending that the span of a request records.

@@ -6,7 +6,7 @@ use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion, RequestMeta};
 use mcp_transport::FrameSender;
 use tokio_util::sync::CancellationToken;
 
-use super::stateless::{Said, StatelessCall};
+use super::stateless::{ParsedMeta, StatelessCall};
 use crate::{
     context::Extensions,
     inputs::Origin,
@@ -29,7 +29,7 @@ pub struct Scope {
     pub(crate) ending: Option<CancellationToken>,
     pub(crate) grace_period: Option<Duration>,
     /// The metadata of the request, if it was read already.
-    pub(crate) said: Option<Said>,
+    pub(crate) parsed_meta: Option<ParsedMeta>,
 }
 
 impl Scope {
@@ -43,7 +43,7 @@ impl Scope {
     #[must_use]
     pub fn stateless(call: StatelessCall) -> Self {
         let scope = Self::new(call.version, Client::Request(call.client), call.log_level);
-        Self { said: Some(call.said), ..scope }
+        Self { parsed_meta: Some(call.parsed_meta), ..scope }
     }
 
     /// Creates the scope of a request of the session era in sessionless mode. Nothing is known of the client, and tasks
@@ -77,14 +77,14 @@ impl Scope {
             extensions: Extensions::default(),
             ending: None,
             grace_period: None,
-            said: None,
+            parsed_meta: None,
         }
     }
 
     /// Sets the metadata of the request, as [`Era::of`](crate::engine::Era::of) read it.
     #[must_use]
-    pub fn saying(mut self, meta: Option<&RequestMeta<'_>>) -> Self {
-        self.said = Some(meta.map(Said::of).unwrap_or_default());
+    pub fn meta(mut self, meta: Option<&RequestMeta<'_>>) -> Self {
+        self.parsed_meta = Some(meta.map(ParsedMeta::of).unwrap_or_default());
         self
     }
 

@@ -13,17 +13,17 @@ pub struct StatelessCall {
     pub(crate) version: ProtocolVersion,
     pub(crate) client: Arc<RequestClient>,
     pub(crate) log_level: Option<LoggingLevel>,
-    pub(crate) said: Said,
+    pub(crate) parsed_meta: ParsedMeta,
 }
 
 /// The metadata of a request that its handler may read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct ParsedMeta {
     pub(crate) raw_meta: Option<Box<str>>,
     pub(crate) progress_token: Option<ProgressToken>,
 }
 
-impl Said {
+impl ParsedMeta {
     /// Parses the metadata.
     pub(crate) fn meta(&self) -> Option<Meta> {
         self.raw_meta.as_deref().and_then(|raw| serde_json::from_str(raw).ok())
@@ -47,7 +47,7 @@ impl StatelessCall {
             requested: requested.to_owned(),
             client: Arc::new(RequestClient { capabilities: meta.capabilities()?, info: meta.implementation()? }),
             log_level: meta.log_level,
-            said: Said::of(meta),
+            parsed_meta: ParsedMeta::of(meta),
         })
     }
 

@@ -96,7 +96,7 @@ impl Server {
             return Err(RpcError::unsupported_version(&params.protocol_version, self.versions()));
         };
         let version = ProtocolVersion::parse(&params.protocol_version)
-            .filter(|asked| *asked == newest || legacy.any(|version| version == *asked))
+            .filter(|requested| *requested == newest || legacy.any(|version| version == *requested))
             .unwrap_or(newest);
         Ok((params, version))
     }
@@ -148,7 +148,7 @@ fn bound_what_is_kept(params: &mut InitializeParams, request: &Request<'_>) -> R
     if kept.is_ok_and(|kept| kept.len() <= KEPT_BYTES) {
         return Ok(());
     }
-    let text = format!("what `initialize` says of the client is larger than {KEPT_BYTES} bytes");
+    let text = format!("the client data of `initialize` is larger than {KEPT_BYTES} bytes");
     Err(RpcError::invalid_params(text))
 }
 

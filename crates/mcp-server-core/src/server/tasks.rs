@@ -65,8 +65,8 @@ impl NewTask {
     }
 
     /// Sets the first status message.
-    pub fn message(mut self, words: impl Into<String>) -> Self {
-        self.message = Some(words.into());
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = Some(message.into());
         self
     }
 }
@@ -82,9 +82,9 @@ impl Tasks<'_> {
         let wanted = TaskSpec { owner: task.owner, tool: None, ttl, message: task.message, session: None };
         // The bus delivers cancellations from other nodes.
         self.server.data.publisher.fleet();
-        let live = tasks.create(wanted).await?;
-        tokio::spawn(self.server.data.task_driver().watch(live.clone()));
-        Ok(TaskHandle { server: self.server.clone(), live })
+        let running_task = tasks.create(wanted).await?;
+        tokio::spawn(self.server.data.task_driver().watch(running_task.clone()));
+        Ok(TaskHandle { server: self.server.clone(), running_task })
     }
 }
 
@@ -92,46 +92,46 @@ impl Tasks<'_> {
 #[must_use = "a task that is dropped has failed"]
 pub struct TaskHandle {
     server: Server,
-    live: Arc<RunningTask>,
+    running_task: Arc<RunningTask>,
 }
 
 impl TaskHandle {
     /// Returns the unguessable id of the task. A client with the id can fetch the task, if the task belongs to it.
     #[must_use]
     pub fn id(&self) -> &str {
-        self.live.id()
+        self.running_task.id()
     }
 
     /// Sets the status message.
-    pub fn progress(&self, words: impl Into<String>) {
-        self.live.set_message(words);
+    pub fn progress(&self, message: impl Into<String>) {
+        self.running_task.set_message(message);
     }
 
     /// Ends the task with a result. Returns false when it was cancelled or has expired.
     pub async fn finish(self, result: CallToolResult) -> bool {
-        self.server.data.tasks.settle(&self.live, TaskOutcome::of(&result)).await
+        self.server.data.tasks.settle(&self.running_task, TaskOutcome::of(&result)).await
     }
 
     /// Ends the task with an error. Returns false when it has ended already.
     pub async fn fail(self, error: RpcError) -> bool {
-        self.server.data.tasks.settle(&self.live, TaskOutcome::Error(error)).await
+        self.server.data.tasks.settle(&self.running_task, TaskOutcome::Error(error)).await
     }
 
     /// Returns a future that completes when the client cancels the task, or the task expires.
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
-        Cancelled::new(self.live.cancel.clone())
+        Cancelled::new(self.running_task.cancel.clone())
     }
 }
 
 impl Drop for TaskHandle {
     fn drop(&mut self) {
-        if !self.live.is_over() {
+        if !self.running_task.is_over() {
             tracing::warn!("a task was dropped before it ended");
-            self.server
-                .data
-                .tasks
-                .mark(&self.live, TaskOutcome::Error(RpcError::internal("the work on this task was given up")));
+            self.server.data.tasks.mark(
+                &self.running_task,
+                TaskOutcome::Error(RpcError::internal("the application dropped the task before its result")),
+            );
         }
     }
 }

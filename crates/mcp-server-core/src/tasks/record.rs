@@ -77,7 +77,7 @@ pub(crate) struct Record {
     pub(crate) questions: InputRequests,
     /// Whether the task waits for input.
     #[serde(skip)]
-    pub(crate) asks: bool,
+    pub(crate) awaits_input: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<TaskOutcome>,
 }
@@ -92,21 +92,21 @@ impl Record {
             Some(TaskOutcome::Result(_)) => TaskStatus::Completed,
             Some(TaskOutcome::Error(_)) => TaskStatus::Failed,
             Some(TaskOutcome::Cancelled) => TaskStatus::Cancelled,
-            None if self.asks => TaskStatus::InputRequired,
+            None if self.awaits_input => TaskStatus::InputRequired,
             None => TaskStatus::Working,
         }
     }
 
     /// Returns the status message: the last message of the handler, or the reason for the end.
-    fn words(&self) -> String {
-        let said = self.message.clone();
+    fn status_message(&self) -> String {
+        let own_message = self.message.clone();
         match &self.outcome {
             Some(TaskOutcome::Result(_)) if self.is_tool_error() => "The tool failed.".into(),
             Some(TaskOutcome::Result(_)) => "The call is done.".into(),
             Some(TaskOutcome::Error(error)) => error.message.clone(),
             Some(TaskOutcome::Cancelled) => "The task was cancelled.".into(),
-            None if self.asks => "The task waits for an answer.".into(),
-            None => said.unwrap_or_else(|| "The call is in progress.".into()),
+            None if self.awaits_input => "The task waits for an answer.".into(),
+            None => own_message.unwrap_or_else(|| "The call is in progress.".into()),
         }
     }
 
@@ -118,7 +118,7 @@ impl Record {
     pub(crate) fn legacy(&self) -> tasks::Task {
         let mut task = tasks::Task::new(&self.id, &self.created);
         task.status = if self.is_tool_error() { TaskStatus::Failed } else { self.status() };
-        task.status_message = Some(self.words());
+        task.status_message = Some(self.status_message());
         task.last_updated_at.clone_from(&self.updated);
         task.ttl = Some(self.ttl);
         task.poll_interval = Some(self.poll);
@@ -146,7 +146,7 @@ impl Record {
                 error.shape(ProtocolVersion::LATEST);
                 ext::DetailedTask::failed(task, error)
             }
-            None if self.asks => ext::DetailedTask::input_required(task, self.questions),
+            None if self.awaits_input => ext::DetailedTask::input_required(task, self.questions),
             _ => ext::DetailedTask::new(task),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
             poll: 1,
             message: None,
             questions: InputRequests::new(),
-            asks: false,
+            awaits_input: false,
             outcome: None,
         };
         for (outcome, legacy, extension) in [

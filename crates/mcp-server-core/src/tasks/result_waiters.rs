@@ -70,7 +70,7 @@ impl RunningTask {
         let sink = sink?.clone();
         let number = self.streams(|streams| streams.add(request, session, sink));
         self.wake();
-        Some(ResultWaiter { live: self, number })
+        Some(ResultWaiter { running_task: self, number })
     }
 
     /// Returns the newest stream for an input request, and its session.
@@ -87,13 +87,13 @@ impl RunningTask {
 
 /// Removes its `tasks/result` request when dropped.
 pub(crate) struct ResultWaiter<'a> {
-    live: &'a RunningTask,
+    running_task: &'a RunningTask,
     number: u64,
 }
 
 impl Drop for ResultWaiter<'_> {
     fn drop(&mut self) {
-        if let Some(stream) = self.live.streams(|streams| streams.remove(self.number)) {
+        if let Some(stream) = self.running_task.streams(|streams| streams.remove(self.number)) {
             stream.ended.cancel();
         }
     }

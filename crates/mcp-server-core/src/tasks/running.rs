@@ -130,13 +130,13 @@ impl RunningTask {
     }
 
     /// Sets the status message of a running task.
-    pub(crate) fn set_message(self: &Arc<Self>, words: impl Into<String>) {
+    pub(crate) fn set_message(self: &Arc<Self>, message: impl Into<String>) {
         {
             let mut state = self.state();
             if state.record.outcome.is_some() {
                 return;
             }
-            state.record.message = Some(words.into());
+            state.record.message = Some(message.into());
             state.record.updated = timestamp::now();
         }
         self.notify_listeners();
@@ -171,7 +171,7 @@ impl RunningTask {
                 return false;
             }
             state.record.outcome = Some(outcome);
-            state.record.asks = false;
+            state.record.awaits_input = false;
             state.record.questions.clear();
             state.record.updated = timestamp::now();
             // The handlers that wait for these answers are dropped next.
@@ -216,7 +216,7 @@ impl RunningTask {
     /// Marks the task as waiting for input until the guard is dropped.
     pub(crate) fn wait_for_answer(self: &Arc<Self>) -> InputWait<'_> {
         self.update(|state| state.waiting += 1);
-        InputWait { live: self }
+        InputWait { running_task: self }
     }
 
     /// Changes the open input requests. Notifies waiters when the status changes, and streams when a request is added
@@ -227,14 +227,14 @@ impl RunningTask {
             // One change adds or removes one input request.
             let questions = state.record.questions.len();
             let value = change(&mut state);
-            let asks = (state.waiting > 0 || !state.open.is_empty()) && state.record.outcome.is_none();
-            let is_other = state.record.asks != asks;
-            let differs = is_other || (asks && state.record.questions.len() != questions);
+            let awaits_input = (state.waiting > 0 || !state.open.is_empty()) && state.record.outcome.is_none();
+            let is_other = state.record.awaits_input != awaits_input;
+            let differs = is_other || (awaits_input && state.record.questions.len() != questions);
             if differs {
                 state.record.updated = timestamp::now();
             }
             if is_other {
-                state.record.asks = asks;
+                state.record.awaits_input = awaits_input;
                 self.notify_session(&state);
             }
             (value, is_other, differs)
@@ -265,7 +265,7 @@ impl RunningTask {
             state.record.questions.insert(name.clone(), request);
             Ok(name)
         })?;
-        let _taken_back = QuestionGuard { live: self, key };
+        let _taken_back = QuestionGuard { running_task: self, key };
         receiver.await.map_err(|_| InputError::gone())
     }
 
@@ -286,24 +286,24 @@ impl RunningTask {
 
 /// Marks a task as waiting for input.
 pub(crate) struct InputWait<'a> {
-    live: &'a Arc<RunningTask>,
+    running_task: &'a Arc<RunningTask>,
 }
 
 impl Drop for InputWait<'_> {
     fn drop(&mut self) {
-        self.live.update(|state| state.waiting -= 1);
+        self.running_task.update(|state| state.waiting -= 1);
     }
 }
 
 /// Removes an unanswered input request when dropped.
 struct QuestionGuard<'a> {
-    live: &'a Arc<RunningTask>,
+    running_task: &'a Arc<RunningTask>,
     key: String,
 }
 
 impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
-        self.live.update(|state| {
+        self.running_task.update(|state| {
             state.record.questions.remove(&self.key);
             state.open.remove(&self.key)
         });
@@ -330,7 +330,7 @@ mod tests {
     /// Records the sent statuses. It delays the first `input_required`.
     struct Slow {
         kept: Mutex<Vec<String>>,
-        asks: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+        awaits_input: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
     }
 
     impl mcp_transport::FrameSender for Slow {
@@ -343,9 +343,9 @@ mod tests {
             let message: Value = serde_json::from_slice(&frame.message).unwrap();
             let status = message["params"]["status"].as_str().unwrap().to_owned();
             if status == "input_required"
-                && let Some((begun, over)) = self.asks.lock().take()
+                && let Some((started, over)) = self.awaits_input.lock().take()
             {
-                begun.send(()).unwrap();
+                started.send(()).unwrap();
                 // Without the lock, the thread that ends the task would send its status before this one.
                 let _ = over.recv_timeout(Duration::from_millis(100));
             }
@@ -366,8 +366,8 @@ mod tests {
 
     #[test]
     fn no_status_follows_the_final_status() {
-        let ((begun, begins), (over, ends)) = (mpsc::channel(), mpsc::channel());
-        let slow = Arc::new(Slow { kept: Mutex::default(), asks: Mutex::new(Some((begun, ends))) });
+        let ((started, begins), (over, ends)) = (mpsc::channel(), mpsc::channel());
+        let slow = Arc::new(Slow { kept: Mutex::default(), awaits_input: Mutex::new(Some((started, ends))) });
         let peer = Peer::new(slow.clone(), 1);
         let (info, version) = (Implementation::new("t", "1"), ProtocolVersion::V2025_11_25);
         let (able, offered) = (ClientCapabilities::default(), ServerCapabilities::default());
@@ -383,16 +383,16 @@ mod tests {
             poll: 1,
             message: None,
             questions: InputRequests::new(),
-            asks: false,
+            awaits_input: false,
             outcome: None,
         };
-        let live = Arc::new(RunningTask::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
-        let asking = live.clone();
-        let asks = std::thread::spawn(move || drop(asking.wait_for_answer()));
+        let running_task = Arc::new(RunningTask::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
+        let waiting_task = running_task.clone();
+        let awaits_input = std::thread::spawn(move || drop(waiting_task.wait_for_answer()));
         begins.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert!(live.settle(TaskOutcome::Cancelled));
+        assert!(running_task.settle(TaskOutcome::Cancelled));
         let _ = over.send(());
-        asks.join().unwrap();
+        awaits_input.join().unwrap();
         assert_eq!(slow.kept.lock().last().unwrap(), "cancelled");
     }
 }

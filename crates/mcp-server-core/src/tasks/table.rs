@@ -45,7 +45,7 @@ struct Entry {
     /// The bytes of its outcome.
     bytes: usize,
     /// Present while the task runs, and after the store rejected its end.
-    live: Option<Arc<RunningTask>>,
+    running_task: Option<Arc<RunningTask>>,
 }
 
 /// A task that a request named.
@@ -60,7 +60,7 @@ impl Found {
     /// Passes the state to a closure, without copying a large result.
     pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Record) -> T) -> T {
         match self {
-            Self::Running(live) => live.inspect(inspect),
+            Self::Running(running_task) => running_task.inspect(inspect),
             Self::Stored(record, _) => inspect(record),
         }
     }
@@ -68,7 +68,7 @@ impl Found {
     /// Returns the task in the form of the extension.
     pub(crate) fn into_detailed(self) -> DetailedTask {
         match self {
-            Self::Running(live) => live.detailed(),
+            Self::Running(running_task) => running_task.detailed(),
             Self::Stored(record, _) => record.into_detailed(),
         }
     }
@@ -125,13 +125,18 @@ impl TaskTable {
             poll: millis(self.limits.poll_interval),
             message: wanted.message,
             questions: InputRequests::new(),
-            asks: false,
+            awaits_input: false,
             outcome: None,
         };
         let written = bytes_of(&record)?;
         let key = wanted.owner.key(&id);
-        let live = Arc::new(RunningTask::new(record, written.clone(), wanted.ttl, wanted.session));
-        let entry = Entry { owner: wanted.owner, expires: live.expires(), bytes: 0, live: Some(live.clone()) };
+        let running_task = Arc::new(RunningTask::new(record, written.clone(), wanted.ttl, wanted.session));
+        let entry = Entry {
+            owner: wanted.owner,
+            expires: running_task.expires(),
+            bytes: 0,
+            running_task: Some(running_task.clone()),
+        };
         if !self.enter(id.clone(), entry) {
             return Err(RpcError::internal("too many tasks: try again when some have expired"));
         }
@@ -141,7 +146,7 @@ impl TaskTable {
             return Err(RpcError::internal("no task can be created"));
         }
         entering.key = None;
-        Ok(live)
+        Ok(running_task)
     }
 
     fn enter(&self, id: String, entry: Entry) -> bool {
@@ -202,8 +207,8 @@ impl TaskTable {
                 if entry.owner != *owner || entry.expires <= Instant::now() {
                     return Err(unknown());
                 }
-                if let Some(live) = &entry.live {
-                    return Ok(Found::Running(live.clone()));
+                if let Some(running_task) = &entry.running_task {
+                    return Ok(Found::Running(running_task.clone()));
                 }
             }
         }
@@ -231,10 +236,10 @@ impl TaskTable {
             let mut entries = self.entries();
             entries.sweep(false);
             let ids = page.entries.iter().map(|(key, _)| key.rsplit('/').next().unwrap_or_default());
-            ids.map(|id| entries.tasks.get(id).and_then(|entry| entry.live.clone())).collect()
+            ids.map(|id| entries.tasks.get(id).and_then(|entry| entry.running_task.clone())).collect()
         };
-        let found = page.entries.into_iter().zip(here).filter_map(|((_, bytes), live)| match live {
-            Some(live) => Some(Found::Running(live)),
+        let found = page.entries.into_iter().zip(here).filter_map(|((_, bytes), running_task)| match running_task {
+            Some(running_task) => Some(Found::Running(running_task)),
             None => Some(Found::Stored(Box::new(Record::read(&bytes)?), bytes)),
         });
         let found = found.filter(|found| found.inspect(|record| record.owner == owner.as_str())).collect();
@@ -242,10 +247,10 @@ impl TaskTable {
     }
 
     /// Ends a running task and stores its outcome. Returns false when it has ended already.
-    pub(crate) async fn settle(&self, live: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
-        let is_first = self.mark(live, outcome);
+    pub(crate) async fn settle(&self, running_task: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
+        let is_first = self.mark(running_task, outcome);
         if is_first {
-            self.persist(live).await;
+            self.persist(running_task).await;
         }
         is_first
     }
@@ -253,37 +258,37 @@ impl TaskTable {
     /// Ends a task in memory. Returns false when it has ended already.
     ///
     /// The driver of the task stores the outcome, also when the caller is dropped.
-    pub(crate) fn mark(&self, live: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
+    pub(crate) fn mark(&self, running_task: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
         let is_cancelled = outcome == TaskOutcome::Cancelled;
         let bytes = outcome.size();
-        let (outcome, bytes) = if self.reserve(live.id(), bytes) {
+        let (outcome, bytes) = if self.reserve(running_task.id(), bytes) {
             (outcome, bytes)
         } else {
             tracing::warn!(bytes, "the result of a task finds no room among those that are kept");
             (TaskOutcome::Error(RpcError::internal("the server has no room to keep the result of this task")), 0)
         };
-        if !live.settle(outcome) {
-            self.release(live.id(), bytes);
+        if !running_task.settle(outcome) {
+            self.release(running_task.id(), bytes);
             return false;
         }
         if is_cancelled {
-            live.cancel.cancel();
+            running_task.cancel.cancel();
         }
         true
     }
 
     /// Cancels a running task, because another node cancelled it.
     pub(crate) fn cancelled_elsewhere(&self, id: &str) {
-        let live = self.entries().tasks.get(id).and_then(|entry| entry.live.clone());
-        if let Some(live) = live {
-            self.mark(&live, TaskOutcome::Cancelled);
+        let running_task = self.entries().tasks.get(id).and_then(|entry| entry.running_task.clone());
+        if let Some(running_task) = running_task {
+            self.mark(&running_task, TaskOutcome::Cancelled);
         }
     }
 
     /// Returns the ids of the tasks that run on this node.
     pub(crate) fn running(&self) -> Vec<String> {
         let entries = self.entries();
-        let running = entries.tasks.iter().filter(|(_, entry)| entry.live.is_some());
+        let running = entries.tasks.iter().filter(|(_, entry)| entry.running_task.is_some());
         running.map(|(id, _)| id.clone()).collect()
     }
 
@@ -292,30 +297,31 @@ impl TaskTable {
     /// # Errors
     /// Fails when the store fails.
     pub(crate) async fn check(&self, id: &str) -> Result<(), StoreError> {
-        let found = self.entries().tasks.get(id).and_then(|entry| Some((entry.owner.key(id), entry.live.clone()?)));
-        let Some((key, live)) = found else { return Ok(()) };
+        let found =
+            self.entries().tasks.get(id).and_then(|entry| Some((entry.owner.key(id), entry.running_task.clone()?)));
+        let Some((key, running_task)) = found else { return Ok(()) };
         let Some(bytes) = self.records.get(&key).await? else { return Ok(()) };
-        if bytes != live.stored_bytes() && is_cancelled(&bytes) {
-            self.mark(&live, TaskOutcome::Cancelled);
+        if bytes != running_task.stored_bytes() && is_cancelled(&bytes) {
+            self.mark(&running_task, TaskOutcome::Cancelled);
         }
         Ok(())
     }
 
     /// Stores the outcome of a task once.
-    pub(crate) async fn persist(&self, live: &Arc<RunningTask>) {
-        let is_kept = self.entries().tasks.get(live.id()).is_none_or(|entry| entry.live.is_none());
-        let left = live.expires().saturating_duration_since(Instant::now());
+    pub(crate) async fn persist(&self, running_task: &Arc<RunningTask>) {
+        let is_kept = self.entries().tasks.get(running_task.id()).is_none_or(|entry| entry.running_task.is_none());
+        let left = running_task.expires().saturating_duration_since(Instant::now());
         if is_kept || left.is_zero() {
             return;
         }
-        let record = live.record();
-        let key = format!("{}{}", Owner::named(&record.owner).prefix(), live.id());
+        let record = running_task.record();
+        let key = format!("{}{}", Owner::named(&record.owner).prefix(), running_task.id());
         let Ok(bytes) = bytes_of(&record) else { return };
-        match self.records.compare_and_swap(&key, Some(&live.stored_bytes()), Some(bytes), Some(left)).await {
+        match self.records.compare_and_swap(&key, Some(&running_task.stored_bytes()), Some(bytes), Some(left)).await {
             // Another node cancelled the task first, and its record stays.
             Ok(Swap::Done | Swap::Lost { .. }) => {
-                if let Some(entry) = self.entries().tasks.get_mut(live.id()) {
-                    entry.live = None;
+                if let Some(entry) = self.entries().tasks.get_mut(running_task.id()) {
+                    entry.running_task = None;
                 }
             }
             Ok(_) => {}

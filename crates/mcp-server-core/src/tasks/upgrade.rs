@@ -11,9 +11,9 @@ use super::running::RunningTask;
 #[derive(Default)]
 pub(crate) struct TaskUpgrade {
     stage: watch::Sender<Stage>,
-    live: OnceLock<Arc<RunningTask>>,
+    running_task: OnceLock<Arc<RunningTask>>,
     /// The last status message of the handler, before the task exists.
-    words: Mutex<Option<String>>,
+    message: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,15 +31,15 @@ enum Stage {
 
 impl TaskUpgrade {
     /// Returns the task that the call became.
-    pub(crate) fn live(&self) -> Option<&Arc<RunningTask>> {
-        self.live.get()
+    pub(crate) fn running_task(&self) -> Option<&Arc<RunningTask>> {
+        self.running_task.get()
     }
 
     /// Sets the status message of the task, or of the call until it is a task.
-    pub(crate) fn set_message(&self, words: &str) {
-        match self.live() {
-            Some(live) => live.set_message(words),
-            None => *self.words.lock() = Some(words.to_owned()),
+    pub(crate) fn set_message(&self, message: &str) {
+        match self.running_task() {
+            Some(running_task) => running_task.set_message(message),
+            None => *self.message.lock() = Some(message.to_owned()),
         }
     }
 
@@ -60,14 +60,14 @@ impl TaskUpgrade {
         let _ = self.stage.subscribe().wait_for(|stage| *stage == Stage::Wanted).await;
     }
 
-    pub(crate) fn become_task(&self, live: &Arc<RunningTask>) {
-        let _ = self.live.set(live.clone());
+    pub(crate) fn become_task(&self, running_task: &Arc<RunningTask>) {
+        let _ = self.running_task.set(running_task.clone());
         self.stage.send_replace(Stage::Task);
     }
 
     /// The last status message of the handler, before the call became a task.
     pub(crate) fn message(&self) -> Option<String> {
-        self.words.lock().clone()
+        self.message.lock().clone()
     }
 }
 
@@ -76,8 +76,8 @@ pub(crate) struct Decided<'a>(pub(crate) Option<&'a Arc<TaskUpgrade>>);
 
 impl Drop for Decided<'_> {
     fn drop(&mut self) {
-        if let Some(tasking) = self.0 {
-            tasking.stage.send_if_modified(|stage| {
+        if let Some(upgrade) = self.0 {
+            upgrade.stage.send_if_modified(|stage| {
                 let is_open = *stage != Stage::Task;
                 if is_open {
                     *stage = Stage::Refused;

@@ -167,11 +167,11 @@ impl FrameSender for CallStream {
     fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let Some(number) = self.opened() else { return Ok(()) };
-            let mut until = Instant::now() + READER_TIMEOUT;
+            let mut deadline = Instant::now() + READER_TIMEOUT;
             loop {
-                match timeout_at(until, self.log.room(number, len)).await {
+                match timeout_at(deadline, self.log.room(number, len)).await {
                     Ok(outcome) => return outcome,
-                    Err(_) => until = self.log.mark_slow_readers(READER_TIMEOUT),
+                    Err(_) => deadline = self.log.mark_slow_readers(READER_TIMEOUT),
                 }
             }
         })
@@ -212,14 +212,14 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     async fn run<T>(self, running: Running<T>) {
-        let over = async {
+        let ended = async {
             self.server.shutting_down().await;
             tokio::time::sleep(self.deadline).await;
         };
         tokio::select! {
             biased;
             _ = running => {}
-            () = over => {
+            () = ended => {
                 tracing::warn!("a call ran past the shutdown deadline and was aborted");
                 self.session.end();
             }

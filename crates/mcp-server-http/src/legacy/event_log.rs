@@ -375,15 +375,15 @@ mod tests {
     #[test]
     fn an_ended_or_unknown_stream_rejects_messages() {
         let log = log();
-        let over = log.open().unwrap();
-        let (number, _) = log.attach(over, None);
-        log.end(over, Some("answer".into()));
-        for stream in [over, over + 1] {
+        let ended = log.open().unwrap();
+        let (number, _) = log.attach(ended, None);
+        log.end(ended, Some("answer".into()));
+        for stream in [ended, ended + 1] {
             assert!(matches!(log.try_record(stream, Frame::new("late")), Err(TrySendError::Closed(_))));
         }
         log.try_record(STANDALONE, Frame::new("unasked")).unwrap();
-        assert!(take(&log, over, number).contains("data: answer\n"));
-        assert_eq!(take(&log, over, number), "the end");
+        assert!(take(&log, ended, number).contains("data: answer\n"));
+        assert_eq!(take(&log, ended, number), "the end");
     }
 
     #[test]
@@ -421,10 +421,10 @@ mod tests {
         assert!(take(&log, stream, first).len() > 2 * BYTES);
         // The response was above the limit, so it was dropped after the read. The client lost it.
         let (second, _) = log.attach(stream, Some(place.seq));
-        let told = take(&log, stream, second);
-        assert!(told.contains("replay_truncated"), "{told}");
+        let replay = take(&log, stream, second);
+        assert!(replay.contains("replay_truncated"), "{replay}");
         log.detach(stream, second);
-        let again = log.place(last_id(&told)).unwrap();
+        let again = log.place(last_id(&replay)).unwrap();
         assert!(!log.knows(stream) && log.lost(again).is_none());
     }
 
@@ -441,7 +441,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_readers_without_progress_become_slow() {
-        let patience = Duration::from_secs(5);
+        let limit = Duration::from_secs(5);
         let log = log();
         let streams = [log.open().unwrap(), log.open().unwrap()];
         let numbers = streams.map(|stream| log.attach(stream, None).0);
@@ -454,12 +454,12 @@ mod tests {
         take(0);
         say(0);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(log.mark_slow_readers(patience), Instant::now() + Duration::from_secs(3));
+        assert_eq!(log.mark_slow_readers(limit), Instant::now() + Duration::from_secs(3));
         assert_eq!(slow(), [false, true]);
         take(1);
         assert_eq!(slow(), [false, false]);
         say(1);
-        assert_eq!(log.mark_slow_readers(patience), Instant::now() + Duration::from_secs(3));
+        assert_eq!(log.mark_slow_readers(limit), Instant::now() + Duration::from_secs(3));
         assert_eq!(slow(), [false, false]);
     }
 
@@ -479,7 +479,7 @@ mod tests {
         let lens: Vec<_> = log.state.lock().events.iter().map(|event| event.message.len()).collect();
         assert_eq!(lens, [4, 600 << 10, 600 << 10]);
         assert!(take(&log, streams[1], numbers[1]).len() > 600 << 10);
-        let words = take(&log, streams[2], numbers[2]);
-        assert!(words.contains("data: word\n") && !words.contains("truncated"));
+        let events = take(&log, streams[2], numbers[2]);
+        assert!(events.contains("data: word\n") && !events.contains("truncated"));
     }
 }

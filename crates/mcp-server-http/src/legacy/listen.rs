@@ -46,7 +46,7 @@ impl Listening {
     }
 
     /// Ends the standalone stream when `shutdown` completes.
-    pub(crate) fn until(mut self, shutdown: ShuttingDown) -> Self {
+    pub(crate) fn end_at_shutdown(mut self, shutdown: ShuttingDown) -> Self {
         if self.stream == STANDALONE {
             self.shutdown = Some(shutdown);
         }

@@ -212,10 +212,10 @@ impl State {
     pub(super) fn mark_slow_readers(&mut self, now: Instant, limit: Duration) -> Instant {
         let mut next = now + limit;
         for of in self.streams.iter_mut().filter(|of| of.reader.is_some() && of.has_unread() && !of.is_slow) {
-            let until = of.still_since.map_or(now, |since| since + limit);
-            of.is_slow = until <= now;
+            let deadline = of.still_since.map_or(now, |since| since + limit);
+            of.is_slow = deadline <= now;
             if !of.is_slow {
-                next = next.min(until);
+                next = next.min(deadline);
             }
         }
         next
