@@ -36,8 +36,8 @@ impl Authorizer for Tokens {
         Box::pin(async move {
             let sent = refusal.sent[header::AUTHORIZATION].to_str()?;
             let target = &refusal.target;
-            let said = format!("{} {} {:?} {sent}", refusal.status, target.method, refusal.challenges);
-            self.refusals.lock().unwrap().push(said);
+            let description = format!("{} {} {:?} {sent}", refusal.status, target.method, refusal.challenges);
+            self.refusals.lock().unwrap().push(description);
             if self.fails {
                 return Err("the authorization server is away".into());
             }

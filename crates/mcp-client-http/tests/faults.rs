@@ -52,10 +52,12 @@ async fn reports_a_status_without_a_message_with_its_text() {
 async fn a_message_above_the_limit_fails_its_request() {
     let events = Reply::events().event(&"x".repeat(1025)).event(&answer(1)).end();
     let endless = Reply::events().chunk(&format!("data: {}", "x".repeat(20_000))).hold();
-    let told = Reply::full(200, &[("content-type", "application/json"), ("x", "y")], &"x".repeat(1025));
+    let with_length = Reply::full(200, &[("content-type", "application/json"), ("x", "y")], &"x".repeat(1025));
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
-    let untold = Reply::raw(head).chunk(&"x".repeat(1000)).chunk(&"x".repeat(25)).hold();
-    for (what, reply) in [("an event", events), ("a line", endless), ("a body", told), ("a stream", untold)] {
+    let without_length = Reply::raw(head).chunk(&"x".repeat(1000)).chunk(&"x".repeat(25)).hold();
+    for (what, reply) in
+        [("an event", events), ("a line", endless), ("a body", with_length), ("a stream", without_length)]
+    {
         let site = ByteServer::serve(move |_, _| reply.clone()).await;
         let http = Http::new(site.url()).unwrap().max_message(1024);
         let mut peer = Peer::open(&http).await;

@@ -125,8 +125,8 @@ async fn reports_possible_loss_when_a_stream_cannot_be_resumed() {
 #[tokio::test]
 async fn reports_a_lost_session_once() {
     pause();
-    let speaking = Reply::full(400, &[("content-type", "text/plain")], "Invalid or missing session ID");
-    for reply in [Reply::status(404), speaking] {
+    let about_session = Reply::full(400, &[("content-type", "text/plain")], "Invalid or missing session ID");
+    for reply in [Reply::status(404), about_session] {
         let site = site(vec![reply]).await;
         let mut peer = Peer::in_session(&site.url()).await;
         let error = peer.next().await.unwrap_err();

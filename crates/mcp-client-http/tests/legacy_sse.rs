@@ -158,7 +158,7 @@ async fn the_wait_for_the_first_event_is_bounded() {
 async fn reports_the_first_rejection_if_the_sse_stream_fails() {
     let message = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#;
     let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no"}}"#;
-    for (status, body, is_asked) in [
+    for (status, body, is_get_expected) in [
         (400, "", true),
         (404, "", true),
         (405, "", true),
@@ -179,6 +179,6 @@ async fn reports_the_first_rejection_if_the_sse_stream_fails() {
             Ok((route, got)) => assert_eq!((route, got.to_string().as_str()), (Route::Request(1.into()), body)),
             Err(error) => assert_eq!((error.http_status(), body), (Some(status), "")),
         }
-        assert_eq!(site.seen().iter().any(|seen| seen.method == "GET"), is_asked, "{status} {body}");
+        assert_eq!(site.seen().iter().any(|seen| seen.method == "GET"), is_get_expected, "{status} {body}");
     }
 }

@@ -83,15 +83,15 @@ async fn events_of_a_stream_have_the_route_of_its_request() {
 async fn concurrent_requests_reuse_connections() {
     const COUNT: i64 = 16;
     let all_there = std::sync::Arc::new(tokio::sync::Notify::new());
-    let told = std::sync::Arc::clone(&all_there);
+    let released = std::sync::Arc::clone(&all_there);
     let site = ByteServer::serve(move |number, seen| {
         if number == 16 {
-            told.notify_waiters();
+            released.notify_waiters();
             // Those that begin to wait only now.
-            (0..16).for_each(|_| told.notify_one());
+            (0..16).for_each(|_| released.notify_one());
         }
         let reply = Reply::events();
-        if number < 16 { reply.step(Step::Wait(std::sync::Arc::clone(&told))) } else { reply }
+        if number < 16 { reply.step(Step::Wait(std::sync::Arc::clone(&released))) } else { reply }
             .event(&answer(seen.id()))
             .end()
     })

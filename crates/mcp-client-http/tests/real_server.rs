@@ -132,10 +132,10 @@ async fn closing_a_stateless_request_cancels_it() {
             self.0.send("ended").unwrap();
         }
     }
-    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    let (ended, mut ended_calls) = tokio::sync::mpsc::unbounded_channel();
     let server = Server::builder("test", "1.0")
         .tool(tool("forever", move |context: Context| {
-            let ends = Ends(told.clone());
+            let ends = Ends(ended.clone());
             async move {
                 ends.0.send("begun").unwrap();
                 context.cancelled().await;
@@ -146,9 +146,9 @@ async fn closing_a_stateless_request_cancels_it() {
     let (url, serving) = serve(&server).await;
     let mut peer = Peer::connect(&url).await;
     peer.send(request_with(MODERN, 1, "tools/call", call(MODERN, "forever", json!({})))).await;
-    assert_eq!(within("the call", tells.recv()).await, Some("begun"));
+    assert_eq!(within("the call", ended_calls.recv()).await, Some("begun"));
     peer.sender().close(&1.into());
-    assert_eq!(within("the end of the call", tells.recv()).await, Some("ended"));
+    assert_eq!(within("the end of the call", ended_calls.recv()).await, Some("ended"));
     peer.request(MODERN, 2, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
     serving.abort();

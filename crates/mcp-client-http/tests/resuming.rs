@@ -21,7 +21,7 @@ async fn site(replies: Vec<Reply>) -> ByteServer {
 }
 
 /// A peer whose session has no stream of its own, with a request under way.
-async fn asking(site: &ByteServer) -> Peer {
+async fn peer_with_request(site: &ByteServer) -> Peer {
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(LEGACY, 0, "initialize").await;
     peer.next().await.unwrap();
@@ -36,7 +36,7 @@ async fn resumes_a_broken_stream_after_its_last_event() {
     let second = Reply::events().event_as("a-2", &notice(2)).end();
     let third = Reply::events().event_as("a-3", &answer(1)).end();
     let site = site(vec![first, second, third]).await;
-    let mut peer = asking(&site).await;
+    let mut peer = peer_with_request(&site).await;
     for expected in [1, 2] {
         let (route, message) = peer.next().await.unwrap();
         assert_eq!((route, message["params"]["data"].as_i64()), (Route::Request(1.into()), Some(expected)));
@@ -61,12 +61,12 @@ async fn reconnects_after_the_delay_that_the_server_requests() {
     replies.push(Reply::events().event(&answer(1)).end());
     let count = u32::try_from(replies.len()).unwrap();
     let site = site(replies).await;
-    let mut peer = asking(&site).await;
+    let mut peer = peer_with_request(&site).await;
     let began = Instant::now();
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     let waited = began.elapsed();
-    let asked = Duration::from_secs(5) * (count - 1);
-    assert!(waited >= asked && waited < asked + Duration::from_secs(2), "{waited:?}");
+    let requested = Duration::from_secs(5) * (count - 1);
+    assert!(waited >= requested && waited < requested + Duration::from_secs(2), "{waited:?}");
     let ids: Vec<_> = site.seen()[2..].iter().map(|seen| seen.header("last-event-id").unwrap().to_owned()).collect();
     assert_eq!(ids[..3], ["p-0", "p-1", "p-1"]);
 }
@@ -83,14 +83,14 @@ async fn limits_the_resumptions_of_a_stream() {
         ("other content", Reply::json("{}"), 1),
     ] {
         let site = site(vec![first(), reply]).await;
-        let mut peer = asking(&site).await;
+        let mut peer = peer_with_request(&site).await;
         peer.next().await.unwrap();
         let error = peer.fault(1).await;
         assert!(error.is_unanswered(), "{what}: {error}");
         assert_eq!(site.seen().iter().filter(|seen| seen.method == "GET").count(), gets, "{what}");
     }
     let site = site(vec![first(), Reply::status(404)]).await;
-    let mut peer = asking(&site).await;
+    let mut peer = peer_with_request(&site).await;
     peer.next().await.unwrap();
     // The session is lost for everybody, but the request was taken: that nothing was done with it is not said.
     let error = peer.next().await.unwrap_err();
@@ -104,7 +104,7 @@ async fn a_batch_with_the_response_ends_the_stream() {
     pause();
     let batch = format!("[{},{}]", notice(1), answer(1));
     let site = site(vec![Reply::events().event_as("a-1", &batch).end(), Reply::events().event(&answer(1)).end()]).await;
-    let mut peer = asking(&site).await;
+    let mut peer = peer_with_request(&site).await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     // Later than the stream would be gone on with.
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -118,7 +118,7 @@ async fn respects_retry_after_of_a_busy_server() {
     let busy = Reply::full(503, &[("retry-after", "40")], "");
     let replies = vec![Reply::events().event_as("1", &notice(1)).end(), busy, Reply::events().event(&answer(1)).end()];
     let site = site(replies).await;
-    let mut peer = asking(&site).await;
+    let mut peer = peer_with_request(&site).await;
     peer.next().await.unwrap();
     let began = Instant::now();
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
@@ -145,7 +145,7 @@ async fn does_not_resume_without_event_ids_or_sessions() {
 async fn closing_a_request_ends_its_resumption() {
     pause();
     let site = site(vec![Reply::events().event_as("a-1", &notice(1)).end(), Reply::events().hold()]).await;
-    let mut peer = asking(&site).await;
+    let mut peer = peer_with_request(&site).await;
     peer.next().await.unwrap();
     site.saw(3).await;
     peer.sender().close(&1.into());

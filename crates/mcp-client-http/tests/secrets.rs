@@ -10,9 +10,9 @@ use crate::common::{
     byte_server::{ByteServer, Reply},
 };
 
-struct Nobody;
+struct UnusedAuthorizer;
 
-impl Authorizer for Nobody {
+impl Authorizer for UnusedAuthorizer {
     fn authorize<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
         Box::pin(async { Ok(HeaderMap::new()) })
     }
@@ -41,7 +41,7 @@ async fn rejects_credentials_over_cleartext_http() {
         ("a cookie", remote().header("cookie", "hunter2").unwrap(), true),
         ("a key", remote().header("x-api-key", "hunter2").unwrap(), true),
         ("a user", Http::new("http://a:hunter2@mcp.example/").unwrap(), true),
-        ("an authorizer", remote().authorizer(Nobody), true),
+        ("an authorizer", remote().authorizer(UnusedAuthorizer), true),
         ("on purpose", remote().bearer("hunter2").unwrap().dangerous_cleartext_credentials(), false),
         ("here", Http::new("http://127.0.0.1:9/").unwrap().bearer("hunter2").unwrap(), false),
         ("here by name", Http::new("http://localhost:9/").unwrap().bearer("hunter2").unwrap(), false),

@@ -83,11 +83,11 @@ async fn the_oldest_revisions_send_no_version_and_stateless_requests_no_session(
 
 #[tokio::test]
 async fn session_messages_wait_for_the_end_of_the_handshake() {
-    let told = Arc::new(Notify::new());
-    let tell = Arc::clone(&told);
+    let released = Arc::new(Notify::new());
+    let release = Arc::clone(&released);
     let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::raw("")
-            .step(Step::Wait(Arc::clone(&told)))
+            .step(Step::Wait(Arc::clone(&released)))
             .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
             .cut(),
         _ => script(number, seen),
@@ -99,7 +99,7 @@ async fn session_messages_wait_for_the_end_of_the_handshake() {
     peer.request(MODERN, 2, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
     assert!(!site.seen().iter().any(|seen| seen.id() == 1));
-    tell.notify_one();
+    release.notify_one();
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
 }
 
@@ -172,11 +172,11 @@ async fn a_400_about_the_session_is_a_lost_session() {
 
 #[tokio::test]
 async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
-    let told = Arc::new(Notify::new());
-    let tell = Arc::clone(&told);
+    let released = Arc::new(Notify::new());
+    let release = Arc::clone(&released);
     let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "notifications/cancelled" => Reply::raw("")
-            .step(Step::Wait(Arc::clone(&told)))
+            .step(Step::Wait(Arc::clone(&released)))
             .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
             .cut(),
         "tools/call" => Reply::events().hold(),
@@ -193,7 +193,7 @@ async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
     // Requests end at once: nobody waits for their answers.
     site.wait_for_disconnects(1).await;
     assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
-    tell.notify_one();
+    release.notify_one();
     within("the end", ending).await.unwrap().unwrap();
     peer.ended().await;
     within("another end", peer.sender().shutdown()).await.unwrap();
@@ -221,7 +221,7 @@ async fn each_transport_has_its_own_session() {
     second.request(LEGACY, 1, "tools/list").await;
     second.next().await.unwrap();
     let seen = site.seen();
-    let asked = seen.iter().find(|seen| seen.call() == "tools/list").unwrap();
-    assert_eq!(asked.header("mcp-session-id"), None);
+    let listing = seen.iter().find(|seen| seen.call() == "tools/list").unwrap();
+    assert_eq!(listing.header("mcp-session-id"), None);
     assert_eq!(http.describe(), site.url());
 }

@@ -16,7 +16,7 @@ fn listed(name: &str, ttl: u64) -> Value {
 }
 
 /// Lists the tools, which the server is asked for: it lists one of this name.
-async fn asked(client: &Client, peer: &mut Peer, name: &str, ttl: u64) {
+async fn list_from_server(client: &Client, peer: &mut Peer, name: &str, ttl: u64) {
     let listing = start(client.list_tools());
     let id = peer.expect("tools/list").await;
     peer.answer(id, listed(name, ttl)).await;
@@ -31,11 +31,11 @@ async fn cached(client: &Client, name: &str) {
 #[tokio::test(start_paused = true)]
 async fn serves_fresh_results_from_the_cache() {
     let (client, mut peer, _peers) = connected(MODERN).await;
-    asked(&client, &mut peer, "a", 1000).await;
+    list_from_server(&client, &mut peer, "a", 1000).await;
     cached(&client, "a").await;
     tokio::time::sleep(Duration::from_millis(1001)).await;
-    asked(&client, &mut peer, "b", 0).await;
-    asked(&client, &mut peer, "c", 60_000).await;
+    list_from_server(&client, &mut peer, "b", 0).await;
+    list_from_server(&client, &mut peer, "c", 60_000).await;
     cached(&client, "c").await;
 
     // Whoever wants it fresh gets it, and everybody after.
@@ -47,10 +47,10 @@ async fn serves_fresh_results_from_the_cache() {
 
     peer.notify("notifications/prompts/list_changed", json!({})).await;
     peer.notify("notifications/tools/list_changed", json!({})).await;
-    let mut heard = client.notifications();
+    let mut notifications = client.notifications();
     peer.notify("fence", json!({})).await;
-    while heard.next().await.unwrap().method() != "fence" {}
-    asked(&client, &mut peer, "e", 60_000).await;
+    while notifications.next().await.unwrap().method() != "fence" {}
+    list_from_server(&client, &mut peer, "e", 60_000).await;
     cached(&client, "e").await;
 }
 
@@ -67,9 +67,9 @@ async fn rereads_only_the_updated_resource() {
         peer.answer(id, contents(uri)).await;
         reading.await.unwrap().unwrap();
     }
-    let mut heard = client.notifications();
+    let mut notifications = client.notifications();
     peer.notify("notifications/resources/updated", json!({ "uri": "a:1#part" })).await;
-    heard.next().await.unwrap();
+    notifications.next().await.unwrap();
     assert_eq!(client.read_resource("b:1").await.unwrap().contents[0].as_text(), Some("b:1"));
     let reading = start(client.read_resource("a:1"));
     let id = peer.expect("resources/read").await;
@@ -94,28 +94,28 @@ async fn does_not_cache_results_with_input_requests() {
 #[tokio::test(start_paused = true)]
 async fn does_not_cache_errors_other_connections_and_older_revisions() {
     let (client, mut peer, mut peers) = connected(MODERN).await;
-    asked(&client, &mut peer, "a", 60_000).await;
+    list_from_server(&client, &mut peer, "a", 60_000).await;
     let paging = start(client.list_tools().cursor("gone"));
     let id = peer.expect("tools/list").await;
     peer.refuse(id, json!({ "code": -32602, "message": "no such cursor" })).await;
     assert!(paging.await.unwrap().unwrap_err().rpc().is_some());
-    asked(&client, &mut peer, "b", 60_000).await;
+    list_from_server(&client, &mut peer, "b", 60_000).await;
     cached(&client, "b").await;
     client.reconnect();
     let mut peer = peers.next().await;
     peer.discovered().await;
     client.states().wait_for(|state| *state == mcp_client::State::Ready).await.unwrap();
-    asked(&client, &mut peer, "c", 60_000).await;
+    list_from_server(&client, &mut peer, "c", 60_000).await;
 
     let (client, mut peer, _peers) = connected(ProtocolVersion::V2025_11_25).await;
-    asked(&client, &mut peer, "a", 60_000).await;
-    asked(&client, &mut peer, "b", 60_000).await;
+    list_from_server(&client, &mut peer, "a", 60_000).await;
+    list_from_server(&client, &mut peer, "b", 60_000).await;
 
     let (connector, mut peers) = scripted();
     let connecting = start(builder().cache(false).connect(connector));
     let mut peer = peers.next().await;
     peer.discovered().await;
     let client = connecting.await.unwrap().unwrap();
-    asked(&client, &mut peer, "a", 60_000).await;
-    asked(&client, &mut peer, "b", 60_000).await;
+    list_from_server(&client, &mut peer, "a", 60_000).await;
+    list_from_server(&client, &mut peer, "b", 60_000).await;
 }

@@ -13,7 +13,7 @@ use mcp_server::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{builder, connected, said, start, wait_until};
+use crate::common::{builder, connected, start, tool_result, wait_until};
 
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
@@ -56,7 +56,7 @@ async fn a_finished_call_is_not_cancelled() {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("done")).await;
+        peer.answer(id, tool_result("done")).await;
         call.await.unwrap().unwrap();
         client.close().await;
         assert!(peer.next().await.is_none(), "{version}");
@@ -163,7 +163,7 @@ async fn dropping_the_last_handle_closes_the_connection() {
         let id = peer.expect("tools/call").await;
         // A call keeps its connection.
         drop(clone);
-        peer.answer(id, said("done")).await;
+        peer.answer(id, tool_result("done")).await;
         call.await.unwrap().unwrap();
         assert!(peer.next().await.is_none(), "{version}");
     }
@@ -176,10 +176,10 @@ async fn closing_the_client_ends_its_calls_and_notifies_the_server() {
         let (client, mut peer, _peers) = connected(version).await;
         // Some may be sent again, and are not.
         let lists = start(client.list_prompts());
-        let mut asked = vec![peer.expect("prompts/list").await];
+        let mut sent = vec![peer.expect("prompts/list").await];
         let calls: Vec<_> = (0..CALLS).map(|_| start(client.call_tool("t", ()))).collect();
         for _ in 0..CALLS {
-            asked.push(peer.expect("tools/call").await);
+            sent.push(peer.expect("tools/call").await);
         }
         let closing = tokio::spawn({
             let client = client.clone();
@@ -192,7 +192,7 @@ async fn closing_the_client_ends_its_calls_and_notifies_the_server() {
             cancelled.push(message["params"]["requestId"].clone());
         }
         cancelled.sort_by_key(|id| id.as_i64());
-        assert_eq!(cancelled, asked, "{version}: each once");
+        assert_eq!(cancelled, sent, "{version}: each once");
         closing.await.unwrap();
         for call in calls {
             let error = call.await.unwrap().unwrap_err();

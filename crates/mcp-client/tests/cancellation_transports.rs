@@ -38,8 +38,8 @@ async fn cancels_a_dropped_call_in_the_form_of_its_era() {
                 site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
                 assert!(site.server.seen_of("notifications/cancelled").is_empty(), "{what}");
             } else {
-                let told = site.server.wait_for("notifications/cancelled", 1).await;
-                assert_eq!(told[0]["params"]["requestId"], called[0]["id"], "{what}");
+                let cancellations = site.server.wait_for("notifications/cancelled", 1).await;
+                assert_eq!(cancellations[0]["params"]["requestId"], called[0]["id"], "{what}");
             }
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
             site.assert_clean_close(client, &what).await;

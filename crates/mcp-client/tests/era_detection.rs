@@ -6,7 +6,7 @@ use std::time::Duration;
 use mcp_client::{Client, Error, Negotiated, State, protocol::ProtocolVersion};
 use serde_json::{Value, json};
 
-use crate::common::{Peer, builder, connected_as, discovery, initialized, said, scripted, start};
+use crate::common::{Peer, builder, connected_as, discovery, initialized, scripted, start, tool_result};
 
 /// What a server does when it is asked `server/discover`.
 enum First {
@@ -49,7 +49,7 @@ async fn open(first: First) -> (Result<Client, Error>, Vec<String>) {
 
 /// Opens sessions of 2025-06-18 and answers every call; what it was asked.
 async fn serve(mut peer: Peer) -> Vec<String> {
-    let mut asked = Vec::new();
+    let mut methods = Vec::new();
     while let Some(message) = peer.next().await {
         let id = message["id"].clone();
         match message["method"].as_str().unwrap() {
@@ -58,12 +58,12 @@ async fn serve(mut peer: Peer) -> Vec<String> {
                 peer.answer(id, initialized("2025-06-18")).await;
             }
             "server/discover" => peer.answer(id, discovery(&["2026-07-28"])).await,
-            "tools/call" => peer.answer(id, said("done")).await,
+            "tools/call" => peer.answer(id, tool_result("done")).await,
             _ => {}
         }
-        asked.push(message["method"].as_str().unwrap().to_owned());
+        methods.push(message["method"].as_str().unwrap().to_owned());
     }
-    asked
+    methods
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,10 +95,10 @@ async fn the_first_response_determines_the_era() {
         ("silence", First::Silence, legacy.to_vec()),
         ("an end", First::Death, legacy.to_vec()),
     ] {
-        let (client, asked) = open(first).await;
+        let (client, methods) = open(first).await;
         let version = client.unwrap_or_else(|error| panic!("{name}: {error}")).version();
-        assert_eq!(asked, expected, "{name}");
-        assert_eq!(version.has_handshake(), asked.len() == 3, "{name}");
+        assert_eq!(methods, expected, "{name}");
+        assert_eq!(version.has_handshake(), methods.len() == 3, "{name}");
     }
 }
 
@@ -114,10 +114,10 @@ async fn reports_that_no_revision_is_common() {
         ("a capability", json!({ "code": -32021, "message": "no" }), false),
         ("a header", json!({ "code": -32020, "message": "no" }), false),
     ] {
-        let (client, asked) = open(First::Error(error)).await;
+        let (client, methods) = open(First::Error(error)).await;
         let error = client.unwrap_err();
         assert_eq!(error.is_version_mismatch(), is_version_mismatch, "{name}: {error}");
-        assert!(asked.is_empty(), "{name}: {asked:?}");
+        assert!(methods.is_empty(), "{name}: {methods:?}");
     }
 }
 
@@ -220,7 +220,7 @@ async fn does_not_probe_a_known_server() {
     let mut peer = peers.next().await;
     peer.open("2025-11-25").await;
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
     assert_eq!(client.version(), ProtocolVersion::V2025_11_25);
 }
@@ -236,9 +236,9 @@ async fn a_rejected_revision_does_not_affect_other_calls() {
     let mut other = peers.next().await;
     other.open("2025-11-25").await;
     let id = other.expect("tools/call").await;
-    other.answer(id, said("elsewhere")).await;
+    other.answer(id, tool_result("elsewhere")).await;
     assert_eq!(refused.await.unwrap().unwrap().text(), "elsewhere");
-    peer.answer(taken_id, said("here")).await;
+    peer.answer(taken_id, tool_result("here")).await;
     assert_eq!(taken.await.unwrap().unwrap().text(), "here");
 }
 
@@ -247,13 +247,13 @@ async fn a_rejected_revision_does_not_affect_other_calls() {
 enum Older {
     Refuses,
     Answers,
-    IsSilent,
+    DoesNotAnswer,
     Dies,
 }
 
 #[tokio::test(start_paused = true)]
 async fn probes_again_when_the_known_era_is_wrong() {
-    for older in [Older::Refuses, Older::Answers, Older::IsSilent, Older::Dies] {
+    for older in [Older::Refuses, Older::Answers, Older::DoesNotAnswer, Older::Dies] {
         let (connector, mut peers) = scripted();
         let mut known = Negotiated::new(ProtocolVersion::V2026_07_28);
         known.capabilities = serde_json::from_value(json!({ "tools": {} })).unwrap();
@@ -276,7 +276,7 @@ async fn probes_again_when_the_known_era_is_wrong() {
                 peer.refuse(id, no).await;
                 (&mut call).await.unwrap().unwrap();
             }
-            Older::IsSilent => {
+            Older::DoesNotAnswer => {
                 assert!((&mut call).await.unwrap().unwrap_err().is_timeout());
                 peer.expect("notifications/cancelled").await;
                 // It is silent then, too.
@@ -287,9 +287,9 @@ async fn probes_again_when_the_known_era_is_wrong() {
                 peer.close();
                 assert!((&mut call).await.unwrap().unwrap_err().is_closed());
                 // Also when it is asked first.
-                let mut asked = peers.next().await;
-                asked.expect("server/discover").await;
-                asked.close();
+                let mut methods = peers.next().await;
+                methods.expect("server/discover").await;
+                methods.close();
             }
         }
         if call.is_finished() {
@@ -298,7 +298,7 @@ async fn probes_again_when_the_known_era_is_wrong() {
         let mut peer = peers.next().await;
         peer.open("2025-06-18").await;
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("done")).await;
+        peer.answer(id, tool_result("done")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "done", "{older:?}");
         assert_eq!(client.version(), ProtocolVersion::V2025_06_18, "{older:?}");
     }
@@ -337,7 +337,7 @@ async fn does_not_repeat_a_call_in_another_era_if_it_may_have_run() {
     let mut peer = peers.next().await;
     peer.open("2025-06-18").await;
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }
 
@@ -348,14 +348,14 @@ async fn probes_an_unresponsive_server_once() {
     let calls: Vec<_> =
         (0..20).map(|_| start(client.call_tool("t", ()).idle_timeout(Duration::from_secs(1)))).collect();
     let mut peer = peers.next().await;
-    let mut asked = Vec::new();
+    let mut methods = Vec::new();
     for call in calls {
         assert!(call.await.unwrap().unwrap_err().is_timeout());
     }
     while let Some(message) = peer.next().await {
-        asked.push(message["method"].as_str().unwrap().to_owned());
+        methods.push(message["method"].as_str().unwrap().to_owned());
     }
-    assert_eq!(asked.iter().filter(|method| *method == "server/discover").count(), 1, "{asked:?}");
+    assert_eq!(methods.iter().filter(|method| *method == "server/discover").count(), 1, "{methods:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -421,8 +421,8 @@ async fn opens_a_subscription_in_the_detected_era() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_a_response_only_in_the_era_of_its_request() {
-    let asking = builder().roots([]);
-    let (client, mut peer, mut peers) = connected_as(asking, ProtocolVersion::V2026_07_28).await;
+    let with_roots = builder().roots([]);
+    let (client, mut peer, mut peers) = connected_as(with_roots, ProtocolVersion::V2026_07_28).await;
     let call = start(client.call_tool("t", json!({ "a": 1 })));
     let id = peer.expect("tools/call").await;
     let questions = json!({ "where": { "method": "roots/list" } });
@@ -442,8 +442,8 @@ async fn sends_a_response_only_in_the_era_of_its_request() {
     let params = again["params"].as_object().unwrap();
     assert!(!params.contains_key("inputResponses") && !params.contains_key("requestState"), "{again}");
     assert_eq!((&params["name"], &params["arguments"]), (&json!("t"), &json!({ "a": 1 })));
-    let answer = peer.ask(json!(7), "roots/list", json!({})).await;
+    let answer = peer.exchange(json!(7), "roots/list", json!({})).await;
     assert_eq!(answer["result"]["roots"], json!([]));
-    peer.answer(again["id"].clone(), said("done")).await;
+    peer.answer(again["id"].clone(), tool_result("done")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }

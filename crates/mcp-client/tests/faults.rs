@@ -7,7 +7,7 @@ use mcp_server::{Server, tool};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::common::{builder, connected, connected_as, said, scripted, start};
+use crate::common::{builder, connected, connected_as, scripted, start, tool_result};
 
 /// One revision of each era.
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
@@ -25,10 +25,10 @@ async fn a_call_to_an_unresponsive_server_times_out() {
         assert_eq!(started.elapsed(), Duration::from_secs(60), "{version}");
         assert_eq!(client.pending(), 0);
         // A late answer harms nothing.
-        peer.answer(id, said("late")).await;
+        peer.answer(id, tool_result("late")).await;
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("in time")).await;
+        peer.answer(id, tool_result("in time")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "in time");
     }
 }
@@ -40,7 +40,7 @@ async fn a_call_without_timeouts_waits_and_each_page_has_its_own_timeout() {
         let call = start(client.call_tool("t", ()).no_timeout());
         let id = peer.expect("tools/call").await;
         tokio::time::sleep(Duration::from_secs(48 * 3600)).await;
-        peer.answer(id, said("at last")).await;
+        peer.answer(id, tool_result("at last")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "at last", "{version}");
         let list = start(client.list_tools().idle_timeout(Duration::from_secs(2)));
         let id = peer.expect("tools/list").await;
@@ -60,9 +60,9 @@ async fn progress_extends_a_call_up_to_the_total_timeout() {
         let call = start(
             client.call_tool("t", ()).idle_timeout(Duration::from_secs(10)).total_timeout(Duration::from_secs(35)),
         );
-        let asked = peer.recv().await;
-        let token = asked["params"]["_meta"]["progressToken"].clone();
-        assert_eq!(token, asked["id"]);
+        let request = peer.recv().await;
+        let token = request["params"]["_meta"]["progressToken"].clone();
+        assert_eq!(token, request["id"]);
         for n in 1..10 {
             tokio::time::sleep(Duration::from_secs(8)).await;
             if call.is_finished() {
@@ -81,16 +81,16 @@ async fn ignores_responses_with_an_unknown_id() {
         let (client, mut peer, _peers) = connected(version).await;
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
-        peer.answer(json!(4711), said("wrong number")).await;
-        peer.answer(json!("no-number"), said("wrong kind")).await;
-        peer.answer(id.clone(), said("right")).await;
-        peer.answer(id.clone(), said("twice")).await;
+        peer.answer(json!(4711), tool_result("wrong number")).await;
+        peer.answer(json!("no-number"), tool_result("wrong kind")).await;
+        peer.answer(id.clone(), tool_result("right")).await;
+        peer.answer(id.clone(), tool_result("twice")).await;
         peer.refuse(id, json!({ "code": -32603, "message": "thrice" })).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "right", "{version}");
         let call = start(client.call_tool("t", ()));
         // A string is another id than the number in it, and nobody else's.
         let id = peer.expect("tools/call").await.to_string();
-        peer.answer(json!(id), said("as text")).await;
+        peer.answer(json!(id), tool_result("as text")).await;
         let error = call.await.unwrap().unwrap_err();
         assert!(error.is_invalid_response(), "{version}: {error}");
         assert!(
@@ -110,7 +110,7 @@ async fn skips_invalid_lines_between_messages() {
             peer.raw(garbage).await;
         }
         peer.raw("[".repeat(100_000)).await;
-        peer.answer(id, said("fine")).await;
+        peer.answer(id, tool_result("fine")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "fine", "{version}");
     }
 }
@@ -133,7 +133,7 @@ async fn a_response_nested_too_deep_fails_its_call_at_once() {
         }
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("fine")).await;
+        peer.answer(id, tool_result("fine")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "fine", "{version}");
     }
 }
@@ -145,7 +145,7 @@ async fn a_batch_nested_too_deep_fails_its_calls_at_once() {
     let started = Instant::now();
     let calls = [start(client.call_tool("deep", ())), start(client.call_tool("flat", ()))];
     let (first, second) = (peer.expect("tools/call").await, peer.expect("tools/call").await);
-    let flat = json!({ "jsonrpc": "2.0", "id": second, "result": said("flat") });
+    let flat = json!({ "jsonrpc": "2.0", "id": second, "result": tool_result("flat") });
     peer.raw(format!(r#"[{{"jsonrpc":"2.0","result":{deep},"id":{first}}},{flat}]"#)).await;
     let [deep, flat] = calls;
     let error = deep.await.unwrap().unwrap_err();
@@ -191,7 +191,7 @@ async fn a_request_nested_too_deep_is_answered_with_an_error() {
     peer.raw(request).await;
     let call = start(client.call_tool("t", ()));
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("fine")).await;
+    peer.answer(id, tool_result("fine")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "fine");
 }
 
@@ -265,9 +265,9 @@ async fn the_table_of_calls_is_bounded() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(client.pending(), 2, "{version}");
         for id in ids {
-            peer.answer(id, said("done")).await;
+            peer.answer(id, tool_result("done")).await;
             let next = peer.expect("tools/call").await;
-            peer.answer(next, said("done")).await;
+            peer.answer(next, tool_result("done")).await;
         }
         for call in calls {
             call.await.unwrap().unwrap();
@@ -411,7 +411,7 @@ async fn an_output_schema_of_another_connection_does_not_apply() {
         for is_another in [false, true] {
             let call = start(client.call_tool("t", ()));
             let id = peer.expect("tools/call").await;
-            peer.answer(id, said("no structured content")).await;
+            peer.answer(id, tool_result("no structured content")).await;
             assert_eq!(call.await.unwrap().is_ok(), is_another, "{version}");
             client.reconnect();
             peer = peers.next().await;

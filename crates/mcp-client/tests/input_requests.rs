@@ -9,7 +9,7 @@ use mcp_client::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{builder, connected, connected_as, said, start};
+use crate::common::{builder, connected, connected_as, start, tool_result};
 
 const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
@@ -26,36 +26,36 @@ fn forms() -> ClientBuilder {
 #[tokio::test(start_paused = true)]
 async fn answers_input_requests() {
     let (_client, mut peer, _peers) = connected(LEGACY).await;
-    assert_eq!(peer.ask(json!("a"), "ping", json!({})).await["result"], json!({}));
+    assert_eq!(peer.exchange(json!("a"), "ping", json!({})).await["result"], json!({}));
     for method in ["roots/list", "sampling/createMessage", "elicitation/create", "x/y"] {
-        assert_eq!(peer.ask(json!(1), method, form()).await["error"]["code"], -32601, "{method}");
+        assert_eq!(peer.exchange(json!(1), method, form()).await["error"]["code"], -32601, "{method}");
     }
 
     let (_client, mut peer, _peers) = connected_as(forms(), LEGACY).await;
-    let answer = peer.ask(json!(1), "elicitation/create", form()).await;
+    let answer = peer.exchange(json!(1), "elicitation/create", form()).await;
     assert_eq!(answer["result"], json!({ "action": "accept", "content": { "name": "Ada", "shout": true } }));
     let url = json!({ "mode": "url", "message": "Go", "url": "https://example.com", "elicitationId": "e" });
-    assert_eq!(peer.ask(json!(2), "elicitation/create", url).await["error"]["code"], -32602);
-    assert_eq!(peer.ask(json!(3), "elicitation/create", json!({ "mode": "form" })).await["error"]["code"], -32602);
+    assert_eq!(peer.exchange(json!(2), "elicitation/create", url).await["error"]["code"], -32602);
+    assert_eq!(peer.exchange(json!(3), "elicitation/create", json!({ "mode": "form" })).await["error"]["code"], -32602);
 
-    let visiting = builder().on_elicit_url(async |asked: InputContext<UrlElicitParams>| {
-        assert_eq!(asked.url, "https://example.com");
+    let visiting = builder().on_elicit_url(async |input: InputContext<UrlElicitParams>| {
+        assert_eq!(input.url, "https://example.com");
         Ok(ElicitResult::accept(JsonObject::new().with("secret", "no")))
     });
     let (_client, mut peer, _peers) = connected_as(visiting, LEGACY).await;
     let url = json!({ "mode": "url", "message": "Go", "url": "https://example.com", "elicitationId": "e" });
-    assert_eq!(peer.ask(json!(1), "elicitation/create", url).await["result"], json!({ "action": "accept" }));
-    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["error"]["code"], -32602);
+    assert_eq!(peer.exchange(json!(1), "elicitation/create", url).await["result"], json!({ "action": "accept" }));
+    assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["error"]["code"], -32602);
 
-    let asking = builder()
-        .on_request(async |asked| Ok(json!({ "method": asked.method() })))
+    let eliciting = builder()
+        .on_request(async |input| Ok(json!({ "method": input.method() })))
         .on_sample(async |_| Err(RpcError::new(mcp_client::protocol::ErrorCode(-1), "the user said no")));
-    let (_client, mut peer, _peers) = connected_as(asking, LEGACY).await;
-    assert_eq!(peer.ask(json!(1), "x/y", json!({})).await["result"]["method"], "x/y");
+    let (_client, mut peer, _peers) = connected_as(eliciting, LEGACY).await;
+    assert_eq!(peer.exchange(json!(1), "x/y", json!({})).await["result"]["method"], "x/y");
     let prompt = json!({ "messages": [], "maxTokens": 5 });
-    assert_eq!(peer.ask(json!(2), "sampling/createMessage", prompt).await["error"]["code"], -1);
+    assert_eq!(peer.exchange(json!(2), "sampling/createMessage", prompt).await["error"]["code"], -1);
     let tools = json!({ "messages": [], "maxTokens": 5, "tools": [] });
-    assert_eq!(peer.ask(json!(3), "sampling/createMessage", tools).await["error"]["code"], -32602);
+    assert_eq!(peer.exchange(json!(3), "sampling/createMessage", tools).await["error"]["code"], -32602);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,9 +101,9 @@ impl Handler for Lister {
 #[tokio::test(start_paused = true)]
 async fn a_handler_answers_requests_without_a_closure() {
     let (_client, mut peer, _peers) = connected_as(forms().handler(Lister), LEGACY).await;
-    assert_eq!(peer.ask(json!(1), "roots/list", json!({})).await["result"]["roots"][0]["uri"], "file:///listed");
-    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["result"]["action"], "accept");
-    assert_eq!(peer.ask(json!(3), "x/y", json!({})).await["error"]["code"], -32601);
+    assert_eq!(peer.exchange(json!(1), "roots/list", json!({})).await["result"]["roots"][0]["uri"], "file:///listed");
+    assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["result"]["action"], "accept");
+    assert_eq!(peer.exchange(json!(3), "x/y", json!({})).await["error"]["code"], -32601);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,8 +111,8 @@ async fn answers_pings_during_many_input_requests() {
     let stuck = builder().limits(|limits| limits.questions = 1).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
-    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
-    assert_eq!(peer.ask(json!(3), "ping", json!({})).await["result"], json!({}));
+    assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
+    assert_eq!(peer.exchange(json!(3), "ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,24 +122,24 @@ async fn answers_with_an_error_if_a_handler_panics_or_never_returns() {
         .on_elicit(async |_| pending().await)
         .on_request(async |_| panic!("a handler that fails on purpose"));
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
-    let answer = peer.ask(json!(1), "x/y", json!({})).await;
+    let answer = peer.exchange(json!(1), "x/y", json!({})).await;
     assert_eq!(answer["error"]["code"], -32603);
     assert!(!answer.to_string().contains("purpose"));
-    assert_eq!(peer.ask(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
+    assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
 }
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_response_to_a_cancelled_input_request_and_rejects_excess_ones() {
     let stuck = builder().limits(|limits| limits.questions = 2).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
-    let ask = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form() });
-    peer.send(ask(1)).await;
-    peer.send(ask(2)).await;
-    peer.send(ask(2)).await;
+    let elicitation = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form() });
+    peer.send(elicitation(1)).await;
+    peer.send(elicitation(2)).await;
+    peer.send(elicitation(2)).await;
     assert_eq!(peer.recv().await["error"]["code"], -32603, "there is no room");
     peer.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
     // The next thing that is heard is the answer to this.
-    assert_eq!(peer.ask(json!("fence"), "ping", json!({})).await["result"], json!({}));
+    assert_eq!(peer.exchange(json!("fence"), "ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,27 +151,27 @@ async fn waiting_for_the_user_does_not_time_out_the_server() {
     let (client, mut peer, _peers) = connected_as(slow, LEGACY).await;
     let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(90)));
     let id = peer.expect("tools/call").await;
-    assert_eq!(peer.ask(json!("q"), "elicitation/create", form()).await["result"]["action"], "decline");
+    assert_eq!(peer.exchange(json!("q"), "elicitation/create", form()).await["result"]["action"], "decline");
     tokio::time::sleep(Duration::from_secs(50)).await;
-    peer.answer(id, said("patient")).await;
+    peer.answer(id, tool_result("patient")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "patient");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_reports_the_progress_of_its_answer() {
-    let telling = builder().on_elicit(async |asked: InputContext<_>| {
-        asked.progress(1.0, Some(2.0), Some("thinking"));
+    let reporting = builder().on_elicit(async |input: InputContext<_>| {
+        input.progress(1.0, Some(2.0), Some("thinking"));
         Ok(ElicitResult::cancel())
     });
-    let (_client, mut peer, _peers) = connected_as(telling, LEGACY).await;
+    let (_client, mut peer, _peers) = connected_as(reporting, LEGACY).await;
     let mut params = form();
     params["_meta"] = json!({ "progressToken": "p" });
-    let told = {
+    let notification = {
         peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params })).await;
         peer.recv().await
     };
     let expected = json!({ "progressToken": "p", "progress": 1, "total": 2, "message": "thinking" });
-    assert_eq!((&told["method"], &told["params"]), (&json!("notifications/progress"), &expected));
+    assert_eq!((&notification["method"], &notification["params"]), (&json!("notifications/progress"), &expected));
     assert_eq!(peer.recv().await["result"]["action"], "cancel");
 }
 
@@ -184,7 +184,7 @@ async fn rejects_requests_of_a_stateless_server() {
     let call = start(client.call_tool("t", ()));
     // No answer comes before this.
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     call.await.unwrap().unwrap();
 }
 
@@ -221,7 +221,7 @@ async fn collects_inputs_and_returns_the_request_state_unchanged() {
     peer.answer(third["id"].clone(), json!({ "resultType": "input_required", "inputRequests": questions })).await;
     let fourth = peer.recv().await;
     assert!(fourth["params"].get("requestState").is_none());
-    peer.answer(fourth["id"].clone(), said("done")).await;
+    peer.answer(fourth["id"].clone(), tool_result("done")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }
 
@@ -255,7 +255,7 @@ async fn sends_changes_of_roots() {
     let roots = client.roots().unwrap();
     assert!(roots.add(Root::new("file:///b")).unwrap());
     peer.expect("notifications/roots/list_changed").await;
-    let listed = peer.ask(json!(1), "roots/list", json!({})).await;
+    let listed = peer.exchange(json!(1), "roots/list", json!({})).await;
     assert_eq!(listed["result"]["roots"].as_array().unwrap().len(), 2);
     assert!(!roots.add(Root::new("file:///b")).unwrap());
     assert!(roots.remove("file:///a"));
@@ -272,10 +272,10 @@ async fn sends_changes_of_roots() {
 #[tokio::test(start_paused = true)]
 async fn ignores_the_completion_of_an_unknown_elicitation() {
     let (client, mut peer, _peers) = connected(LEGACY).await;
-    let mut heard = client.notifications();
+    let mut notifications = client.notifications();
     peer.notify("notifications/elicitation/complete", json!({ "elicitationId": "unknown" })).await;
-    assert_eq!(heard.next().await.unwrap().method(), "notifications/elicitation/complete");
-    assert_eq!(peer.ask(json!(1), "ping", json!({})).await["result"], json!({}));
+    assert_eq!(notifications.next().await.unwrap().method(), "notifications/elicitation/complete");
+    assert_eq!(peer.exchange(json!(1), "ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,6 +284,6 @@ async fn ignores_the_cancellation_of_an_unknown_request() {
     let call = start(client.call_tool("t", ()));
     let id = peer.expect("tools/call").await;
     peer.notify("notifications/cancelled", json!({ "requestId": id, "reason": "no" })).await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }

@@ -10,7 +10,7 @@ use mcp_client::{
 use serde_json::{Value, json};
 use std::task::{Context, Poll};
 
-use crate::common::{Peer, Scripted, builder, said, scripted, start};
+use crate::common::{Peer, Scripted, builder, scripted, start, tool_result};
 
 /// What the transport was told beside the messages.
 #[derive(Clone, Default)]
@@ -106,7 +106,7 @@ async fn mirrors_names_and_annotated_arguments_and_omits_invalid_tools() {
     assert_eq!(list(&client, &mut peer, json!([tool("t", "Region"), tool("bad", "a b")])).await, ["t"]);
     let call = start(client.call_tool("t", json!({ "region": "eu" })));
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     call.await.unwrap().unwrap();
     let hints = seen.hints.lock().unwrap().pop().unwrap();
     assert_eq!((hints.method.as_deref(), hints.name.as_deref()), (Some("tools/call"), Some("t")));
@@ -136,7 +136,7 @@ async fn older_revisions_mirror_nothing_and_keep_every_tool() {
     assert_eq!(list(&client, &mut peer, json!([tool("t", "Region"), tool("bad", "a b")])).await, ["t", "bad"]);
     let call = start(client.call_tool("t", json!({ "region": "eu" })));
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     call.await.unwrap().unwrap();
     let hints = seen.hints.lock().unwrap();
     assert!(hints.last().unwrap().params.is_empty() && hints.last().unwrap().name.is_none());

@@ -10,7 +10,7 @@ use mcp_server::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::common::{Peer, builder, connected, connected_as, said, scripted, start};
+use crate::common::{Peer, builder, connected, connected_as, scripted, start, tool_result};
 
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
@@ -36,7 +36,7 @@ async fn calls_wait_for_the_reopened_connection() {
         let mut peer = peers.next().await;
         reopen(&mut peer, version).await;
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("again")).await;
+        peer.answer(id, tool_result("again")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "again", "{version}");
         assert_eq!(client.state(), State::Ready);
     }
@@ -99,7 +99,7 @@ async fn limits_attempts_and_the_next_call_makes_one_more() {
         let mut peer = peers.next().await;
         reopen(&mut peer, version).await;
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("back")).await;
+        peer.answer(id, tool_result("back")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "back");
     }
 }
@@ -165,7 +165,7 @@ async fn replaces_a_connection() {
         reopen(&mut peer, version).await;
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("new")).await;
+        peer.answer(id, tool_result("new")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "new", "{version}");
     }
 }
@@ -195,7 +195,7 @@ async fn stops_reconnecting_to_a_server_that_closes_every_connection_until_neede
         let mut peer = peers.next().await;
         reopen(&mut peer, version).await;
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("back")).await;
+        peer.answer(id, tool_result("back")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "back");
     }
 }
@@ -213,7 +213,7 @@ async fn a_busy_server_does_not_fail_its_ping() {
             assert_ne!(ping["method"], "notifications/cancelled", "{version}: the table has no room for a ping");
             peer.answer(ping["id"].clone(), crate::common::discovery(&["2026-07-28"])).await;
         }
-        peer.answer(id, said("done")).await;
+        peer.answer(id, tool_result("done")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "done", "{version}");
     }
 }
@@ -225,9 +225,9 @@ async fn requests_the_log_level_in_each_session() {
     let connecting = start(builder().log_level(LoggingLevel::Info).connect(connector));
     let mut peer = peers.next().await;
     peer.open(version.as_str()).await;
-    let asked = peer.recv().await;
-    assert_eq!((&asked["method"], &asked["params"]), (&json!("logging/setLevel"), &json!({ "level": "info" })));
-    peer.answer(asked["id"].clone(), json!({})).await;
+    let request = peer.recv().await;
+    assert_eq!((&request["method"], &request["params"]), (&json!("logging/setLevel"), &json!({ "level": "info" })));
+    peer.answer(request["id"].clone(), json!({})).await;
     let client = connecting.await.unwrap().unwrap();
     let changing = tokio::spawn({
         let client = client.clone();
@@ -240,17 +240,20 @@ async fn requests_the_log_level_in_each_session() {
         peer.close();
         peer = peers.next().await;
         reopen(&mut peer, version).await;
-        let asked = peer.recv().await;
-        assert_eq!((&asked["method"], &asked["params"]), (&json!("logging/setLevel"), &json!({ "level": "error" })));
+        let request = peer.recv().await;
+        assert_eq!(
+            (&request["method"], &request["params"]),
+            (&json!("logging/setLevel"), &json!({ "level": "error" }))
+        );
         if answers {
-            peer.refuse(asked["id"].clone(), json!({ "code": -32603, "message": "no" })).await;
+            peer.refuse(request["id"].clone(), json!({ "code": -32603, "message": "no" })).await;
         } else {
             // A server is not waited for without end.
             peer.expect("notifications/cancelled").await;
         }
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
-        peer.answer(id, said("done")).await;
+        peer.answer(id, tool_result("done")).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "done");
     }
 }
@@ -270,6 +273,6 @@ async fn does_not_request_log_messages_without_the_capability() {
     let client = connecting.await.unwrap().unwrap();
     let call = start(client.call_tool("t", ()));
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     call.await.unwrap().unwrap();
 }

@@ -67,14 +67,14 @@ fn server(version: ProtocolVersion) -> Server {
         .build()
 }
 
-async fn ask_user(asked: InputContext<FormElicitParams>) -> Result<ElicitResult, RpcError> {
-    assert_eq!(asked.server().name, "real");
-    assert_eq!(asked.form().unwrap().fields().len(), 1);
+async fn ask_user(input: InputContext<FormElicitParams>) -> Result<ElicitResult, RpcError> {
+    assert_eq!(input.server().name, "real");
+    assert_eq!(input.form().unwrap().fields().len(), 1);
     Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
 }
 
-async fn ask_model(asked: InputContext<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
-    assert_eq!(asked.max_tokens, 10);
+async fn ask_model(input: InputContext<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
+    assert_eq!(input.max_tokens, 10);
     Ok(CreateMessageResult::new("model", "42"))
 }
 
@@ -178,11 +178,11 @@ async fn errors_of_the_server_fail_the_call() {
 async fn receives_progress_in_order_before_the_result() {
     for (version, over) in everywhere() {
         let client = connect_over(version, over).await;
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let sink = heard.clone();
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let sink = reports.clone();
         let call = client.call_tool("count", ()).on_progress(move |notice| sink.lock().unwrap().push(notice.progress));
         assert_eq!(call.await.unwrap().text(), "counted");
-        assert_eq!(*heard.lock().unwrap(), [1.0, 2.0, 3.0], "{version}");
+        assert_eq!(*reports.lock().unwrap(), [1.0, 2.0, 3.0], "{version}");
     }
 }
 

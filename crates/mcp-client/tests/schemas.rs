@@ -20,7 +20,7 @@ use mcp_test::schemas::{ProtocolSchemas, SCHEMAS_VARIABLE};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::common::{Peer, builder, discovery, initialized, said, scripted, start};
+use crate::common::{Peer, builder, discovery, initialized, scripted, start, tool_result};
 
 /// What clients may send and this one does not.
 const NEVER: &[&str] = &[
@@ -41,13 +41,13 @@ struct Played {
     peer: Peer,
     version: ProtocolVersion,
     spoken: Spoken,
-    asked: HashMap<i64, &'static str>,
+    pending: HashMap<i64, &'static str>,
     calls: usize,
 }
 
 impl Played {
     fn start(peer: Peer, version: ProtocolVersion) -> JoinHandle<Spoken> {
-        let mut played = Self { peer, version, spoken: Vec::new(), asked: HashMap::new(), calls: 0 };
+        let mut played = Self { peer, version, spoken: Vec::new(), pending: HashMap::new(), calls: 0 };
         tokio::spawn(async move {
             while let Some(message) = played.peer.next().await {
                 played.take(message).await;
@@ -58,7 +58,7 @@ impl Played {
 
     async fn take(&mut self, message: Value) {
         let (method, id) = (message["method"].as_str().map(str::to_owned), message["id"].clone());
-        let answered = method.is_none().then(|| self.asked.remove(&id.as_i64().unwrap()).unwrap().to_owned());
+        let answered = method.is_none().then(|| self.pending.remove(&id.as_i64().unwrap()).unwrap().to_owned());
         self.spoken.push((answered, message));
         match method.as_deref() {
             Some("server/discover") if self.version.has_handshake() => {
@@ -113,20 +113,20 @@ impl Played {
                 }
                 for (n, (method, mut params)) in (1000..).zip(questions) {
                     params["_meta"] = json!({ "progressToken": n });
-                    self.asked.insert(n, method);
+                    self.pending.insert(n, method);
                     self.peer.send(json!({ "jsonrpc": "2.0", "id": n, "method": method, "params": params })).await;
                 }
-                while !self.asked.is_empty() {
+                while !self.pending.is_empty() {
                     let message = self.peer.recv().await;
                     Box::pin(self.take(message)).await;
                 }
-                self.peer.answer(id, said("asked")).await;
+                self.peer.answer(id, tool_result("asked")).await;
             }
             2 if self.version.has_core_tasks() => {
                 self.peer.answer(id, json!({ "task": task("completed") })).await;
             }
             3 => {}
-            _ => self.peer.answer(id, said("done")).await,
+            _ => self.peer.answer(id, tool_result("done")).await,
         }
     }
 
@@ -136,7 +136,7 @@ impl Played {
         let id = message["id"].clone();
         self.spoken.push((None, message));
         self.calls = 1;
-        self.peer.answer(id, said("asked")).await;
+        self.peer.answer(id, tool_result("asked")).await;
     }
 
     fn result(&self, method: &str) -> Value {
@@ -155,7 +155,7 @@ impl Played {
             "completion/complete" => json!({ "completion": { "values": [] } }),
             "tasks/list" => json!({ "tasks": [task("working")] }),
             "tasks/get" | "tasks/cancel" => task("completed"),
-            "tasks/result" => said("done"),
+            "tasks/result" => tool_result("done"),
             _ => json!({}),
         };
         if method == "initialize" || method == "server/discover" {
@@ -208,13 +208,13 @@ async fn open(version: ProtocolVersion) -> (Client, JoinHandle<Spoken>) {
         .log_level(LoggingLevel::Info)
         .tasks()
         .roots([Root::new("file:///work").with_name("work")])
-        .on_elicit(async |asked: InputContext<FormElicitParams>| {
-            asked.progress(1.0, Some(2.0), Some("thinking"));
+        .on_elicit(async |input: InputContext<FormElicitParams>| {
+            input.progress(1.0, Some(2.0), Some("thinking"));
             Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
         })
         .on_elicit_url(async |_: InputContext<UrlElicitParams>| Ok(ElicitResult::new(ElicitAction::Accept)))
-        .on_sample_with_tools(async |asked: InputContext<CreateMessageParams>| {
-            asked.progress(1.0, None, Some("thinking"));
+        .on_sample_with_tools(async |input: InputContext<CreateMessageParams>| {
+            input.progress(1.0, None, Some("thinking"));
             let mut result = CreateMessageResult::new("a-model", "42");
             let audio = json!({ "type": "audio", "data": "AAE=", "mimeType": "audio/wav" });
             let used = json!({ "type": "tool_use", "id": "u", "name": "t", "input": {} });
@@ -231,11 +231,11 @@ async fn open(version: ProtocolVersion) -> (Client, JoinHandle<Spoken>) {
 }
 
 /// Says everything that there is to say.
-async fn speak(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
+async fn use_every_method(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
     client.list_tools().await?;
     let meta = Meta::new().with("com.example/k", 1);
-    let asked = client.call_tool("t", json!({ "a": 1 })).meta(meta).on_progress(|_| {}).await?;
-    assert_eq!(asked.text(), "asked", "{version}");
+    let pending = client.call_tool("t", json!({ "a": 1 })).meta(meta).on_progress(|_| {}).await?;
+    assert_eq!(pending.text(), "asked", "{version}");
     let task = client.call_tool("t", ()).as_task().await?;
     assert_eq!(task.task().is_some(), version.has_core_tasks(), "{version}");
     if let Some(task) = task.task() {
@@ -276,12 +276,14 @@ async fn speak(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
 async fn client_messages_match_the_schemas_of_their_revisions() {
     let schemas = ProtocolSchemas::from_env().unwrap();
     if schemas.is_none() {
-        say(&format!("SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"));
+        log_line(&format!(
+            "SKIPPED: no message was checked against a schema, because {SCHEMAS_VARIABLE} names no folder"
+        ));
     }
     let mut problems = Vec::new();
     for &version in ProtocolVersion::ALL {
         let (client, played) = open(version).await;
-        speak(&client, version).await.unwrap_or_else(|error| panic!("{version}: {error}"));
+        use_every_method(&client, version).await.unwrap_or_else(|error| panic!("{version}: {error}"));
         client.close().await;
         let spoken = played.await.unwrap();
         let text: String = spoken.iter().map(|(_, message)| message.to_string()).collect();
@@ -297,7 +299,7 @@ async fn client_messages_match_the_schemas_of_their_revisions() {
                 Err(error) => problems.push(error.to_string()),
             }
         }
-        say(&format!("{version}: {}", seen.iter().cloned().collect::<Vec<_>>().join(", ")));
+        log_line(&format!("{version}: {}", seen.iter().cloned().collect::<Vec<_>>().join(", ")));
         let owed = schemas.client_definitions(version);
         let owed: Vec<_> =
             owed.iter().filter(|name| !seen.contains(*name) && !NEVER.contains(&name.as_str())).collect();
@@ -309,6 +311,6 @@ async fn client_messages_match_the_schemas_of_their_revisions() {
 }
 
 /// Past the capture of the test harness: whoever reads the log has to know what was checked.
-fn say(text: &str) {
+fn log_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(150);
 const HUGE: usize = 100 << 20;
 
 /// Calls a tool that is answered so, then once more: what becomes of the first call, and that the second one is answered.
-async fn check(what: &str, over: &[TransportKind], replies: &[Reply], patience: Duration, expected: &str) {
+async fn check(what: &str, over: &[TransportKind], replies: &[Reply], limit: Duration, expected: &str) {
     for over in over {
         for version in ERAS {
             let what = format!("{what}, {over:?}, {version}");
@@ -32,8 +32,8 @@ async fn check(what: &str, over: &[TransportKind], replies: &[Reply], patience: 
             let site = ScriptedSite::open(server.on("tools/call", text("after")), *over).await;
             let client = site.client(version).await;
             let started = Instant::now();
-            let result = client.call_tool("t", ()).idle_timeout(patience).await;
-            assert!(started.elapsed() < patience + DEADLINE, "{what}");
+            let result = client.call_tool("t", ()).idle_timeout(limit).await;
+            assert!(started.elapsed() < limit + DEADLINE, "{what}");
             assert_eq!(outcome(result), expected, "{what}");
             assert_eq!(client.pending(), 0, "{what}");
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
@@ -110,8 +110,8 @@ async fn a_response_of_a_hundred_megabytes_fails_its_call() {
 #[tokio::test]
 async fn a_notification_above_the_limit_fails_no_call() {
     let data = json!({"level": "info", "data": "x".repeat(17 << 20)});
-    let told = text("right").notify("notifications/message", data);
-    check("large notification", ALL_TRANSPORTS, &[told], DEADLINE, "ok: right").await;
+    let reply = text("right").notify("notifications/message", data);
+    check("large notification", ALL_TRANSPORTS, &[reply], DEADLINE, "ok: right").await;
 }
 
 #[tokio::test]
@@ -140,8 +140,8 @@ async fn a_response_above_the_limit_fails_only_its_call() {
 async fn a_truncated_event_fails_the_call() {
     let event = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"half"}]}}"#;
     let cut = || Reply::silence().cut(event);
-    let told = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
-    for reply in [cut(), told()] {
+    let with_notification = || cut().notify("notifications/message", json!({"level": "info", "data": "so far"}));
+    for reply in [cut(), with_notification()] {
         check("cut", &[TransportKind::Pipes], std::slice::from_ref(&reply), DEADLINE, "closed retryable").await;
         check("cut", &[TransportKind::Http], &[reply], DEADLINE, "retryable").await;
     }

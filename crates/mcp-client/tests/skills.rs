@@ -92,11 +92,11 @@ async fn tricky() -> (Client, Peer, Peers) {
 
 /// Expects that a file is read, and gives this text for it.
 async fn serve(peer: &mut Peer, uri: &str, text: &str) {
-    let asked = peer.recv().await;
-    assert_eq!((&asked["method"], &asked["params"]["uri"]), (&json!("resources/read"), &json!(uri)), "{asked}");
+    let request = peer.recv().await;
+    assert_eq!((&request["method"], &request["params"]["uri"]), (&json!("resources/read"), &json!(uri)), "{request}");
     let contents = json!([{ "uri": uri, "text": text }]);
     let result = json!({ "resultType": "complete", "contents": contents, "ttlMs": 0, "cacheScope": "private" });
-    peer.answer(asked["id"].clone(), result).await;
+    peer.answer(request["id"].clone(), result).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,9 +147,9 @@ async fn rejects_a_skill_that_differs_from_its_digest() {
         assert!(error.is_unverified() && error.to_string().contains(reason), "{text:?}: {error}");
     }
     // The digest is right, and what was told of the front matter is not.
-    let mut told: Value = serde_json::to_value(&entry).unwrap();
-    told["frontmatter"]["description"] = json!("Something else.");
-    let error = load(serde_json::from_value(told).unwrap(), TEXT).await.unwrap_err();
+    let mut changed: Value = serde_json::to_value(&entry).unwrap();
+    changed["frontmatter"]["description"] = json!("Something else.");
+    let error = load(serde_json::from_value(changed).unwrap(), TEXT).await.unwrap_err();
     assert!(error.is_unverified() && error.to_string().contains("front matter"), "{error}");
 }
 

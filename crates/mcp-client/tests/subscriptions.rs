@@ -20,7 +20,7 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
-use crate::common::{HOUR, Peer, Peers, builder, connected, connected_as, said, start};
+use crate::common::{HOUR, Peer, Peers, builder, connected, connected_as, start, tool_result};
 
 async fn next(subscription: &mut Subscription) -> Update {
     timeout(HOUR, subscription.next()).await.expect("nothing changes").unwrap().unwrap()
@@ -62,7 +62,7 @@ async fn receives_changes_in_every_revision() {
 async fn callbacks_receive_changes_in_every_revision() {
     for &version in ProtocolVersion::ALL {
         let server = server(version);
-        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
         let client = builder()
             .on::<notification::ToolListChanged>(move |_| sender.send(()).unwrap())
             .connect(&server)
@@ -72,7 +72,7 @@ async fn callbacks_receive_changes_in_every_revision() {
         let mut own = client.listen(SubscriptionFilter::lists()).await.unwrap();
         server.tools().add(tool("later", async || "later")).unwrap();
         assert_eq!(next(&mut own).await, Update::ToolsChanged);
-        timeout(HOUR, heard.recv()).await.unwrap().unwrap();
+        timeout(HOUR, updates.recv()).await.unwrap().unwrap();
     }
 }
 
@@ -100,7 +100,7 @@ async fn acknowledge(peer: &mut Peer) -> Value {
     id
 }
 
-async fn tell(peer: &Peer, id: &Value, uri: &str) {
+async fn send_update(peer: &Peer, id: &Value, uri: &str) {
     let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
     peer.notify("notifications/resources/updated", json!({ "uri": uri, "_meta": meta })).await;
 }
@@ -114,8 +114,8 @@ async fn a_stream_receives_its_own_changes_and_reopens_after_every_end() {
     });
     let mut id = acknowledge(&mut peer).await;
     let mut subscription = subscribing.await.unwrap().unwrap();
-    tell(&peer, &json!(4711), "a:wrong").await;
-    tell(&peer, &id, "a:1").await;
+    send_update(&peer, &json!(4711), "a:wrong").await;
+    send_update(&peer, &id, "a:1").await;
     assert_eq!(next(&mut subscription).await, updated("a:1"));
     for end in ["result", "cancelled", "both", "lost"] {
         let cancelled = json!({ "requestId": id });
@@ -134,7 +134,7 @@ async fn a_stream_receives_its_own_changes_and_reopens_after_every_end() {
         }
         id = acknowledge(&mut peer).await;
         assert_eq!(next(&mut subscription).await, Update::Missed, "{end}");
-        tell(&peer, &id, "a:2").await;
+        send_update(&peer, &id, "a:2").await;
         assert_eq!(next(&mut subscription).await, updated("a:2"), "{end}");
     }
     drop(subscription);
@@ -183,7 +183,7 @@ async fn renews_subscriptions_in_a_new_session() {
     peer.answer(id, json!({})).await;
     let call = start(client.call_tool("t", ()));
     let id = peer.expect("tools/call").await;
-    peer.answer(id, said("done")).await;
+    peer.answer(id, tool_result("done")).await;
     call.await.unwrap().unwrap();
 }
 
@@ -195,15 +195,15 @@ async fn a_subscription_ends_with_a_client_that_does_not_reconnect() {
             let client = client.clone();
             async move { client.subscribe(["a:b"]).await }
         });
-        let asked = peer.recv().await;
+        let request = peer.recv().await;
         if version.has_listen() {
             let params = json!({
                 "notifications": { "resourceSubscriptions": ["a:b"] },
-                "_meta": { "io.modelcontextprotocol/subscriptionId": asked["id"] },
+                "_meta": { "io.modelcontextprotocol/subscriptionId": request["id"] },
             });
             peer.notify("notifications/subscriptions/acknowledged", params).await;
         } else {
-            peer.answer(asked["id"].clone(), json!({})).await;
+            peer.answer(request["id"].clone(), json!({})).await;
         }
         let mut subscription = subscribing.await.unwrap().unwrap();
         peer.close();
@@ -329,7 +329,7 @@ async fn a_subscription_is_retried_while_the_server_is_busy() {
             id
         };
         assert_eq!(next(&mut subscription).await, Update::Missed, "{version}");
-        tell(&peer, &id, "a:b").await;
+        send_update(&peer, &id, "a:b").await;
         assert_eq!(next(&mut subscription).await, updated("a:b"), "{version}");
 
         // The caller of the first attempt receives the error, and can retry.
@@ -346,7 +346,7 @@ async fn a_subscription_is_retried_while_the_server_is_busy() {
 #[tokio::test(start_paused = true)]
 async fn callbacks_resume_when_another_call_reconnects() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
-        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
         let listening = few_attempts().on::<notification::ToolListChanged>(move |_| sender.send(()).unwrap());
         let (client, mut peer, mut peers) = connected_as(listening, version).await;
         if version.has_listen() {
@@ -364,10 +364,10 @@ async fn callbacks_resume_when_another_call_reconnects() {
         peer.open_any(version).await;
         let mut id = None;
         loop {
-            let asked = peer.recv().await;
-            match asked["method"].as_str().unwrap() {
-                "tools/call" => peer.answer(asked["id"].clone(), said("done")).await,
-                _ => id = Some(asked["id"].clone()),
+            let request = peer.recv().await;
+            match request["method"].as_str().unwrap() {
+                "tools/call" => peer.answer(request["id"].clone(), tool_result("done")).await,
+                _ => id = Some(request["id"].clone()),
             }
             if version.has_handshake() || id.is_some() {
                 break;
@@ -375,7 +375,7 @@ async fn callbacks_resume_when_another_call_reconnects() {
         }
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
         peer.notify("notifications/tools/list_changed", json!({ "_meta": meta })).await;
-        timeout(HOUR, heard.recv()).await.unwrap().unwrap();
+        timeout(HOUR, updates.recv()).await.unwrap().unwrap();
         drop(call);
     }
 }
@@ -386,13 +386,13 @@ async fn dropping_a_pending_subscription_leaks_nothing() {
     let (client, mut peer, _peers) = connected(version).await;
     let (is_subscribed, mut subscribed) = watch::channel(false);
     let serving = tokio::spawn(async move {
-        while let Some(asked) = peer.next().await {
-            match asked["method"].as_str() {
+        while let Some(request) = peer.next().await {
+            match request["method"].as_str() {
                 Some("resources/subscribe") => _ = is_subscribed.send_replace(true),
                 Some("resources/unsubscribe") => _ = is_subscribed.send_replace(false),
                 _ => continue,
             }
-            peer.answer(asked["id"].clone(), json!({})).await;
+            peer.answer(request["id"].clone(), json!({})).await;
         }
     });
     for _ in 0..5000 {
@@ -417,7 +417,7 @@ async fn reports_possibly_missed_changes_of_a_session() {
         .on("GET", changed(Reply::close()).events(false))
         .on("GET", changed(Reply::silence()).events(false));
     let peer = server.listen().await.unwrap();
-    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
     let client = builder()
         .versions([version])
         .on_notification(move |notification| {
@@ -427,11 +427,11 @@ async fn reports_possibly_missed_changes_of_a_session() {
         .await
         .unwrap();
     let mut subscription = client.listen(SubscriptionFilter::lists()).await.unwrap();
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        told.push(timeout(HOUR / 60, heard.recv()).await.unwrap().unwrap().1);
+    let mut missed = Vec::new();
+    while missed.len() < 3 {
+        missed.push(timeout(HOUR / 60, updates.recv()).await.unwrap().unwrap().1);
     }
-    assert_eq!(told, [false, true, false]);
+    assert_eq!(missed, [false, true, false]);
     while timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap() != Update::Missed {}
     client.close().await;
 }

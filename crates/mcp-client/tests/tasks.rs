@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{Peer, builder, connected, said, start, wait_until};
+use crate::common::{Peer, builder, connected, start, tool_result, wait_until};
 
 pub(crate) const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
 pub(crate) const CORE: ProtocolVersion = ProtocolVersion::V2025_11_25;
@@ -50,13 +50,13 @@ fn server(version: ProtocolVersion) -> (Server, Arc<Semaphore>) {
     (server, gate)
 }
 
-fn asking() -> ClientBuilder {
+fn eliciting_builder() -> ClientBuilder {
     builder().on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada"))))
 }
 
 async fn connect(version: ProtocolVersion) -> (Client, Arc<Semaphore>) {
     let (server, gate) = server(version);
-    (asking().connect(server).await.unwrap(), gate)
+    (eliciting_builder().connect(server).await.unwrap(), gate)
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,21 +163,21 @@ pub(crate) fn detailed(status: &str, more: Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn answers_each_input_request_once_and_respects_the_poll_interval() {
     let (connector, mut peers) = crate::common::scripted();
-    let connecting = start(asking().tasks().connect(connector));
+    let connecting = start(eliciting_builder().tasks().connect(connector));
     let mut peer = peers.next().await;
-    let asked = peer.recv().await;
+    let request = peer.recv().await;
     let mut discovery = crate::common::discovery(&["2026-07-28"]);
     discovery["capabilities"]["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
-    peer.answer(asked["id"].clone(), discovery).await;
+    peer.answer(request["id"].clone(), discovery).await;
     let client = connecting.await.unwrap().unwrap();
 
     let call = start(client.call_tool("t", ()));
-    let asked = peer.recv().await;
-    let declared = &asked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"];
+    let request = peer.recv().await;
+    let declared = &request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"];
     assert_eq!(*declared, json!({ "io.modelcontextprotocol/tasks": {} }));
     let mut created = detailed("working", json!({}));
     created["resultType"] = "task".into();
-    peer.answer(asked["id"].clone(), created).await;
+    peer.answer(request["id"].clone(), created).await;
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
     let question = json!({ "method": "elicitation/create", "params": { "message": "?", "requestedSchema": schema } });
     let required = detailed("input_required", json!({ "inputRequests": { "k": question } }));
@@ -195,7 +195,7 @@ async fn answers_each_input_request_once_and_respects_the_poll_interval() {
         }
     }
     let id = peer.expect("tasks/get").await;
-    peer.answer(id, detailed("completed", json!({ "result": said("done") }))).await;
+    peer.answer(id, detailed("completed", json!({ "result": tool_result("done") }))).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }
 
@@ -215,16 +215,16 @@ pub(crate) async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) 
     let (connector, mut peers) = crate::common::scripted();
     let connecting = start(client.versions([version]).connect(connector));
     let mut peer = peers.next().await;
-    let asked = peer.recv().await;
+    let request = peer.recv().await;
     if version.has_handshake() {
         let mut initialized = crate::common::initialized(version.as_str());
         initialized["capabilities"]["tasks"] = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });
-        peer.answer(asked["id"].clone(), initialized).await;
+        peer.answer(request["id"].clone(), initialized).await;
         peer.expect("notifications/initialized").await;
     } else {
         let mut discovery = crate::common::discovery(&[version.as_str()]);
         discovery["capabilities"]["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
-        peer.answer(asked["id"].clone(), discovery).await;
+        peer.answer(request["id"].clone(), discovery).await;
     }
     let client = connecting.await.unwrap().unwrap();
     (client, peer)
@@ -252,20 +252,20 @@ pub(crate) async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Valu
 
 /// Starts the task of a call: gives the request.
 pub(crate) async fn becomes_a_task(peer: &mut Peer, version: ProtocolVersion) -> Value {
-    let mut asked = peer.recv().await;
+    let mut request = peer.recv().await;
     if version.has_core_tasks() {
         // Nothing was listed yet.
-        peer.refuse(asked["id"].clone(), json!({ "code": -32601, "message": "a task and nothing else" })).await;
+        peer.refuse(request["id"].clone(), json!({ "code": -32601, "message": "a task and nothing else" })).await;
         list(peer).await;
-        asked = peer.recv().await;
-        assert_eq!(asked["params"]["task"], json!({}));
-        peer.answer(asked["id"].clone(), json!({ "task": core("working") })).await;
+        request = peer.recv().await;
+        assert_eq!(request["params"]["task"], json!({}));
+        peer.answer(request["id"].clone(), json!({ "task": core("working") })).await;
     } else {
         let mut created = detailed("working", json!({}));
         created["resultType"] = "task".into();
-        peer.answer(asked["id"].clone(), created).await;
+        peer.answer(request["id"].clone(), created).await;
     }
-    asked
+    request
 }
 
 fn slow_user() -> ClientBuilder {
@@ -296,33 +296,33 @@ async fn user_time_does_not_count_towards_the_timeout_of_a_task() {
                 }
             };
             assert_eq!(answer["result"]["content"]["name"], "Ada");
-            peer.answer(waiting, said("done")).await;
+            peer.answer(waiting, tool_result("done")).await;
         } else {
-            let asked = json!({ "k": { "method": "elicitation/create", "params": question } });
-            peer.answer(look, detailed("input_required", json!({ "inputRequests": asked }))).await;
+            let request = json!({ "k": { "method": "elicitation/create", "params": question } });
+            peer.answer(look, detailed("input_required", json!({ "inputRequests": request }))).await;
             let update = peer.expect("tasks/update").await;
             peer.answer(update, json!({ "resultType": "complete" })).await;
             let look = peer.expect("tasks/get").await;
-            peer.answer(look, detailed("completed", json!({ "result": said("done") }))).await;
+            peer.answer(look, detailed("completed", json!({ "result": tool_result("done") }))).await;
         }
         assert_eq!(call.await.unwrap().unwrap().text(), "done", "{version}");
 
         // What the server takes does count.
         let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(5)));
-        let asked = peer.expect("tools/call").await;
+        let request = peer.expect("tools/call").await;
         let mut created = detailed("working", json!({}));
         created["resultType"] = "task".into();
         created["task"] = core("working");
-        peer.answer(asked, created).await;
+        peer.answer(request, created).await;
         let began = tokio::time::Instant::now();
         let working = async {
             loop {
-                let asked = peer.recv().await;
-                if asked["method"] == "tasks/cancel" {
+                let request = peer.recv().await;
+                if request["method"] == "tasks/cancel" {
                     // The time is over.
                     return std::future::pending().await;
                 }
-                let look = asked["id"].clone();
+                let look = request["id"].clone();
                 let working = if version.has_core_tasks() { core("working") } else { detailed("working", json!({})) };
                 peer.answer(look, working).await;
             }
@@ -357,8 +357,8 @@ async fn a_task_keeps_the_options_of_its_call() {
     for version in [CORE, MODERN] {
         for is_handle in [false, true] {
             let (client, mut peer) = with_tasks(slow_user(), version).await;
-            let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
-            let sink = heard.clone();
+            let reports = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let sink = reports.clone();
             let call = client
                 .call_tool("t", ())
                 .idle_timeout(Duration::from_secs(2))
@@ -369,10 +369,10 @@ async fn a_task_keeps_the_options_of_its_call() {
             if is_handle && version.has_core_tasks() {
                 list(&mut peer).await;
             }
-            let asked = if is_handle && version.has_core_tasks() {
-                let asked = peer.recv().await;
-                peer.answer(asked["id"].clone(), json!({ "task": core("working") })).await;
-                asked
+            let request = if is_handle && version.has_core_tasks() {
+                let request = peer.recv().await;
+                peer.answer(request["id"].clone(), json!({ "task": core("working") })).await;
+                request
             } else {
                 becomes_a_task(&mut peer, version).await
             };
@@ -380,7 +380,7 @@ async fn a_task_keeps_the_options_of_its_call() {
                 let look = peer.recv().await;
                 assert_eq!(look["params"]["_meta"]["example.com/k"], 1, "{version}");
                 if version.has_core_tasks() {
-                    let token = &asked["params"]["_meta"]["progressToken"];
+                    let token = &request["params"]["_meta"]["progressToken"];
                     peer.notify("notifications/progress", json!({ "progressToken": token, "progress": n })).await;
                 }
                 let working = if version.has_core_tasks() { core("working") } else { detailed("working", json!({})) };
@@ -394,7 +394,7 @@ async fn a_task_keeps_the_options_of_its_call() {
             assert!(error.is_timeout() && error.to_string().contains("tasks/get took longer than 2s"), "{error}");
             assert_eq!(began.elapsed().as_secs(), 2, "{version}");
             let expected: &[f64] = if version.has_core_tasks() { &[1.0, 2.0] } else { &[] };
-            assert_eq!(*heard.lock().unwrap(), expected, "{version}");
+            assert_eq!(*reports.lock().unwrap(), expected, "{version}");
             peer.expect("notifications/cancelled").await;
             if !is_handle {
                 let id = peer.expect("tasks/cancel").await;
@@ -426,8 +426,12 @@ async fn dropping_the_call_cancels_its_task() {
                 _ => assert!(call.await.unwrap().unwrap_err().is_timeout(), "{version}"),
             }
             peer.expect("notifications/cancelled").await;
-            let told = peer.recv().await;
-            assert_eq!((&told["method"], &told["params"]["taskId"]), (&json!("tasks/cancel"), &json!("t1")), "{way}");
+            let cancellation = peer.recv().await;
+            assert_eq!(
+                (&cancellation["method"], &cancellation["params"]["taskId"]),
+                (&json!("tasks/cancel"), &json!("t1")),
+                "{way}"
+            );
             // Without an answer it is given up in the end.
             peer.expect("notifications/cancelled").await;
             wait_until(|| client.pending() == 0).await;
@@ -526,11 +530,11 @@ async fn does_not_cancel_a_finished_task() {
                 peer.answer(look, core(status)).await;
                 let result = peer.expect("tasks/result").await;
                 match status {
-                    "completed" => peer.answer(result, said("done")).await,
+                    "completed" => peer.answer(result, tool_result("done")).await,
                     _ => peer.refuse(result, error).await,
                 }
             } else {
-                peer.answer(look, detailed(status, json!({ "result": said("done"), "error": error }))).await;
+                peer.answer(look, detailed(status, json!({ "result": tool_result("done"), "error": error }))).await;
             }
             assert_eq!(call.await.unwrap().is_ok(), status == "completed", "{version}");
             let listed = start(client.list_prompts());

@@ -18,7 +18,7 @@ use mcp_client::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::common::{builder, discovery, initialized, said};
+use crate::common::{builder, discovery, initialized, tool_result};
 
 type Inbound = Result<Frame, TransportError>;
 
@@ -29,7 +29,7 @@ type Answering = Arc<dyn Fn(&str, usize) -> Result<Value, TransportError> + Send
 #[derive(Clone)]
 struct Faulty {
     answering: Answering,
-    asked: Arc<Mutex<Vec<String>>>,
+    seen: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -45,11 +45,11 @@ struct FaultySender {
 
 impl Faulty {
     fn new(answering: impl Fn(&str, usize) -> Result<Value, TransportError> + Send + Sync + 'static) -> Self {
-        Self { answering: Arc::new(answering), asked: Arc::default(), connections: Arc::default() }
+        Self { answering: Arc::new(answering), seen: Arc::default(), connections: Arc::default() }
     }
 
-    fn asked(&self, method: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|asked| *asked == method).count()
+    fn count_of(&self, method: &str) -> usize {
+        self.seen.lock().unwrap().iter().filter(|known| *known == method).count()
     }
 }
 
@@ -80,8 +80,8 @@ impl Transport for FaultyTransport {
 impl FrameSender for FaultySender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         if let Ok(Message::Request(request)) = Message::parse(&frame.message) {
-            let times = self.faulty.asked(&request.method);
-            self.faulty.asked.lock().unwrap().push(request.method.to_string());
+            let times = self.faulty.count_of(&request.method);
+            self.faulty.seen.lock().unwrap().push(request.method.to_string());
             let inbound = match (self.faulty.answering)(&request.method, times) {
                 Ok(mut result) => {
                     // A member of its own says that the answer is an error.
@@ -149,7 +149,7 @@ async fn http_statuses_determine_the_era_or_are_errors() {
                 assert!(!is_legacy, "{status}: {error}");
                 assert_eq!((error.http_status(), error.is_unauthorized()), (Some(status), status == 401));
                 assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
-                assert_eq!(faulty.asked("initialize"), 0);
+                assert_eq!(faulty.count_of("initialize"), 0);
             }
         }
     }
@@ -162,10 +162,10 @@ async fn does_not_fall_back_after_a_stateless_error_with_status_400() {
     let faulty = Faulty::new(move |method, times| match (method, times) {
         ("server/discover", 0) => Ok(refusal.clone()),
         ("server/discover", _) => Ok(discovery(&["2026-07-28"])),
-        _ => Ok(said("done")),
+        _ => Ok(tool_result("done")),
     });
     assert!(connect(&faulty).await.version().is_stateless());
-    assert_eq!((faulty.asked("server/discover"), faulty.asked("initialize")), (2, 0));
+    assert_eq!((faulty.count_of("server/discover"), faulty.count_of("initialize")), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,11 +173,11 @@ async fn reopens_a_lost_session_and_repeats_the_call() {
     let version = ProtocolVersion::V2025_11_25;
     let faulty = server(version, |_, times| match times {
         0 => Err(TransportError::session_lost()),
-        _ => Ok(said("again")),
+        _ => Ok(tool_result("again")),
     });
     let client = connect(&faulty).await;
     assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "again");
-    assert_eq!((faulty.asked("initialize"), faulty.asked("tools/call")), (2, 2));
+    assert_eq!((faulty.count_of("initialize"), faulty.count_of("tools/call")), (2, 2));
     assert_eq!(faulty.connections.load(Ordering::SeqCst), 2);
     assert_eq!(client.pending(), 0);
 }
@@ -188,13 +188,13 @@ async fn repeats_a_request_whose_stream_ended_if_it_is_safe() {
         let faulty = server(version, |method, times| match (method, times) {
             (_, 0) => Err(TransportError::unanswered()),
             ("prompts/list", _) => Ok(json!({ "resultType": "complete", "prompts": [] })),
-            _ => Ok(said("again")),
+            _ => Ok(tool_result("again")),
         });
         let client = connect(&faulty).await;
         assert!(client.list_prompts().await.unwrap().is_empty());
         let error = client.call_tool("t", ()).await.unwrap_err();
         assert!(error.is_retryable(), "{version}: {error}");
-        assert_eq!((faulty.asked("prompts/list"), faulty.asked("tools/call")), (2, 1), "{version}");
+        assert_eq!((faulty.count_of("prompts/list"), faulty.count_of("tools/call")), (2, 1), "{version}");
         assert_eq!(faulty.connections.load(Ordering::SeqCst), 1, "the connection goes on");
     }
 }
@@ -205,7 +205,7 @@ async fn an_http_status_fails_only_its_own_call() {
         for (status, is_retryable) in [(401, false), (403, false), (429, true), (500, false), (503, true)] {
             let faulty = server(version, move |_, times| match times {
                 0 => Err(TransportError::http(status, Some(Duration::from_secs(2)), "no")),
-                _ => Ok(said("fine")),
+                _ => Ok(tool_result("fine")),
             });
             let client = connect(&faulty).await;
             let error = client.call_tool("t", ()).await.unwrap_err();
@@ -262,7 +262,7 @@ async fn detects_a_server_that_returns_to_sessions() {
             _ if back.load(Ordering::SeqCst) && !session.load(Ordering::SeqCst) => refusal.clone(),
             "subscriptions/listen" => Err(TransportError::http(500, None, "not here")),
             "resources/subscribe" => Ok(json!({})),
-            _ => Ok(said("done")),
+            _ => Ok(tool_result("done")),
         });
         let client = connect(&faulty).await;
         assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "done", "{what}");
@@ -292,7 +292,7 @@ async fn does_not_probe_an_unchanged_server_for_every_rejection() {
     for _ in 0..10 {
         assert_eq!(client.call_tool("t", ()).await.unwrap_err().rpc().unwrap().code.0, -32601);
     }
-    assert_eq!((faulty.asked("tools/call"), faulty.asked("server/discover")), (10, 2));
+    assert_eq!((faulty.count_of("tools/call"), faulty.count_of("server/discover")), (10, 2));
     // Nor is it connected to without end.
     assert_eq!(client.subscribe(["a:b"]).await.unwrap_err().rpc().unwrap().code.0, -32022);
     assert!(faulty.connections.load(Ordering::SeqCst) < 10);
@@ -318,9 +318,9 @@ async fn renews_callback_subscriptions_unless_the_server_rejects_them() {
         let faulty = server(ProtocolVersion::V2026_07_28, move |_, _| first.clone());
         let client = listening(&faulty).await;
         tokio::time::sleep(Duration::from_secs(300)).await;
-        let asked = faulty.asked("subscriptions/listen");
-        assert_eq!(asked == 1, is_refused, "{what}: {asked}");
-        assert!(asked < 20, "{what}: {asked}");
+        let count = faulty.count_of("subscriptions/listen");
+        assert_eq!(count == 1, is_refused, "{what}: {count}");
+        assert!(count < 20, "{what}: {count}");
         drop(client);
     }
 }
@@ -334,7 +334,7 @@ async fn renews_callback_subscriptions_when_the_server_recovers() {
             "server/discover" if ill.load(Ordering::SeqCst) => Err(TransportError::http(status, None, "it burns")),
             "server/discover" => Ok(discovery(&["2026-07-28"])),
             "subscriptions/listen" => Err(TransportError::unanswered()),
-            _ => Ok(said("well")),
+            _ => Ok(tool_result("well")),
         });
         let client = listening(&faulty).await;
         let mut states = client.states();
@@ -343,12 +343,12 @@ async fn renews_callback_subscriptions_when_the_server_recovers() {
         states.wait_for(|state| *state == State::Down).await.unwrap();
         // Nobody needs the server, and it is left alone.
         tokio::time::sleep(Duration::from_secs(3600)).await;
-        let (before, asked) = (faulty.asked("subscriptions/listen"), faulty.asked("server/discover"));
+        let (before, probes) = (faulty.count_of("subscriptions/listen"), faulty.count_of("server/discover"));
         tokio::time::sleep(Duration::from_secs(3600)).await;
-        assert_eq!(faulty.asked("server/discover"), asked, "{status}");
+        assert_eq!(faulty.count_of("server/discover"), probes, "{status}");
         is_ill.store(false, Ordering::SeqCst);
         assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "well", "{status}");
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(faulty.asked("subscriptions/listen") > before, "{status}");
+        assert!(faulty.count_of("subscriptions/listen") > before, "{status}");
     }
 }

@@ -14,7 +14,7 @@ use mcp_server::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::common::{builder, connected_as, said, start};
+use crate::common::{builder, connected_as, start, tool_result};
 
 const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
@@ -31,8 +31,8 @@ fn required(pages: &[Value]) -> Value {
 fn agreeing() -> (ClientBuilder, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let seen = shown.clone();
-    let builder = builder().on_elicit_url(move |asked: InputContext<UrlElicitParams>| {
-        seen.lock().unwrap().push(asked.url.clone());
+    let builder = builder().on_elicit_url(move |input: InputContext<UrlElicitParams>| {
+        seen.lock().unwrap().push(input.url.clone());
         async { Ok(ElicitResult::new(mcp_client::protocol::ElicitAction::Accept)) }
     });
     (builder, shown)
@@ -55,7 +55,7 @@ async fn opens_pages_and_repeats_the_call_after_completion() {
     assert!(started.elapsed() < Duration::from_secs(1), "nothing is waited for any more");
     assert_eq!(second["params"]["arguments"], json!({ "a": 1 }));
     assert_ne!(first["id"], second["id"]);
-    peer.answer(second["id"].clone(), said("signed in")).await;
+    peer.answer(second["id"].clone(), tool_result("signed in")).await;
     assert_eq!(call.await.unwrap().unwrap().text(), "signed in");
 }
 
@@ -128,8 +128,8 @@ async fn a_server_of_this_library_can_request_a_page_visit() {
             }
         }))
         .build();
-    let visiting = builder().on_elicit_url(move |asked: InputContext<UrlElicitParams>| {
-        assert_eq!((&*asked.url, asked.server().name.as_str()), ("https://example.com/in", "real"));
+    let visiting = builder().on_elicit_url(move |input: InputContext<UrlElicitParams>| {
+        assert_eq!((&*input.url, input.server().name.as_str()), ("https://example.com/in", "real"));
         *signed_in.lock().unwrap() = true;
         async { Ok(ElicitResult::new(mcp_client::protocol::ElicitAction::Accept)) }
     });

@@ -120,7 +120,7 @@ impl Http1 {
     }
 
     /// Requests `/`.
-    pub(crate) async fn ask(&mut self) -> (StatusCode, String) {
+    pub(crate) async fn get_root(&mut self) -> (StatusCode, String) {
         self.get("/").await.unwrap()
     }
 

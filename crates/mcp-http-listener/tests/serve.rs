@@ -17,7 +17,7 @@ async fn an_axum_router_is_served_over_both_protocols() {
     let serving = tokio::spawn(mcp_http_listener::serve(listener, app).into_future());
     let connect = async || tokio::net::TcpStream::connect(address).await.unwrap();
     let expected = (StatusCode::OK, "from axum".to_owned());
-    assert_eq!(Http1::over(connect().await).await.ask().await, expected);
+    assert_eq!(Http1::over(connect().await).await.get_root().await, expected);
     assert_eq!(ask_http2(connect().await).await, expected);
     serving.abort();
 }
@@ -27,11 +27,11 @@ async fn a_connection_above_the_limit_waits_for_another_to_close() {
     let site = Site::with(|serve| serve.max_connections(1)).await;
     let first = site.connect().await;
     let mut second = Http1::over(site.connect().await).await;
-    let asking = tokio::spawn(async move { second.ask().await });
+    let pending = tokio::spawn(async move { second.get_root().await });
     tokio::task::yield_now().await;
-    assert!(!asking.is_finished());
+    assert!(!pending.is_finished());
     drop(first);
-    assert_eq!(within("an answer", asking).await.unwrap().0, StatusCode::OK);
+    assert_eq!(within("an answer", pending).await.unwrap().0, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -39,12 +39,12 @@ async fn a_shutdown_waits_for_open_requests_and_closes_idle_connections() {
     let mut site = Site::with(|serve| serve).await;
     let mut idle = site.connect().await;
     let mut busy = Http1::over(site.connect().await).await;
-    let asking = tokio::spawn(async move { busy.get("/wait").await });
+    let pending = tokio::spawn(async move { busy.get("/wait").await });
     within("the request", site.service.waiting.notified()).await;
     site.shut_down();
     assert_eq!(within("the end", idle.read(&mut [0; 16])).await.unwrap(), 0);
     site.service.release.notify_one();
-    assert_eq!(asking.await.unwrap().unwrap(), (StatusCode::OK, "released".into()));
+    assert_eq!(pending.await.unwrap().unwrap(), (StatusCode::OK, "released".into()));
     site.ended().await;
 }
 
@@ -52,11 +52,11 @@ async fn a_shutdown_waits_for_open_requests_and_closes_idle_connections() {
 async fn the_shutdown_deadline_closes_connections_with_open_requests() {
     let mut site = Site::with(|serve| serve.shutdown_deadline(Duration::from_millis(50))).await;
     let mut busy = Http1::over(site.connect().await).await;
-    let asking = tokio::spawn(async move { busy.get("/wait").await });
+    let pending = tokio::spawn(async move { busy.get("/wait").await });
     within("the request", site.service.waiting.notified()).await;
     site.shut_down();
     site.ended().await;
-    assert!(asking.await.unwrap().is_err());
+    assert!(pending.await.unwrap().is_err());
 }
 
 /// A kernel reports progress late if it buffers megabytes of an answer for a client.

@@ -52,7 +52,7 @@ async fn both_protocols_are_served_on_one_port() {
         let stream = connect(&site, FIRST.0, offered).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), chosen.map(str::as_bytes), "{offered:?}");
         let (status, text) =
-            if chosen == Some("h2") { ask_http2(stream).await } else { Http1::over(stream).await.ask().await };
+            if chosen == Some("h2") { ask_http2(stream).await } else { Http1::over(stream).await.get_root().await };
         assert_eq!((status, &*text), (StatusCode::OK, "hello"), "{offered:?}");
     }
     let refused = connect(&site, FIRST.0, &["spdy/3"]).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn a_certificate_is_replaced_while_connections_stay_open() {
     tls.replace_pem(SECOND.0, SECOND.1).unwrap();
     connect(&site, SECOND.0, &[]).await.unwrap();
     connect(&site, FIRST.0, &[]).await.unwrap_err();
-    assert_eq!(before.ask().await.0, StatusCode::OK);
+    assert_eq!(before.get_root().await.0, StatusCode::OK);
 }
 
 fn put(folder: &Path, pair: (&str, &str)) {

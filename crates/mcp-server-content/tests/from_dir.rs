@@ -90,9 +90,9 @@ fn subscribe(subscriber: impl Into<Dispatch>) -> DefaultGuard {
 
 /// The fields of events, as text.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<String>>);
+struct CapturedLog(Arc<Mutex<String>>);
 
-impl<S: Subscriber> Layer<S> for Told {
+impl<S: Subscriber> Layer<S> for CapturedLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut text = self.0.lock().unwrap();
         event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| writeln!(text, "{field}={value:?}").unwrap());
@@ -109,13 +109,13 @@ async fn only_the_log_names_a_command_that_cannot_start() {
     let (server, problems) = server_from_dir_report(disk.path("files")).unwrap();
     assert_eq!(problems, []);
     disk.remove("files/bin/gone");
-    let told = Told::default();
-    let _listening = subscribe(tracing_subscriber::registry().with(told.clone()));
+    let captured = CapturedLog::default();
+    let _listening = subscribe(tracing_subscriber::registry().with(captured.clone()));
     let result = server.call_tool("gone", json!({})).await.unwrap();
     let text = result.content[0].as_text().unwrap();
     assert!(result.is_error && text.contains("reference") && !text.contains("bin/"), "{text}");
-    let told = told.0.lock().unwrap();
-    assert!(told.contains("files/bin/gone` cannot be started in `"), "{told}");
+    let captured = captured.0.lock().unwrap();
+    assert!(captured.contains("files/bin/gone` cannot be started in `"), "{captured}");
 }
 
 #[tokio::test]

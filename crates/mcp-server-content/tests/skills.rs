@@ -193,13 +193,13 @@ async fn serves_a_directory_of_skills() {
     disk.write("skills/README.md", "No skill.");
     disk.write("skills/zoo/SKILL.md", "\u{feff}---\r\nname: zoo\r\ndescription: 'd'\r\n---\r\n");
     let (builder, problems) = Skills::new().dir(disk.path("skills")).add_to(Server::builder("t", "1")).unwrap();
-    let mut told: Vec<_> = problems.iter().map(|problem| (problem.path().to_owned(), problem.reason())).collect();
-    told.sort();
-    assert_eq!(told[0].0, disk.path("skills/bad"));
-    assert!(told[0].1.contains("front matter"), "{told:?}");
-    assert_eq!(told[1].0, disk.path("skills/wrong"));
-    assert!(told[1].1.contains("its name is `right`"), "{told:?}");
-    assert_eq!(told.len(), 2);
+    let mut reported: Vec<_> = problems.iter().map(|problem| (problem.path().to_owned(), problem.reason())).collect();
+    reported.sort();
+    assert_eq!(reported[0].0, disk.path("skills/bad"));
+    assert!(reported[0].1.contains("front matter"), "{reported:?}");
+    assert_eq!(reported[1].0, disk.path("skills/wrong"));
+    assert!(reported[1].1.contains("its name is `right`"), "{reported:?}");
+    assert_eq!(reported.len(), 2);
 
     let server = builder.build();
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
@@ -228,8 +228,8 @@ async fn serves_a_skill_within_a_rejected_one() {
     disk.write("skills/outer/middle/inner/deep/SKILL.md", good("deep"));
     disk.write("skills/outer-most/SKILL.md", good("outer-most"));
     let (builder, problems) = Skills::new().dir(disk.path("skills")).add_to(Server::builder("t", "1")).unwrap();
-    let told: Vec<_> = problems.iter().map(|problem| problem.path().to_owned()).collect();
-    assert_eq!(told, [disk.path("skills/outer"), disk.path("skills/outer/middle")]);
+    let reported: Vec<_> = problems.iter().map(|problem| problem.path().to_owned()).collect();
+    assert_eq!(reported, [disk.path("skills/outer"), disk.path("skills/outer/middle")]);
     let mut client = Client::connect(&builder.build(), ProtocolVersion::LATEST).await;
     let mut uris = names(&client.list("skills/list", "skills").await, "uri");
     uris.sort();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::json_client::{Client, ask};
+use crate::json_client::{Client, request_with_scope};
 use mcp_protocol::{CacheScope, ProtocolVersion, ReadResourceResult, ResourceContents};
 use mcp_server_core::{CacheHint, Server, ServerBuilder, engine::Refusal, prompt, resource, template, tool};
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ async fn the_cache_hint_does_not_grant_access() {
     let server =
         builder().list_cache(public).read_cache(public).discover_cache(public).requires_scopes(["mcp"]).build();
     for (method, uri) in SIX {
-        let outcome = ask(&server, method, params(uri), |scope| scope).await;
+        let outcome = request_with_scope(&server, method, params(uri), |scope| scope).await;
         assert!(matches!(outcome, Err(Refusal::Scopes(_))), "{method}: {outcome:?}");
     }
 }

@@ -55,7 +55,7 @@ async fn cancellations_of_unknown_requests_have_no_effect() {
     wire.open("2025-11-25").await;
     wire.send(legacy(7, "tools/call", call("hold"))).await;
     assert_eq!(event(&mut seen).await, "entered");
-    assert_eq!(text_of(&wire.ask(legacy(8, "tools/call", call("quick"))).await), "quick");
+    assert_eq!(text_of(&wire.exchange(legacy(8, "tools/call", call("quick"))).await), "quick");
     for stray in [
         cancel("7"),
         cancel(8),
@@ -107,8 +107,8 @@ async fn spawned_tasks_receive_the_cancellation() {
             }
             _ => drop(wire.close().await),
         }
-        let told = tokio::time::timeout(Duration::from_secs(1), event(&mut seen)).await;
-        assert_eq!(told, Ok("dropped"), "{ends_by}");
+        let outcome = tokio::time::timeout(Duration::from_secs(1), event(&mut seen)).await;
+        assert_eq!(outcome, Ok("dropped"), "{ends_by}");
     }
 }
 
@@ -157,7 +157,7 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         (modern(4, "tools/call", call("slow")), 10, "slow"),
     ] {
         let start = Instant::now();
-        let response = wire.ask(request).await;
+        let response = wire.exchange(request).await;
         assert_eq!((start.elapsed().as_secs(), text_of(&response)), (seconds, expected));
         assert_eq!(response["result"].get("isError").is_some(), expected != "slow", "{response}");
     }
@@ -168,7 +168,7 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         ("completion/complete", json!({ "ref": reference, "argument": { "name": "a", "value": "" } })),
     ] {
         let start = Instant::now();
-        let response = wire.ask(modern(5, method, params)).await;
+        let response = wire.exchange(modern(5, method, params)).await;
         assert_eq!((start.elapsed().as_secs(), code(&response)), (60, Some(-32603)), "{method}");
     }
 }

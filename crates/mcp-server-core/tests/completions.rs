@@ -145,14 +145,14 @@ async fn a_known_argument_without_a_source_is_empty_and_an_unknown_one_is_an_err
             let error = client.error("completion/complete", params.clone()).await;
             assert_eq!(error["code"], -32602, "{version} {params}");
         }
-        for (params, said) in [
+        for (params, expected_text) in [
             (of_prompt("not an argument", ""), "the prompt `p` has no argument `not an argument` to complete"),
             (of_template("planet", ""), "the template `a://{city}/{street}` has no argument `planet` to complete"),
             (prompt("nope"), "Unknown prompt: nope"),
             (uri("a://{x}"), "Unknown resource template"),
         ] {
             let error = client.error("completion/complete", params.clone()).await;
-            assert_eq!(code_and_text(&error), (-32602, said), "{version} {params}");
+            assert_eq!(code_and_text(&error), (-32602, expected_text), "{version} {params}");
         }
     }
 }

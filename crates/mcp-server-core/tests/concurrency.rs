@@ -26,10 +26,10 @@ async fn sixty_four_slow_calls_take_the_time_of_one() {
             wire.send(request(id, "tools/call", call("slow"))).await;
         }
         // One more than may run is refused at once.
-        assert!(is_busy(&wire.ask(request(64, "tools/call", call("slow"))).await));
-        assert_eq!(wire.ask(legacy(65, "ping", json!({}))).await["result"], json!({}));
-        assert_eq!(wire.ask(request(66, "tools/list", json!({}))).await["result"]["tools"][0]["name"], "slow");
-        assert_eq!(code(&wire.ask(request(67, "no/such", json!({}))).await), Some(-32601));
+        assert!(is_busy(&wire.exchange(request(64, "tools/call", call("slow"))).await));
+        assert_eq!(wire.exchange(legacy(65, "ping", json!({}))).await["result"], json!({}));
+        assert_eq!(wire.exchange(request(66, "tools/list", json!({}))).await["result"]["tools"][0]["name"], "slow");
+        assert_eq!(code(&wire.exchange(request(67, "no/such", json!({}))).await), Some(-32601));
         assert_eq!(start.elapsed(), Duration::ZERO, "all of that came while the calls ran");
         let mut ids = Vec::new();
         for _ in 0..64 {
@@ -62,7 +62,7 @@ async fn runs_sixty_four_calls_at_the_same_time() {
         }
     };
     let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("meet", meet)).build());
-    wire.patience = Duration::from_secs(20);
+    wire.message_timeout = Duration::from_secs(20);
     for id in 0..64 {
         wire.send(modern(id, "tools/call", call("meet"))).await;
     }
@@ -129,7 +129,7 @@ async fn enforces_the_limits_of_the_connection_and_the_server() {
                 assert_eq!(event(&mut seen).await, "entered");
             }
             for request in [legacy as fn(&'static str, &str, Value) -> Value, modern] {
-                let response = wire.ask(request("more", "tools/call", call("hold"))).await;
+                let response = wire.exchange(request("more", "tools/call", call("hold"))).await;
                 assert!(is_busy(&response), "{per_session} {per_server}: {response}");
             }
             wire.quiet().await;
@@ -140,7 +140,7 @@ async fn enforces_the_limits_of_the_connection_and_the_server() {
             assert_eq!(event(&mut seen).await, "dropped");
             wires[0].send(legacy("next", "tools/call", call("hold"))).await;
             assert_eq!(event(&mut seen).await, "entered");
-            assert!(is_busy(&wires[0].ask(legacy("more", "tools/call", call("hold"))).await));
+            assert!(is_busy(&wires[0].exchange(legacy("more", "tools/call", call("hold"))).await));
         }
     }
 }
@@ -153,14 +153,14 @@ async fn rejects_an_id_in_use_and_accepts_it_after_the_response() {
         wire.send(legacy(id.clone(), "tools/call", call("slow"))).await;
     }
     for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
-        let response = wire.ask(request(1, "tools/call", call("slow"))).await;
+        let response = wire.exchange(request(1, "tools/call", call("slow"))).await;
         assert_eq!(code(&response), Some(-32600), "{response}");
     }
     for _ in 0..2 {
         assert_eq!(text_of(&wire.recv().await), "slow");
     }
     for _ in 0..100 {
-        assert_eq!(text_of(&wire.ask(legacy(1, "tools/call", call("slow"))).await), "slow");
+        assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", call("slow"))).await), "slow");
     }
 }
 
@@ -186,7 +186,7 @@ async fn announces_a_tool_added_during_calls_once_per_session() {
     assert!(!server.tools().remove("none"));
     for wire in &mut wires {
         assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
-        assert_eq!(text_of(&wire.ask(legacy("new", "tools/call", call("b"))).await), "b");
+        assert_eq!(text_of(&wire.exchange(legacy("new", "tools/call", call("b"))).await), "b");
     }
     for wire in &mut wires {
         for _ in 0..32 {
@@ -204,9 +204,9 @@ async fn a_tool_removed_during_a_call_finishes_the_call() {
     let server = Server::builder("test", "1").tool(slow()).build();
     let mut wire = Wire::connect(&server);
     wire.send(modern(1, "tools/call", call("slow"))).await;
-    wire.ask(modern(2, "tools/list", json!({}))).await;
+    wire.exchange(modern(2, "tools/list", json!({}))).await;
     assert!(server.tools().remove("slow"));
-    let refused = wire.ask(modern(3, "tools/call", call("slow"))).await;
+    let refused = wire.exchange(modern(3, "tools/call", call("slow"))).await;
     assert!(code(&refused).is_some(), "{refused}");
     assert_eq!(text_of(&wire.recv().await), "slow");
 }
@@ -224,14 +224,14 @@ async fn a_panicking_handler_does_not_affect_other_calls() {
     one.send(legacy(1, "tools/call", call("slow"))).await;
     two.send(modern(1, "tools/call", call("slow"))).await;
     for _ in 0..100 {
-        let response = one.ask(legacy(2, "tools/call", call("panics"))).await;
+        let response = one.exchange(legacy(2, "tools/call", call("panics"))).await;
         assert_eq!(response["result"]["isError"], true, "{response}");
         assert!(!response.to_string().contains("secret"), "{response}");
     }
     for (method, params) in
         [("resources/read", json!({ "uri": "x://panics" })), ("prompts/get", json!({ "name": "panics" }))]
     {
-        let response = one.ask(legacy(2, method, params)).await;
+        let response = one.exchange(legacy(2, method, params)).await;
         assert_eq!(code(&response), Some(-32603), "{response}");
         assert!(!response.to_string().contains("secret"), "{response}");
     }

@@ -192,7 +192,7 @@ async fn shutdown_closes_every_connection_after_quick_calls() {
     one.open("2025-11-25").await;
     one.send(legacy(1, "tools/call", call("quick"))).await;
     two.send(modern(1, "tools/call", call("slow"))).await;
-    two.ask(modern(2, "tools/list", json!({}))).await;
+    two.exchange(modern(2, "tools/list", json!({}))).await;
     assert_eq!(text_of(&one.recv().await), "quick");
     assert!(!server.is_shutting_down());
     let start = Instant::now();

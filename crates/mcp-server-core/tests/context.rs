@@ -37,7 +37,7 @@ fn server() -> Server {
     Server::builder("test", "1").tool(tool("context", seen)).build()
 }
 
-fn told(response: &Value) -> Value {
+fn text_json(response: &Value) -> Value {
     serde_json::from_str(text_of(response)).unwrap()
 }
 
@@ -49,7 +49,7 @@ async fn a_handler_receives_its_request_in_every_revision() {
         let mut params = call("context");
         params["_meta"] = json!({ "com.example/key": [1, { "a": null }], "progressToken": "t" });
         assert_eq!(
-            told(&wire.ask(legacy("i", "tools/call", params)).await),
+            text_json(&wire.exchange(legacy("i", "tools/call", params)).await),
             json!({
                 "version": version, "id": "\"i\"", "client": "legacy-client", "roots": true, "session": null,
                 "meta": [1, { "a": null }], "progress": true, "logs": [false, true, true],
@@ -61,7 +61,7 @@ async fn a_handler_receives_its_request_in_every_revision() {
     let mut params = call("context");
     params["_meta"] = json!({ "com.example/key": 7, keys::CLIENT_CAPABILITIES: { "roots": {} } });
     assert_eq!(
-        told(&wire.ask(modern(9, "tools/call", params)).await),
+        text_json(&wire.exchange(modern(9, "tools/call", params)).await),
         json!({
             "version": "2026-07-28", "id": "9", "client": "modern-client", "roots": true, "session": null,
             "meta": 7, "progress": false, "logs": [false, false, false],
@@ -94,7 +94,7 @@ async fn a_handler_receives_the_caller_and_extensions() {
             tokio::task::yield_now().await;
             let reply = prepared.run().await.unwrap();
             let response: Value = serde_json::from_slice(&reply.payload.into_bytes()).unwrap();
-            told(&response)
+            text_json(&response)
         }
     };
     let (one, two) = tokio::join!(run("alice", 42), run("bob", 36));
@@ -117,7 +117,7 @@ async fn a_handler_receives_the_id_of_its_session() {
     let prepared = server.prepare(&request, Scope::session(session).peer(peer)).unwrap();
     let reply = prepared.run().await.unwrap();
     let response: Value = serde_json::from_slice(&reply.payload.into_bytes()).unwrap();
-    assert_eq!(told(&response)["session"], "secret");
+    assert_eq!(text_json(&response)["session"], "secret");
 }
 
 /// Arguments are the client's own words: nothing is put into them.
@@ -128,8 +128,8 @@ async fn arguments_are_exactly_those_of_the_client() {
             .input_schema(json!({ "type": "object" }));
     let mut wire = Wire::connect(&Server::builder("test", "1").tool(echo).build());
     let params = json!({ "name": "echo", "arguments": { "a": 1, "_auth": "mine" }, "_meta": { "com.example/x": 1 } });
-    let response = wire.ask(modern(1, "tools/call", params)).await;
-    assert_eq!(told(&response), json!({ "a": 1, "_auth": "mine" }));
+    let response = wire.exchange(modern(1, "tools/call", params)).await;
+    assert_eq!(text_json(&response), json!({ "a": 1, "_auth": "mine" }));
 }
 
 /// State is shared on purpose: it is what the program made it, and the sessions share nothing else.
@@ -145,9 +145,9 @@ async fn handlers_share_the_state_across_sessions() {
     let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
     one.open("2025-03-26").await;
     two.open("2025-11-25").await;
-    assert_eq!(text_of(&one.ask(legacy(1, "tools/call", call("count"))).await), "1 2025-03-26");
-    assert_eq!(text_of(&two.ask(legacy(1, "tools/call", call("count"))).await), "2 2025-11-25");
-    assert_eq!(text_of(&one.ask(legacy(2, "tools/call", call("count"))).await), "3 2025-03-26");
+    assert_eq!(text_of(&one.exchange(legacy(1, "tools/call", call("count"))).await), "1 2025-03-26");
+    assert_eq!(text_of(&two.exchange(legacy(1, "tools/call", call("count"))).await), "2 2025-11-25");
+    assert_eq!(text_of(&one.exchange(legacy(2, "tools/call", call("count"))).await), "3 2025-03-26");
 }
 
 /// Which of all levels reach the client when one is asked for; `None` asks for nothing.
@@ -188,17 +188,17 @@ async fn a_session_receives_log_messages_of_its_level_and_info_by_default() {
         other.open(version).await;
         assert_eq!(levels(&mut wire, legacy(1, "tools/call", call("log"))).await, LEVELS[1..]);
         for (at, level) in LEVELS.into_iter().enumerate() {
-            let response = wire.ask(legacy(2, "logging/setLevel", json!({ "level": level }))).await;
+            let response = wire.exchange(legacy(2, "logging/setLevel", json!({ "level": level }))).await;
             assert_eq!(response["result"], json!({}));
             assert_eq!(levels(&mut wire, legacy(3, "tools/call", call("log"))).await, LEVELS[at..], "{level}");
         }
         for bad in [json!({ "level": "loud" }), json!({ "level": "Debug" }), json!({ "level": 7 }), json!({})] {
-            assert_eq!(code(&wire.ask(legacy(4, "logging/setLevel", bad)).await), Some(-32602));
+            assert_eq!(code(&wire.exchange(legacy(4, "logging/setLevel", bad)).await), Some(-32602));
         }
         assert_eq!(levels(&mut wire, legacy(5, "tools/call", call("log"))).await, LEVELS[7..], "nothing has changed");
         assert_eq!(levels(&mut other, legacy(5, "tools/call", call("log"))).await, LEVELS[1..], "it is this session's");
         // A new session starts anew.
-        wire.ask(initialize(version)).await;
+        wire.exchange(initialize(version)).await;
         assert_eq!(levels(&mut wire, legacy(6, "tools/call", call("log"))).await, LEVELS[1..]);
     }
 }

@@ -55,11 +55,11 @@ fn tasks() -> Vec<(&'static str, Value, &'static str)> {
         .collect()
 }
 
-fn assert_told(response: &Value, method: &str, said: &str) {
+fn assert_error(response: &Value, method: &str, expected_text: &str) {
     let error = &response["error"];
     assert_eq!(
         (&error["code"], &error["message"]),
-        (&json!(-32602), &json!(format!("{method}: {said}"))),
+        (&json!(-32602), &json!(format!("{method}: {expected_text}"))),
         "{response}"
     );
 }
@@ -91,17 +91,17 @@ async fn errors_of_stateless_requests_name_the_location() {
             "`/inputResponses`: invalid type: array, expected an object",
         ),
     ];
-    for (method, mut params, said) in cases().into_iter().chain(tasks()).chain(modern_only) {
+    for (method, mut params, expected_text) in cases().into_iter().chain(tasks()).chain(modern_only) {
         params["_meta"] = meta.clone();
-        let response = wire.ask(modern(1, method, params)).await;
-        assert_told(&response, method, said);
+        let response = wire.exchange(modern(1, method, params)).await;
+        assert_error(&response, method, expected_text);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn errors_of_session_requests_name_the_location() {
     let mut wire = Wire::connect(&server());
-    for (member, wrong, said) in [
+    for (member, wrong, expected_text) in [
         ("protocolVersion", json!(7), "`/protocolVersion`: invalid type: integer `7`, expected a string"),
         ("capabilities", json!([]), "`/capabilities`: invalid type: array, expected an object"),
         ("clientInfo", json!("me"), "`/clientInfo`: invalid type: string \"me\", expected an object"),
@@ -113,8 +113,8 @@ async fn errors_of_session_requests_name_the_location() {
     ] {
         let mut request = initialize("2025-11-25");
         request["params"][member] = wrong;
-        let response = wire.ask(request).await;
-        assert_told(&response, "initialize", said);
+        let response = wire.exchange(request).await;
+        assert_error(&response, "initialize", expected_text);
     }
     wire.open("2025-11-25").await;
     let legacy_only = [
@@ -123,8 +123,8 @@ async fn errors_of_session_requests_name_the_location() {
         ("logging/setLevel", json!({ "level": 1 }), "`/level`: expected a string"),
         ("tasks/result", json!({ "taskId": {} }), "`/taskId`: invalid type: object, expected a string"),
     ];
-    for (method, params, said) in cases().into_iter().chain(tasks()).chain(legacy_only) {
-        let response = wire.ask(legacy(1, method, params)).await;
-        assert_told(&response, method, said);
+    for (method, params, expected_text) in cases().into_iter().chain(tasks()).chain(legacy_only) {
+        let response = wire.exchange(legacy(1, method, params)).await;
+        assert_error(&response, method, expected_text);
     }
 }

@@ -22,7 +22,7 @@ use mcp_server_core::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::json_client::{Client, ask, code_and_text, names};
+use crate::json_client::{Client, code_and_text, names, request_with_scope};
 
 /// Serves `example/echo`, `example/panic`, `example/wait` and a paged list `example/planets`.
 #[derive(Default)]
@@ -135,10 +135,10 @@ async fn an_extension_method_exceeds_the_read_timeout() {
 #[tokio::test]
 async fn an_extension_method_requires_its_scopes() {
     let server = server();
-    let refused = ask(&server, "example/guarded", json!({}), |scope| scope).await.unwrap_err();
+    let refused = request_with_scope(&server, "example/guarded", json!({}), |scope| scope).await.unwrap_err();
     assert!(matches!(&refused, Refusal::Scopes(scopes) if *scopes == ["planets"]), "{refused:?}");
     let principal = Arc::new(Principal::new("ada").with_scopes(["planets"]));
-    ask(&server, "example/guarded", json!({}), |scope| scope.principal(Some(principal))).await.unwrap();
+    request_with_scope(&server, "example/guarded", json!({}), |scope| scope.principal(Some(principal))).await.unwrap();
 }
 
 #[tokio::test]

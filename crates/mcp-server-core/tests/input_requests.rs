@@ -101,10 +101,11 @@ async fn repeats_an_input_request_when_only_the_rust_type_rejects_the_answer() {
         let mut client = Client::connect(&server, version, everything()).await;
         let of = |count: u64| accept(json!({ "count": count }));
         assert_eq!(text(&client.tool("book", vec![of(3), of(1 << 32), of(4)]).await), "4", "{version}");
-        let told: Vec<_> = client.asked.iter().map(|asked| asked["params"]["message"].to_string()).collect();
-        assert!(told[1].contains("it is odd") && told[2].contains("4294967295"), "{version}: {told:?}");
+        let messages: Vec<_> =
+            client.input_requests.iter().map(|request| request["params"]["message"].to_string()).collect();
+        assert!(messages[1].contains("it is odd") && messages[2].contains("4294967295"), "{version}: {messages:?}");
         // The form shows the bounds.
-        let field = &client.asked[0]["params"]["requestedSchema"]["properties"]["count"];
+        let field = &client.input_requests[0]["params"]["requestedSchema"]["properties"]["count"];
         assert_eq!((&field["minimum"], &field["maximum"]), (&json!(0), &json!(u32::MAX)), "{version}: {field}");
 
         let response = client.tool("book", vec![of(1), of(3), of(5)]).await;
@@ -129,6 +130,6 @@ async fn rejects_sampling_with_unanswered_tool_uses_before_sending_it() {
         let mut client = Client::connect(&server, version, json!({ "sampling": { "tools": {} } })).await;
         let response = client.tool("bad", vec![]).await;
         assert_eq!(response["result"]["isError"], true, "{version}: {response}");
-        assert!(client.asked.is_empty());
+        assert!(client.input_requests.is_empty());
     }
 }

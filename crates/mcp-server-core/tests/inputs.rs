@@ -108,7 +108,7 @@ pub(crate) struct Client {
     capabilities: Value,
     next: i64,
     /// The questions that came, in order.
-    pub(crate) asked: Vec<Value>,
+    pub(crate) input_requests: Vec<Value>,
 }
 
 pub(crate) const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
@@ -116,7 +116,7 @@ pub(crate) const ALL: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 impl Client {
     pub(crate) async fn connect(server: &Server, version: &'static str, capabilities: Value) -> Self {
         let transport = ClientTransport::connect(server);
-        let mut client = Self { transport, version, capabilities, next: 0, asked: Vec::new() };
+        let mut client = Self { transport, version, capabilities, next: 0, input_requests: Vec::new() };
         if client.is_legacy() {
             let params = json!({
                 "protocolVersion": version, "capabilities": client.capabilities,
@@ -157,10 +157,10 @@ impl Client {
     /// Calls, answers what is asked, and gives the response in the end.
     async fn call(&mut self, method: &str, params: Value, answers: Answers) -> Value {
         let mut answers: VecDeque<_> = answers.into();
-        let mut answer = |asked: &mut Vec<Value>, question: &Value| {
-            asked.push(question.clone());
+        let mut answer = |request: &mut Vec<Value>, input_request: &Value| {
+            request.push(input_request.clone());
             let (method, value) = answers.pop_front().expect("a question that the test does not expect");
-            assert_eq!(question["method"], method);
+            assert_eq!(input_request["method"], method);
             value
         };
         self.send(method, params.clone()).await;
@@ -168,15 +168,15 @@ impl Client {
             let message = self.receive().await;
             if let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) {
                 assert!(self.is_legacy(), "a server of this revision asks nothing by itself: {message}");
-                let value = answer(&mut self.asked, &message);
+                let value = answer(&mut self.input_requests, &message);
                 let outcome = if value.get("code").is_some() { "error" } else { "result" };
                 self.write(json!({ "jsonrpc": "2.0", "id": id, outcome: value })).await;
             } else if message["result"]["resultType"] == "input_required" {
                 let requests = message["result"]["inputRequests"].as_object().unwrap().clone();
                 let mut again = params.clone();
                 again["requestState"] = message["result"]["requestState"].clone();
-                for (key, question) in &requests {
-                    again["inputResponses"][key] = answer(&mut self.asked, question);
+                for (key, input_request) in &requests {
+                    again["inputResponses"][key] = answer(&mut self.input_requests, input_request);
                 }
                 self.send(method, again).await;
             } else {
@@ -208,7 +208,7 @@ async fn an_invalid_answer_repeats_the_input_request_with_the_reason() {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         let response = client.tool("greet", vec![accept(json!({ "name": "Ada" }))]).await;
         assert_eq!(text(&response), "Hello, Ada!", "{version}");
-        let schema = &client.asked[0]["params"]["requestedSchema"];
+        let schema = &client.input_requests[0]["params"]["requestedSchema"];
         assert_eq!(schema["properties"]["name"]["type"], "string");
         assert_eq!(schema["required"], json!(["name"]));
 
@@ -218,12 +218,17 @@ async fn an_invalid_answer_repeats_the_input_request_with_the_reason() {
 
         let wrong = || accept(json!({ "name": 7 }));
         // Who is asked again is told what was wrong.
-        let messages: Vec<_> =
-            client.asked[1..].iter().map(|asked| asked["params"]["message"].as_str().unwrap().to_owned()).collect();
+        let messages: Vec<_> = client.input_requests[1..]
+            .iter()
+            .map(|request| request["params"]["message"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(messages[0], "What is your name?", "{version}");
         for (message, problem) in [(&messages[1], "expected a string"), (&messages[2], "required")] {
-            let told = message.strip_prefix("What is your name?\n\nThe last answer did not fit: ");
-            assert!(told.is_some_and(|told| told.contains("name") && told.contains(problem)), "{version}: {message}");
+            let reason = message.strip_prefix("What is your name?\n\nThe last answer did not fit: ");
+            assert!(
+                reason.is_some_and(|reason| reason.contains("name") && reason.contains(problem)),
+                "{version}: {message}"
+            );
         }
 
         let response = client.tool("greet", vec![wrong(), wrong(), wrong()]).await;
@@ -277,7 +282,7 @@ async fn each_elicitation_mode_requires_its_capability() {
                 assert!(response["error"]["code"] == -32021 && required[mode].is_object(), "{version}: {response}");
             } else if tool == "visit" {
                 assert_eq!(text(&response), "agreed", "{version}");
-                let params = &client.asked[0]["params"];
+                let params = &client.input_requests[0]["params"];
                 assert_eq!((&params["mode"], &params["url"]), (&json!("url"), &json!("https://example.com/pay")));
             } else {
                 assert_eq!(text(&response), "Ada", "{version}");
@@ -296,11 +301,12 @@ async fn concurrent_input_requests_share_one_round() {
             answers.reverse();
         }
         assert_eq!(text(&client.tool("two", answers.clone()).await), "Ada is 36", "{version}");
-        assert_eq!(client.asked.len(), 2);
+        assert_eq!(client.input_requests.len(), 2);
         if client.is_legacy() {
             // No question has the id of another one, in a later call either.
             client.tool("two", answers).await;
-            let ids: std::collections::HashSet<_> = client.asked.iter().map(|asked| asked["id"].to_string()).collect();
+            let ids: std::collections::HashSet<_> =
+                client.input_requests.iter().map(|request| request["id"].to_string()).collect();
             assert_eq!(ids.len(), 4, "{version}: {ids:?}");
         }
     }
@@ -323,11 +329,11 @@ async fn a_list_of_input_requests_returns_the_answers_in_order() {
 }
 
 /// Holds `Inputs`; `TELLS` is whether it hands on that it asks.
-struct Wrapper<const TELLS: bool>(Inputs);
+struct Wrapper<const DESCRIBES: bool>(Inputs);
 
-impl<S: Send + Sync, const TELLS: bool> FromCallParts<S> for Wrapper<TELLS> {
+impl<S: Send + Sync, const DESCRIBES: bool> FromCallParts<S> for Wrapper<DESCRIBES> {
     fn describe(description: &mut Description) {
-        if TELLS {
+        if DESCRIBES {
             <Inputs as FromCallParts<S>>::describe(description);
         }
     }
@@ -339,11 +345,11 @@ impl<S: Send + Sync, const TELLS: bool> FromCallParts<S> for Wrapper<TELLS> {
 
 #[tokio::test]
 async fn an_extractor_that_wraps_inputs_must_describe_them() {
-    async fn ask<const TELLS: bool>(Wrapper(inputs): Wrapper<TELLS>) -> Result<String, ToolError> {
+    async fn greet<const DESCRIBES: bool>(Wrapper(inputs): Wrapper<DESCRIBES>) -> Result<String, ToolError> {
         Ok(inputs.elicit::<Name>("name", "Name?").await?.name)
     }
     let server =
-        Server::builder("asks", "1").tool(tool("tells", ask::<true>)).tool(tool("hides", ask::<false>)).build();
+        Server::builder("asks", "1").tool(tool("tells", greet::<true>)).tool(tool("hides", greet::<false>)).build();
     for version in ALL {
         let mut client = Client::connect(&server, version, everything()).await;
         let ada = accept(json!({ "name": "Ada" }));
@@ -405,13 +411,13 @@ async fn an_error_of_the_client_reaches_the_handler() {
 async fn an_unanswered_input_request_times_out_and_is_cancelled() {
     let mut client = Client::connect(&server(&Counts::default()), "2025-11-25", everything()).await;
     client.send("tools/call", json!({ "name": "where", "arguments": {} })).await;
-    let question = client.receive().await;
+    let input_request = client.receive().await;
     let taken_back = client.receive().await;
     assert_eq!(taken_back["method"], "notifications/cancelled");
-    assert_eq!(taken_back["params"]["requestId"], question["id"]);
+    assert_eq!(taken_back["params"]["requestId"], input_request["id"]);
     assert_eq!(text(&client.receive().await), "the client did not answer in time");
     // An answer that comes after all changes nothing.
-    client.write(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } })).await;
+    client.write(json!({ "jsonrpc": "2.0", "id": input_request["id"], "result": { "roots": [] } })).await;
     client.send("ping", json!({})).await;
     assert_eq!(client.receive().await["result"], json!({}));
 }
@@ -420,10 +426,10 @@ async fn an_unanswered_input_request_times_out_and_is_cancelled() {
 async fn waiting_for_an_answer_does_not_count_towards_the_timeout() {
     let mut client = Client::connect(&server(&Counts::default()), "2025-11-25", everything()).await;
     client.send("tools/call", json!({ "name": "greet", "arguments": {} })).await;
-    let question = client.receive().await;
+    let input_request = client.receive().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
-    client.write(json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+    client.write(json!({ "jsonrpc": "2.0", "id": input_request["id"], "result": answer })).await;
     assert_eq!(text(&client.receive().await), "Hello, Ada!");
 }
 
@@ -486,9 +492,9 @@ async fn rejects_the_request_state_of_another_request() {
         assert!(response["error"]["code"].is_i64(), "{junk}: {response}");
     }
     // Another server has other keys.
-    let mut stranger = Client::connect(&server(&counts), "2026-07-28", everything()).await;
-    stranger.send("tools/call", good.clone()).await;
-    assert_eq!(stranger.receive().await["error"]["code"], -32602);
+    let mut other_server = Client::connect(&server(&counts), "2026-07-28", everything()).await;
+    other_server.send("tools/call", good.clone()).await;
+    assert_eq!(other_server.receive().await["error"]["code"], -32602);
     assert_eq!(counts.effects.load(Ordering::SeqCst), 0);
 }
 
@@ -538,7 +544,7 @@ async fn sampling_with_tools_requires_the_capability() {
         let mut client = Client::connect(&server(&Counts::default()), version, able).await;
         let response = client.tool("reason", vec![("sampling/createMessage", four.clone())]).await;
         assert_eq!(text(&response), "4", "{version}");
-        assert_eq!(client.asked[0]["params"]["tools"][0]["name"], "t");
+        assert_eq!(client.input_requests[0]["params"]["tools"][0]["name"], "t");
     }
 }
 

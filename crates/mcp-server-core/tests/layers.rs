@@ -103,11 +103,11 @@ async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_serve
         ("resources/read", json!({ "uri": "test://t/1" }), "resources/read test://t/1"),
         ("prompts/get", json!({ "name": "p" }), "prompts/get p"),
     ] {
-        let answer = wire.ask(legacy(1, method, params)).await;
+        let answer = wire.exchange(legacy(1, method, params)).await;
         assert!(answer.get("result").is_some(), "{answer}");
         assert_eq!(taken(&log), around(what, "done"));
     }
-    wire.ask(legacy(1, "tools/call", call("own"))).await;
+    wire.exchange(legacy(1, "tools/call", call("own"))).await;
     let what = "tools/call own";
     assert_eq!(
         taken(&log),
@@ -123,7 +123,7 @@ async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_serve
         ]
     );
     // A request without a handler runs no layer.
-    wire.ask(legacy(1, "tools/list", json!({}))).await;
+    wire.exchange(legacy(1, "tools/list", json!({}))).await;
     wire.quiet().await;
     assert!(taken(&log).is_empty());
     // Without a transport it is the same.
@@ -160,15 +160,15 @@ async fn a_layer_can_change_arguments_and_results_and_answer_itself() {
         .tool(tool("odd", async || "never").layer(instead))
         .prompt(prompt("p", async || "p"))
         .build();
-    let ask = async |name: &str, arguments: Value| server.call_tool(name, arguments).await;
+    let call_server = async |name: &str, arguments: Value| server.call_tool(name, arguments).await;
     let texts = |result: CallToolResult| -> Vec<String> {
         result.content.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect()
     };
-    assert_eq!(texts(ask("number", json!({ "n": 21 })).await.unwrap()), ["42", "signed"]);
+    assert_eq!(texts(call_server("number", json!({ "n": 21 })).await.unwrap()), ["42", "signed"]);
     // Behind the layers arguments are checked.
-    assert!(ask("number", json!({})).await.unwrap().is_error);
-    assert_eq!(texts(ask("never", json!({})).await.unwrap()), ["instead"]);
-    assert_eq!(ask("odd", json!({})).await.unwrap_err().message, "odd");
+    assert!(call_server("number", json!({})).await.unwrap().is_error);
+    assert_eq!(texts(call_server("never", json!({})).await.unwrap()), ["instead"]);
+    assert_eq!(call_server("odd", json!({})).await.unwrap_err().message, "odd");
 
     let server = Server::builder("test", "1").prompt(prompt("p", async || "p")).layer(instead).build();
     let error = server.get_prompt("p", std::collections::BTreeMap::<String, String>::new()).await.unwrap_err();
@@ -254,12 +254,12 @@ async fn each_input_round_of_a_stateless_call_passes_through_the_layers() {
     let server = Server::builder("test", "1").tool(tool("greet", greet)).layer(watch("all", &log)).build();
     let mut wire = Wire::connect(&server);
     let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } } });
-    let asked = wire.ask(modern(1, "tools/call", json!({ "name": "greet", "_meta": meta }))).await;
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let first_round = wire.exchange(modern(1, "tools/call", json!({ "name": "greet", "_meta": meta }))).await;
+    assert_eq!(first_round["result"]["resultType"], "input_required", "{first_round}");
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
-    let state = &asked["result"]["requestState"];
+    let state = &first_round["result"]["requestState"];
     let again = json!({ "name": "greet", "_meta": meta, "inputResponses": answers, "requestState": state });
-    assert_eq!(text_of(&wire.ask(modern(2, "tools/call", again)).await), "Hello, Ada!");
+    assert_eq!(text_of(&wire.exchange(modern(2, "tools/call", again)).await), "Hello, Ada!");
     assert_eq!(taken(&log), ["all: tools/call greet", "all: asks", "all: tools/call greet", "all: done"]);
 }
 
@@ -286,7 +286,7 @@ async fn tools_added_later_keep_their_layers_and_those_of_the_server() {
     let raw = tool("b", async |RawArgs(arguments): RawArgs| Value::Object(arguments.0).to_string());
     server.tools().add(raw.input_schema(json!({ "type": "object" })).layer(watch("own", &log))).unwrap();
     let mut wire = Wire::connect(&server);
-    let answer = wire.ask(modern(1, "tools/call", json!({ "name": "b", "arguments": { "x": 1 } }))).await;
+    let answer = wire.exchange(modern(1, "tools/call", json!({ "name": "b", "arguments": { "x": 1 } }))).await;
     assert_eq!((text_of(&answer), code(&answer)), (r#"{"x":1}"#, None));
     assert_eq!(taken(&log), ["all: tools/call b", "own: tools/call b", "own: done", "all: done"]);
 }

@@ -24,7 +24,7 @@ async fn negotiates_every_revision_and_answers_unknown_ones_with_the_latest() {
         let mut wire = Wire::connect(&server());
         let result = wire.open(offered).await;
         assert_eq!(result["protocolVersion"], chosen, "{offered:?}");
-        let version = wire.ask(legacy(1, "tools/call", call("version"))).await;
+        let version = wire.exchange(legacy(1, "tools/call", call("version"))).await;
         assert_eq!(text_of(&version), chosen, "the session speaks what was chosen");
     }
 }
@@ -55,7 +55,7 @@ async fn introduces_itself_in_the_form_of_the_revision() {
             }),
             "{version}"
         );
-        let tools = wire.ask(legacy(1, "tools/list", json!({}))).await;
+        let tools = wire.exchange(legacy(1, "tools/list", json!({}))).await;
         let tool = &tools["result"]["tools"][0];
         assert_eq!(tool.get("annotations").is_some(), version >= "2025-03-26", "{tool}");
         assert_eq!(tool.get("title").is_some(), version >= "2025-06-18", "{tool}");
@@ -111,13 +111,13 @@ async fn declares_registered_capabilities_and_serves_no_other_methods() {
             }
             assert_eq!(wire.open(version).await["capabilities"], expected, "{version} {names:?}");
             for (capability, method) in methods {
-                let there = code(&wire.ask(legacy(1, method, json!({}))).await) != Some(-32601);
+                let there = code(&wire.exchange(legacy(1, method, json!({}))).await) != Some(-32601);
                 assert_eq!(there, names.contains(&capability), "{version} {method} {names:?}");
             }
         }
         let mut wire = Wire::connect(&server);
         for (capability, method) in methods {
-            let there = code(&wire.ask(modern(1, method, json!({}))).await) != Some(-32601);
+            let there = code(&wire.exchange(modern(1, method, json!({}))).await) != Some(-32601);
             assert_eq!(there, names.contains(&capability), "{method} {names:?}");
         }
     }
@@ -129,36 +129,36 @@ async fn initialize_requires_its_parameters_and_may_be_repeated() {
     for missing in ["protocolVersion", "capabilities", "clientInfo"] {
         let mut request = initialize("2025-11-25");
         request["params"].as_object_mut().unwrap().remove(missing);
-        let response = wire.ask(request).await;
+        let response = wire.exchange(request).await;
         assert_eq!(code(&response), Some(-32602), "{response}");
         assert!(response["error"]["message"].as_str().unwrap().contains(missing), "{response}");
     }
     for params in [json!({}), json!(null), json!([]), json!({ "protocolVersion": 7 })] {
-        assert_eq!(code(&wire.ask(legacy(1, "initialize", params)).await), Some(-32602));
+        assert_eq!(code(&wire.exchange(legacy(1, "initialize", params)).await), Some(-32602));
     }
-    assert_eq!(code(&wire.ask(legacy(1, "tools/list", json!({}))).await), Some(-32602), "nothing was opened");
+    assert_eq!(code(&wire.exchange(legacy(1, "tools/list", json!({}))).await), Some(-32602), "nothing was opened");
     assert_eq!(wire.open("2025-11-25").await["protocolVersion"], "2025-11-25");
     assert_eq!(wire.open("2025-03-26").await["protocolVersion"], "2025-03-26");
-    assert_eq!(text_of(&wire.ask(legacy(1, "tools/call", call("version"))).await), "2025-03-26");
+    assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", call("version"))).await), "2025-03-26");
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_only_ping_before_initialize() {
     let mut wire = Wire::connect(&server());
-    assert_eq!(wire.ask(legacy(1, "ping", json!({}))).await["result"], json!({}));
+    assert_eq!(wire.exchange(legacy(1, "ping", json!({}))).await["result"], json!({}));
     for method in ["tools/list", "tools/call", "logging/setLevel", "no/such", "server/discover"] {
-        let response = wire.ask(legacy(2, method, json!({}))).await;
+        let response = wire.exchange(legacy(2, method, json!({}))).await;
         assert_eq!(code(&response), Some(-32602), "{response}");
         let message = response["error"]["message"].as_str().unwrap();
         assert!(message.contains("io.modelcontextprotocol/protocolVersion") && message.contains("initialize"));
     }
     wire.send(notification("notifications/initialized", json!({}))).await;
-    assert_eq!(code(&wire.ask(legacy(3, "tools/list", json!({}))).await), Some(-32602));
+    assert_eq!(code(&wire.exchange(legacy(3, "tools/list", json!({}))).await), Some(-32602));
 
     // The response of `initialize` opens the session: requests need not wait for the notification.
-    assert!(wire.ask(initialize("2025-11-25")).await.get("result").is_some());
-    assert!(wire.ask(legacy(4, "tools/list", json!({}))).await.get("result").is_some());
-    assert_eq!(wire.ask(legacy(5, "ping", json!({}))).await["result"], json!({}));
+    assert!(wire.exchange(initialize("2025-11-25")).await.get("result").is_some());
+    assert!(wire.exchange(legacy(4, "tools/list", json!({}))).await.get("result").is_some());
+    assert_eq!(wire.exchange(legacy(5, "ping", json!({}))).await["result"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,9 +166,9 @@ async fn sends_list_changes_after_initialized_and_only_to_the_latest_session() {
     let server = server();
     let mut wire = Wire::connect(&server);
     server.tools().add(tool("a", async || "a")).unwrap();
-    wire.ask(initialize("2025-11-25")).await;
+    wire.exchange(initialize("2025-11-25")).await;
     server.tools().add(tool("b", async || "b")).unwrap();
-    assert_eq!(wire.ask(legacy(1, "ping", json!({}))).await["id"], 1, "nothing came before the answer");
+    assert_eq!(wire.exchange(legacy(1, "ping", json!({}))).await["id"], 1, "nothing came before the answer");
     wire.send(notification("notifications/initialized", json!({}))).await;
     wire.quiet().await;
     server.tools().add(tool("c", async || "c")).unwrap();
@@ -204,12 +204,12 @@ async fn unknown_methods_are_errors_and_unknown_notifications_are_ignored() {
         "subscriptions/listen",
         "tasks/update",
     ] {
-        let response = wire.ask(legacy(1, method, json!({}))).await;
+        let response = wire.exchange(legacy(1, method, json!({}))).await;
         assert_eq!(code(&response), Some(-32601), "{response}");
         assert_eq!(response["error"]["message"], format!("Method not found: {method}"));
     }
     let long = "x".repeat(10_000);
-    let response = wire.ask(legacy(1, &long, json!({}))).await;
+    let response = wire.exchange(legacy(1, &long, json!({}))).await;
     assert!(response["error"]["message"].as_str().unwrap().len() < 200);
     for method in ["notifications/no_such", "initialized", "tools/call", "notifications/roots/list_changed", "ping"] {
         wire.send(notification(method, json!({ "any": ["thing"] }))).await;
@@ -246,7 +246,7 @@ async fn returns_ids_unchanged() {
             modern(id.clone(), "tools/call", call("version")),
             modern(id.clone(), "tools/call", json!({})),
         ] {
-            wire.ask(request).await;
+            wire.exchange(request).await;
         }
     }
 }
@@ -308,10 +308,10 @@ async fn ignores_unknown_members() {
         json!({ "fancy": { "x": 1 }, "experimental": { "y": {} }, "roots": { "z": 1 } });
     request["params"]["clientInfo"]["shoe"] = json!(42);
     request["params"]["_meta"] = json!({ "com.example/a": 1, "plain": null });
-    assert_eq!(wire.ask(request).await["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(wire.exchange(request).await["result"]["protocolVersion"], "2025-11-25");
     let params = json!({ "name": "version", "extra": 1, "arguments": {}, "_meta": { "com.example/b": { "c": [] } } });
-    assert_eq!(text_of(&wire.ask(legacy(1, "tools/call", params.clone())).await), "2025-11-25");
-    assert_eq!(text_of(&wire.ask(modern(2, "tools/call", params)).await), "2026-07-28");
+    assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", params.clone())).await), "2025-11-25");
+    assert_eq!(text_of(&wire.exchange(modern(2, "tools/call", params)).await), "2026-07-28");
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,7 +330,7 @@ async fn a_server_can_support_fewer_revisions() {
     ] {
         let mut wire = Wire::connect(&server);
         assert_eq!(wire.open(offered).await["protocolVersion"], chosen);
-        let response = wire.ask(modern(1, "tools/list", json!({}))).await;
+        let response = wire.exchange(modern(1, "tools/list", json!({}))).await;
         assert_eq!(code(&response), Some(-32022));
         assert_eq!(
             response["error"]["data"],
@@ -339,13 +339,13 @@ async fn a_server_can_support_fewer_revisions() {
     }
     // With the newest revision alone there is no handshake. The error lists the supported revisions.
     let mut wire = Wire::connect(&some(&[ProtocolVersion::V2026_07_28]));
-    let response = wire.ask(initialize("2025-11-25")).await;
+    let response = wire.exchange(initialize("2025-11-25")).await;
     assert_eq!(code(&response), Some(-32022), "{response}");
     assert_eq!(response["error"]["data"], json!({ "supported": ["2026-07-28"], "requested": "2025-11-25" }));
     for method in ["ping", "tools/list"] {
-        assert_eq!(code(&wire.ask(legacy(1, method, json!({}))).await), Some(-32602), "{method}");
+        assert_eq!(code(&wire.exchange(legacy(1, method, json!({}))).await), Some(-32602), "{method}");
     }
-    assert!(wire.ask(modern(2, "tools/list", json!({}))).await.get("result").is_some());
+    assert!(wire.exchange(modern(2, "tools/list", json!({}))).await.get("result").is_some());
 }
 
 /// The client data of a session is bounded. The session does not store inline images.
@@ -368,12 +368,12 @@ async fn accepts_a_client_with_large_icons_and_bounds_its_other_data() {
         let mut opening = initialize("2025-11-25");
         opening["params"]["clientInfo"]["icons"] = json!([{ "src": inline }, { "src": "https://a.example/icon.png" }]);
         opening["params"]["clientInfo"]["description"] = other.into();
-        let opened = wire.ask(opening).await;
+        let opened = wire.exchange(opening).await;
         let Some(expected) = expected else {
             assert_eq!(code(&opened), Some(-32602), "{opened}");
             continue;
         };
         assert!(opened["result"].is_object(), "{opened}");
-        assert_eq!(text_of(&wire.ask(legacy(2, "tools/call", call("icons"))).await), expected);
+        assert_eq!(text_of(&wire.exchange(legacy(2, "tools/call", call("icons"))).await), expected);
     }
 }

@@ -13,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::{
     common::{Wire, call, legacy, modern, subscribe},
-    json_client::ask,
+    json_client::request_with_scope,
 };
 
 fn server() -> Server {
@@ -78,7 +78,7 @@ async fn records(wire: &mut Wire, request: Value) -> Vec<(String, String, Value)
     }
 }
 
-async fn said(wire: &mut Wire, request: Value) -> Vec<String> {
+async fn record_texts(wire: &mut Wire, request: Value) -> Vec<String> {
     let records = records(wire, request).await;
     records.into_iter().map(|(level, _, data)| format!("{level} {}", data["message"].as_str().unwrap())).collect()
 }
@@ -90,13 +90,13 @@ async fn events_in_a_call_go_to_its_client_at_its_level() {
     let (mut talks, mut listens) = (Wire::connect(&server), Wire::connect(&server));
     talks.open("2025-11-25").await;
     listens.open("2025-11-25").await;
-    listens.ask(legacy(1, "logging/setLevel", json!({ "level": "debug" }))).await;
-    let told = records(&mut talks, legacy(1, "tools/call", call("talks"))).await;
+    listens.exchange(legacy(1, "logging/setLevel", json!({ "level": "debug" }))).await;
+    let received = records(&mut talks, legacy(1, "tools/call", call("talks"))).await;
     let data = json!({ "message": "in a call", "free": 3, "ratio": 0.5, "full": false, "name": "a" });
-    assert_eq!(told[0], ("info".into(), "app::disk".into(), data));
-    assert_eq!(told[1], ("warning".into(), "app".into(), json!({ "message": "inside", "why": "Some(1)" })));
-    assert_eq!(told[2], ("error".into(), "app".into(), json!({ "message": "of a helper" })));
-    assert_eq!(told.len(), 3);
+    assert_eq!(received[0], ("info".into(), "app::disk".into(), data));
+    assert_eq!(received[1], ("warning".into(), "app".into(), json!({ "message": "inside", "why": "Some(1)" })));
+    assert_eq!(received[2], ("error".into(), "app".into(), json!({ "message": "of a helper" })));
+    assert_eq!(received.len(), 3);
 
     // 2026-07-28: the request says what it wants, and nothing when it says nothing.
     for (level, expected) in [
@@ -106,7 +106,7 @@ async fn events_in_a_call_go_to_its_client_at_its_level() {
     ] {
         let mut params = call("talks");
         params["_meta"] = json!({ "io.modelcontextprotocol/logLevel": level });
-        assert_eq!(said(&mut talks, modern(2, "tools/call", params)).await, expected);
+        assert_eq!(record_texts(&mut talks, modern(2, "tools/call", params)).await, expected);
     }
     // No other client received it.
     listens.quiet().await;
@@ -122,8 +122,8 @@ async fn events_outside_calls_go_to_sessions_or_stay_local() {
             (Wire::connect(&server), Wire::connect(&server), Wire::connect(&server));
         chatty.open("2025-11-25").await;
         calm.open("2025-06-18").await;
-        calm.ask(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
-        young.ask(modern(1, "tools/list", json!({}))).await;
+        calm.exchange(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
+        young.exchange(modern(1, "tools/list", json!({}))).await;
         // The response to a ping follows all earlier messages.
         for wire in [&mut chatty, &mut calm] {
             wire.quiet().await;
@@ -134,9 +134,9 @@ async fn events_outside_calls_go_to_sessions_or_stay_local() {
         let expected: [&[&str]; 2] =
             if calls_only { [&[], &[]] } else { [&["info starting", "error failing"], &["error failing"]] };
         for (wire, expected) in [&mut chatty, &mut calm].into_iter().zip(expected) {
-            assert_eq!(said(wire, legacy(2, "ping", json!({}))).await, expected);
+            assert_eq!(record_texts(wire, legacy(2, "ping", json!({}))).await, expected);
         }
-        assert!(said(&mut young, modern(2, "tools/list", json!({}))).await.is_empty());
+        assert!(record_texts(&mut young, modern(2, "tools/list", json!({}))).await.is_empty());
     }
 }
 
@@ -146,7 +146,7 @@ async fn a_finished_call_sends_no_more_events() {
     let _guard = listen(&server, app());
     let mut wire = Wire::connect(&server);
     wire.open("2025-11-25").await;
-    assert!(said(&mut wire, legacy(1, "tools/call", call("leaves"))).await.is_empty());
+    assert!(record_texts(&mut wire, legacy(1, "tools/call", call("leaves"))).await.is_empty());
     wire.quiet().await;
 }
 
@@ -165,7 +165,7 @@ async fn a_span_that_imitates_a_call_sends_nothing() {
     let mut wire = Wire::connect(&server);
     wire.open("2025-11-25").await;
     pretended.set(tracing::info_span!(target: "mcp_server", "mcp.request")).unwrap();
-    assert_eq!(said(&mut wire, legacy(1, "tools/call", call("call"))).await, ["error real"]);
+    assert_eq!(record_texts(&mut wire, legacy(1, "tools/call", call("call"))).await, ["error real"]);
 }
 
 #[tokio::test]
@@ -194,9 +194,9 @@ async fn a_flood_of_events_is_dropped_without_delaying_others() {
     let _guard = listen(&server, app());
     let mut wire = Wire::with_capacity(&server, 16);
     wire.open("2025-11-25").await;
-    let told = records(&mut wire, legacy(1, "tools/call", call("floods"))).await;
-    assert!((1..=16).contains(&told.len()), "{}", told.len());
-    assert!(told.iter().enumerate().all(|(n, (_, _, data))| data["step"] == n));
+    let received = records(&mut wire, legacy(1, "tools/call", call("floods"))).await;
+    assert!((1..=16).contains(&received.len()), "{}", received.len());
+    assert!(received.iter().enumerate().all(|(n, (_, _, data))| data["step"] == n));
 }
 
 /// A way to the client that says something about itself, while it holds a lock.
@@ -239,7 +239,7 @@ async fn events_about_sending_are_not_sent() {
     let sink = Arc::new(Talkative::default());
     let mut params = call("both");
     params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("debug");
-    ask(&server, "tools/call", params, |scope| scope.sink(sink.clone())).await.unwrap();
+    request_with_scope(&server, "tools/call", params, |scope| scope.sink(sink.clone())).await.unwrap();
     let data: Vec<_> = sink.0.lock().unwrap().iter().map(|sent| sent["params"]["data"].clone()).collect();
     assert_eq!(data, [json!("by hand"), json!({ "message": "by the layer" })]);
 }
@@ -252,7 +252,7 @@ async fn truncates_a_long_text_at_a_character_boundary() {
     let _guard = listen(&server, app());
     let mut wire = Wire::connect(&server);
     wire.open("2025-11-25").await;
-    let told = records(&mut wire, legacy(1, "tools/call", call("long"))).await;
-    let data = &told[0].2;
+    let received = records(&mut wire, legacy(1, "tools/call", call("long"))).await;
+    let data = &received[0].2;
     assert_eq!((data["text"].as_str().unwrap().len(), data["message"].as_str().unwrap().len()), (8192, 8192));
 }

@@ -1,7 +1,7 @@
 //! Log records for the client: declared, levelled, and only with the request that they are about.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
 
-use crate::json_client::{Client, ask, refused};
+use crate::json_client::{Client, refused, request_with_scope};
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 use mcp_server_core::{Args, Context, Server, tool};
 use mcp_transport::{Route, Transport, memory::duplex, recv};
@@ -61,7 +61,7 @@ async fn sends_log_messages_with_their_request_and_only_on_demand() {
         if let Some(level) = level {
             params["_meta"]["io.modelcontextprotocol/logLevel"] = level.into();
         }
-        ask(&server, "tools/call", params, |scope| scope.sink(near.sender())).await.unwrap();
+        request_with_scope(&server, "tools/call", params, |scope| scope.sink(near.sender())).await.unwrap();
         drop(near);
         let mut records = Vec::new();
         while let Some(frame) = recv(&mut far).await {
@@ -94,7 +94,8 @@ async fn the_library_sends_no_log_messages_of_its_own() {
 async fn a_rejection_sends_no_log_message() {
     let (near, mut far) = duplex(8);
     let params = json!({ "name": "nope", "_meta": { "io.modelcontextprotocol/logLevel": "debug" } });
-    let refusal = ask(&server(), "tools/call", params, |scope| scope.sink(near.sender())).await.unwrap_err();
+    let refusal =
+        request_with_scope(&server(), "tools/call", params, |scope| scope.sink(near.sender())).await.unwrap_err();
     assert_eq!(refused(refusal).code.0, -32602);
     drop(near);
     assert!(recv(&mut far).await.is_none());

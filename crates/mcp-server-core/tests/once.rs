@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
     inputs::{ALL, Client, Name, accept, everything, text},
-    json_client::ask,
+    json_client::request_with_scope,
 };
 
 /// Takes a while, and counts how often it happens.
@@ -131,16 +131,16 @@ async fn an_input_request_fails_after_three_invalid_answers() {
 
 #[tokio::test]
 async fn an_input_request_after_its_call_was_dropped_fails_as_disconnected() {
-    let (entered, asks) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (told, mut answers) = unbounded_channel();
-    let (begun, wait) = (entered.clone(), asks.clone());
+    let (entered, input_allowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (answer_sender, mut answers) = unbounded_channel();
+    let (begun, wait) = (entered.clone(), input_allowed.clone());
     let server = Server::builder("dropped", "1")
         .tool(tool("helped", move |inputs: Inputs| {
-            let (begun, wait, told) = (begun.clone(), wait.clone(), told.clone());
+            let (begun, wait, answer_sender) = (begun.clone(), wait.clone(), answer_sender.clone());
             async move {
                 tokio::spawn(async move {
                     wait.notified().await;
-                    told.send(inputs.elicit::<Name>("name", "Name?").await.map(|name| name.name)).ok();
+                    answer_sender.send(inputs.elicit::<Name>("name", "Name?").await.map(|name| name.name)).ok();
                 });
                 begun.notify_one();
                 std::future::pending::<()>().await;
@@ -149,12 +149,12 @@ async fn an_input_request_after_its_call_was_dropped_fails_as_disconnected() {
         .build();
     let mut params = json!({ "name": "helped" });
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = everything();
-    let asked = server.clone();
-    let request = tokio::spawn(async move { ask(&asked, "tools/call", params, |scope| scope).await });
+    let serving = server.clone();
+    let request = tokio::spawn(async move { request_with_scope(&serving, "tools/call", params, |scope| scope).await });
     entered.notified().await;
     request.abort();
     assert!(request.await.unwrap_err().is_cancelled());
-    asks.notify_one();
+    input_allowed.notify_one();
     let answer = tokio::time::timeout(Duration::from_secs(10), answers.recv()).await.expect("an end").unwrap();
     assert_eq!(answer.unwrap_err().to_string(), "the client has disconnected");
 }

@@ -46,9 +46,9 @@ async fn waits_at_most_five_seconds_for_the_store() {
     let id = task.id().to_owned();
     task.finish(CallToolResult::text("done")).await;
     let mut wire = Wire::connect(&server);
-    let asked = wire.ask(request(1, "tools/call", json!({ "name": "greet" }))).await;
-    let state = asked["result"]["requestState"].clone();
-    assert!(state.is_string(), "{asked}");
+    let first_round = wire.exchange(request(1, "tools/call", json!({ "name": "greet" }))).await;
+    let state = first_round["result"]["requestState"].clone();
+    assert!(state.is_string(), "{first_round}");
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     let resumed = json!({ "name": "greet", "requestState": state, "inputResponses": answers });
     let cases = [
@@ -60,7 +60,7 @@ async fn waits_at_most_five_seconds_for_the_store() {
     store.is_stalled.send_replace(true);
     for (id, (method, params)) in (10..).zip(cases) {
         let start = Instant::now();
-        let answer = wire.ask(request(id, method, params.clone())).await;
+        let answer = wire.exchange(request(id, method, params.clone())).await;
         let seconds = start.elapsed().as_secs_f64().round();
         let is_failed = code(&answer) == Some(-32603) || answer["result"]["isError"] == true;
         assert_eq!((is_failed, seconds), (true, 5.0), "{method} {params}: {answer}");
@@ -69,7 +69,7 @@ async fn waits_at_most_five_seconds_for_the_store() {
         wire.send(cancel(7)).await;
         wire.quiet().await;
         let start = Instant::now();
-        let ping = wire.ask(request(7, "server/discover", json!({}))).await;
+        let ping = wire.exchange(request(7, "server/discover", json!({}))).await;
         assert!(ping["result"].is_object() && start.elapsed() < Duration::from_secs(1), "{method} {params}: {ping}");
     }
 }
@@ -88,9 +88,9 @@ async fn buying(store: &StallingStore, effect: Duration) -> (Wire, Value) {
         }))
         .build();
     let mut wire = Wire::connect(&server);
-    let asked = wire.ask(request(1, "tools/call", json!({ "name": "buy" }))).await;
+    let first_round = wire.exchange(request(1, "tools/call", json!({ "name": "buy" }))).await;
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
-    let state = &asked["result"]["requestState"];
+    let state = &first_round["result"]["requestState"];
     (wire, json!({ "name": "buy", "requestState": state, "inputResponses": answers }))
 }
 
@@ -110,14 +110,14 @@ async fn repeats_a_once_block_that_did_not_start() {
                 wire.quiet().await;
                 wire.send(cancel(2)).await;
             } else {
-                let failed = wire.ask(request(2, "tools/call", again.clone())).await;
+                let failed = wire.exchange(request(2, "tools/call", again.clone())).await;
                 assert_ne!(text_of(&failed), "bought for Ada", "{case}");
             }
             wire.quiet().await;
             store.is_stalled.send_replace(false);
             wire.quiet().await;
             let start = Instant::now();
-            let answer = wire.ask(request(3, "tools/call", again)).await;
+            let answer = wire.exchange(request(3, "tools/call", again)).await;
             assert_eq!(text_of(&answer), "bought for Ada", "{case} {is_cancelled}");
             assert!(start.elapsed() < Duration::from_secs(5), "{case} {is_cancelled}: {:?}", start.elapsed());
         }
@@ -133,7 +133,7 @@ async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
     wire.send(cancel(2)).await;
     wire.quiet().await;
     let start = Instant::now();
-    let answer = wire.ask(request(3, "tools/call", again)).await;
+    let answer = wire.exchange(request(3, "tools/call", again)).await;
     assert_eq!(text_of(&answer), "an earlier attempt at this call did not finish; it is not repeated");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }

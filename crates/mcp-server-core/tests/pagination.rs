@@ -48,7 +48,7 @@ async fn walk(wire: &mut Wire, (method, member, key): (&str, &str, &str)) -> Vec
     let mut pages = Vec::new();
     let mut cursor = None;
     loop {
-        let response = wire.ask(modern(1, method, params(cursor.as_ref()))).await;
+        let response = wire.exchange(modern(1, method, params(cursor.as_ref()))).await;
         pages.push(names(&response, member, key));
         cursor = response["result"].get("nextCursor").cloned();
         match &cursor {
@@ -66,7 +66,7 @@ async fn a_thousand_entries_fit_on_one_page() {
     wire.open("2025-11-25").await;
     for (method, member, key) in LISTS {
         for request in [legacy(1, method, json!({})), modern(1, method, json!({}))] {
-            let response = wire.ask(request).await;
+            let response = wire.exchange(request).await;
             assert_eq!(names(&response, member, key).len(), 1000, "{method}");
             assert!(response["result"].get("nextCursor").is_none(), "{method}");
         }
@@ -112,11 +112,11 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
     for version in LEGACY {
         let server = builder(10).page_size(4).build();
         let mut wire = Wire::connect(&server);
-        wire.ask(common::initialize(version)).await;
+        wire.exchange(common::initialize(version)).await;
         let mut cursors: Vec<Value> = Vec::new();
         let mut seen = Vec::new();
         loop {
-            let response = wire.ask(legacy(1, "tools/list", params(cursors.last()))).await;
+            let response = wire.exchange(legacy(1, "tools/list", params(cursors.last()))).await;
             seen.extend(names(&response, "tools", "name"));
             // Between pages one goes that was seen, one that was not, the very one that the cursor points at, and some come.
             match cursors.len() {
@@ -140,7 +140,7 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
         assert_eq!(seen[..9], expected, "{version}");
         assert_eq!(seen[9..], ["new1".to_owned(), "new2".to_owned(), name(0)], "{version}");
         // Old cursors still point at their places.
-        let response = wire.ask(legacy(1, "tools/list", params(cursors.first()))).await;
+        let response = wire.exchange(legacy(1, "tools/list", params(cursors.first()))).await;
         assert_eq!(names(&response, "tools", "name"), [4, 6, 7, 8].map(name));
     }
 }
@@ -149,10 +149,10 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
 async fn a_cursor_past_the_end_of_a_shrunken_list_is_an_empty_page() {
     let server = builder(5).page_size(4).build();
     let mut wire = Wire::connect(&server);
-    let response = wire.ask(modern(1, "tools/list", json!({}))).await;
+    let response = wire.exchange(modern(1, "tools/list", json!({}))).await;
     let cursor = response["result"]["nextCursor"].clone();
     assert!(server.tools().remove(&name(4)));
-    let response = wire.ask(modern(1, "tools/list", params(Some(&cursor)))).await;
+    let response = wire.exchange(modern(1, "tools/list", params(Some(&cursor)))).await;
     assert!(names(&response, "tools", "name").is_empty());
     assert!(response["result"].get("nextCursor").is_none());
 }
@@ -161,12 +161,12 @@ async fn a_cursor_past_the_end_of_a_shrunken_list_is_an_empty_page() {
 async fn a_cursor_works_on_another_connection_and_in_another_revision() {
     let server = builder(6).page_size(4).build();
     let mut one = Wire::connect(&server);
-    let cursor = one.ask(modern(1, "tools/list", json!({}))).await["result"]["nextCursor"].clone();
+    let cursor = one.exchange(modern(1, "tools/list", json!({}))).await["result"]["nextCursor"].clone();
     drop(one);
     let mut two = Wire::connect(&server);
     two.open("2024-11-05").await;
     for request in [legacy(1, "tools/list", params(Some(&cursor))), modern(1, "tools/list", params(Some(&cursor)))] {
-        assert_eq!(names(&two.ask(request).await, "tools", "name"), [4, 5].map(name));
+        assert_eq!(names(&two.exchange(request).await, "tools", "name"), [4, 5].map(name));
     }
 }
 
@@ -176,7 +176,7 @@ async fn rejects_foreign_cursors() {
     wire.open("2025-11-25").await;
     let mut own = Vec::new();
     for (method, ..) in LISTS {
-        own.push(wire.ask(modern(1, method, json!({}))).await["result"]["nextCursor"].clone());
+        own.push(wire.exchange(modern(1, method, json!({}))).await["result"]["nextCursor"].clone());
     }
     for (at, (method, ..)) in LISTS.into_iter().enumerate() {
         let mut bad =
@@ -188,14 +188,14 @@ async fn rejects_foreign_cursors() {
         bad.extend(own.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, cursor)| cursor.clone()));
         for cursor in bad {
             for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
-                let response = wire.ask(request(1, method, params(Some(&cursor)))).await;
+                let response = wire.exchange(request(1, method, params(Some(&cursor)))).await;
                 assert_eq!(code(&response), Some(-32602), "{method} {cursor}: {response}");
             }
         }
         for cursor in [json!(7), json!([]), json!({})] {
-            assert_eq!(code(&wire.ask(legacy(1, method, params(Some(&cursor)))).await), Some(-32602), "{cursor}");
+            assert_eq!(code(&wire.exchange(legacy(1, method, params(Some(&cursor)))).await), Some(-32602), "{cursor}");
         }
-        let response = wire.ask(legacy(1, method, params(Some(&own[at])))).await;
+        let response = wire.exchange(legacy(1, method, params(Some(&own[at])))).await;
         assert!(response.get("result").is_some(), "its own cursor works: {response}");
     }
 }

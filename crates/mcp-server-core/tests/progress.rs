@@ -80,8 +80,8 @@ async fn sends_no_progress_without_a_token() {
     let mut wire = Wire::connect(&server());
     wire.open("2025-11-25").await;
     for params in [call("steps"), with_token("steps", Value::Null)] {
-        assert_eq!(text_of(&wire.ask(legacy(1, "tools/call", params.clone())).await), "false");
-        assert_eq!(text_of(&wire.ask(modern(2, "tools/call", params)).await), "false");
+        assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", params.clone())).await), "false");
+        assert_eq!(text_of(&wire.exchange(modern(2, "tools/call", params)).await), "false");
     }
     // Without a transport, progress has no receiver.
     let result = server().call_tool("steps", json!({})).await.unwrap();
@@ -206,7 +206,7 @@ async fn concurrent_reports_increase_the_progress() {
         "done"
     };
     let mut wire = Wire::with_capacity(&Server::builder("test", "1").tool(tool("many", many)).build(), 2);
-    wire.patience = Duration::from_secs(20);
+    wire.message_timeout = Duration::from_secs(20);
     wire.open("2025-11-25").await;
     for round in 0..20 {
         let (progress, _) = run(&mut wire, legacy(round, "tools/call", with_token("many", json!(round)))).await;

@@ -71,15 +71,15 @@ async fn a_handler_defines_its_arguments() {
 
 #[tokio::test]
 async fn converts_string_arguments_to_types() {
-    for (arguments, said) in [
+    for (arguments, expected_text) in [
         (&[("code", "x")][..], "x all 0"),
         (&[("code", "x"), ("focus", "speed"), ("depth", "7")], "x speed 7"),
         (&[("code", ""), ("other", "is ignored")], " all 0"),
     ] {
         let result = get(prompt("review", review), arguments).await.unwrap();
-        assert_eq!(result["messages"], json!([message("user", said)]));
+        assert_eq!(result["messages"], json!([message("user", expected_text)]));
     }
-    for (arguments, said) in [
+    for (arguments, expected_text) in [
         (&[][..], "the prompt `review` needs the arguments: code"),
         (&[("focus", "speed")], "the prompt `review` needs the arguments: code"),
         (&[("code", "x"), ("depth", "deep")], "\"deep\" is not an integer"),
@@ -87,7 +87,7 @@ async fn converts_string_arguments_to_types() {
     ] {
         let error = get(prompt("review", review), arguments).await.unwrap_err();
         assert_eq!(error.code.0, -32602);
-        assert!(error.message.contains(said), "{}", error.message);
+        assert!(error.message.contains(expected_text), "{}", error.message);
     }
 }
 
@@ -100,7 +100,7 @@ async fn unknown_prompts_and_missing_arguments_are_invalid_params_in_every_revis
         .build();
     for &version in ProtocolVersion::ALL {
         let mut client = Client::connect(&server, version).await;
-        for (params, said) in [
+        for (params, expected_text) in [
             (json!({ "name": "nope" }), "Unknown prompt: nope"),
             (json!({ "name": "needs" }), "needs the arguments: a, b"),
             (json!({ "name": "needs", "arguments": {} }), "needs the arguments: a, b"),
@@ -111,7 +111,7 @@ async fn unknown_prompts_and_missing_arguments_are_invalid_params_in_every_revis
         ] {
             let error = client.error("prompts/get", params.clone()).await;
             let (code, text) = code_and_text(&error);
-            assert!(code == -32602 && text.contains(said), "{version} {params}: {error}");
+            assert!(code == -32602 && text.contains(expected_text), "{version} {params}: {error}");
         }
         let result = client.result("prompts/get", json!({ "name": "bare" })).await;
         assert_eq!(result["messages"], json!([message("user", "x")]), "{version}");

@@ -36,7 +36,7 @@ async fn read(Args(Variables { path, id, page }): Args<Variables>) -> String {
     format!("{path} {id} {page:?}")
 }
 
-async fn asking(_inputs: Inputs) -> Vec<String> {
+async fn handler_with_inputs(_inputs: Inputs) -> Vec<String> {
     Vec::new()
 }
 
@@ -60,7 +60,7 @@ fn mirrored(property: Value) -> ToolRoute {
 fn rejects_invalid_tools_with_a_reason() {
     let parameter =
         |kind, header: &str| tool("t", async |_: RawArgs| "x").parameters([Parameter::new("p", kind).header(header)]);
-    for (route, said) in [
+    for (route, expected_text) in [
         (named(""), "1 to 128 characters"),
         (named("a b"), "the tool `a b`: a name has"),
         (named("a/b"), "a name has"),
@@ -118,7 +118,7 @@ fn rejects_invalid_tools_with_a_reason() {
     ] {
         let shown = format!("{route:?}");
         let error = builder().try_tool(route).expect_err(&shown).to_string();
-        assert!(error.starts_with("the tool `") && error.contains(said), "{error} should say {said}");
+        assert!(error.starts_with("the tool `") && error.contains(expected_text), "{error} should say {expected_text}");
     }
     for name in ["a", "get_weather", "a.b-C_9", &"n".repeat(128)] {
         assert!(builder().try_tool(named(name)).is_ok(), "{name}");
@@ -146,7 +146,7 @@ fn rejects_invalid_resources_and_templates() {
         assert!(builder().try_resource(at(uri)).is_ok(), "{uri}");
     }
     let of = |text: &str| -> TemplateRoute { template(text, async || "x") };
-    for (route, said) in [
+    for (route, expected_text) in [
         (of("a:{"), "the resource template `a:{`"),
         (of("a:{b"), "the resource template"),
         (of("a:{b}{c}"), "the resource template"),
@@ -155,12 +155,12 @@ fn rejects_invalid_resources_and_templates() {
         (of("etc/{name}"), "scheme"),
         (of("1:{name}"), "scheme"),
         (of("a:{b}").complete_from("c", ["x"]), "there is no variable `c` to complete"),
-        (of("a:{b}").complete("b", asking), "the completion of `b` takes `Inputs`"),
+        (of("a:{b}").complete("b", handler_with_inputs), "the completion of `b` takes `Inputs`"),
         (template("a:{pat}", read), "there is no variable `path` for the field of the arguments"),
         (template("a:{path}/b", read).with_state(()), "there is no variable `id`"),
     ] {
         let error = builder().try_resource_template(route).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected_text), "{error}");
     }
     for text in ["a:{b}", "file:///{+path}", "{+uri}", "s://q{?a,b}"] {
         assert!(builder().try_resource_template(of(text)).is_ok(), "{text}");
@@ -175,12 +175,12 @@ fn rejects_invalid_resources_and_templates() {
 fn rejects_invalid_prompts() {
     let named = |name: &str| -> PromptRoute { prompt(name, async || "x") };
     let twice = named("p").arguments([PromptArgument::new("a"), PromptArgument::new("a")]);
-    for (route, said) in [
+    for (route, expected_text) in [
         (named(""), "at least one character"),
         (twice, "the argument `a` is given twice"),
         (named("p").complete_from("a", ["x"]), "there is no argument `a` to complete"),
         (
-            named("p").arguments([PromptArgument::new("a")]).complete("a", asking),
+            named("p").arguments([PromptArgument::new("a")]).complete("a", handler_with_inputs),
             "the completion of `a` takes `Inputs`",
         ),
         (
@@ -189,7 +189,7 @@ fn rejects_invalid_prompts() {
         ),
     ] {
         let error = builder().try_prompt(route).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected_text), "{error}");
     }
 }
 
@@ -204,7 +204,7 @@ fn names_are_unique_within_their_kind() {
     };
     // Names differ by case.
     assert!(full().try_tool(named("X")).is_ok());
-    for (outcome, said) in [
+    for (outcome, expected_text) in [
         (full().try_tool(named("x")).err(), "the tool `x` is already registered"),
         (full().try_prompt(prompt("x", async || "y")).err(), "the prompt `x` is already registered"),
         (full().try_resource(resource("urn:x", async || "y")).err(), "the resource `urn:x` is already registered"),
@@ -213,7 +213,7 @@ fn names_are_unique_within_their_kind() {
             "the resource template `urn:{x}` is already registered",
         ),
     ] {
-        assert_eq!(outcome.unwrap().to_string(), said);
+        assert_eq!(outcome.unwrap().to_string(), expected_text);
     }
 }
 
@@ -227,9 +227,9 @@ fn panics_point_to_the_line_of_the_registration() {
     }));
     let mut outcomes = Vec::new();
     macro_rules! check {
-        ($said:literal, $call:expr) => {
+        ($expected_text:literal, $call:expr) => {
             outcomes.push((
-                $said,
+                $expected_text,
                 line!(),
                 catch_unwind(AssertUnwindSafe(|| drop($call))),
                 SEEN.lock().unwrap().take(),
@@ -249,12 +249,12 @@ fn panics_point_to_the_line_of_the_registration() {
     check!("`page_size` is zero", builder().page_size(0));
     check!("`inputs.roots` is zero", builder().limits(|limits| limits.inputs.roots = Duration::ZERO));
     drop(std::panic::take_hook());
-    for (said, expected, outcome, seen) in outcomes {
-        assert!(outcome.is_err(), "{said}");
+    for (expected_text, expected, outcome, seen) in outcomes {
+        assert!(outcome.is_err(), "{expected_text}");
         let (file, line, text) = seen.unwrap();
-        assert!(file.ends_with("registration.rs"), "{said}: {file}");
-        assert_eq!(line, expected, "{said}");
-        assert!(text.contains(said), "{text}");
+        assert!(file.ends_with("registration.rs"), "{expected_text}: {file}");
+        assert_eq!(line, expected, "{expected_text}");
+        assert!(text.contains(expected_text), "{text}");
     }
 }
 

@@ -118,8 +118,8 @@ async fn an_error_of_a_read_discloses_no_details() {
         assert!(error.message.contains("reference") && !error.message.contains("secret"), "{}", error.message);
         assert!(!error.message.contains("No such file"), "{}", error.message);
     }
-    let said = async || Err::<String, _>("the disk is not mounted").visible();
-    let error = read(resource("a:r", said)).await.unwrap_err();
+    let failing = async || Err::<String, _>("the disk is not mounted").visible();
+    let error = read(resource("a:r", failing)).await.unwrap_err();
     assert_eq!((error.code.0, &*error.message), (-32603, "the disk is not mounted"));
 }
 

@@ -159,8 +159,8 @@ async fn content_blocks_carry_annotations_and_metadata() {
 
 #[tokio::test]
 async fn only_explicit_failures_reach_the_model() {
-    let said = async || Err::<String, _>(ToolError::new("try a smaller number"));
-    check("a failure", tool("t", said), json!({ "content": [text("try a smaller number")], "isError": true })).await;
+    let failing = async || Err::<String, _>(ToolError::new("try a smaller number"));
+    check("a failure", tool("t", failing), json!({ "content": [text("try a smaller number")], "isError": true })).await;
     let visible = async || Err::<String, _>(io::Error::other("disk full")).visible();
     check("a visible one", tool("t", visible), json!({ "content": [text("disk full")], "isError": true })).await;
 
@@ -169,9 +169,9 @@ async fn only_explicit_failures_reach_the_model() {
     for route in [tool("t", hidden), tool("t", async || -> String { panic!("password 1234") })] {
         let result = call(route).await.unwrap();
         assert_eq!(result["isError"], true);
-        let said = result["content"][0]["text"].as_str().unwrap();
-        assert!(!said.contains("password") && !said.contains("1234") && !said.contains(".rs"), "{said}");
-        references.push(said.to_owned());
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(!text.contains("password") && !text.contains("1234") && !text.contains(".rs"), "{text}");
+        references.push(text.to_owned());
     }
     assert_ne!(references[0], references[1], "each event can be found by its own reference");
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::json_client::{Client, ask, names};
+use crate::json_client::{Client, names, request_with_scope};
 use mcp_protocol::{Principal, ProtocolVersion};
 use mcp_server_core::{Args, RawArgs, Server, ToolRoute, prompt, resource, template, tool};
 use schemars::JsonSchema;
@@ -66,14 +66,14 @@ async fn names_are_separate_for_each_kind() {
 #[tokio::test]
 async fn a_rejected_registration_changes_nothing() {
     let server = one_of_each();
-    for (routes, said) in [
+    for (routes, text) in [
         (vec![named("new"), named("x")], "the tool `x` is already registered"),
         (vec![named("new"), named("new")], "the tool `new` is already registered"),
         (vec![named("new"), named("not valid")], "a name has"),
         (vec![tool("raw", async |_: RawArgs| "x")], "`RawArgs` needs"),
     ] {
         let error = server.tools().extend(routes).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(text), "{error}");
         assert_eq!(server.tools().names(), ["x"], "all or none");
     }
     assert!(server.resources().add(resource("x:r", async || "x")).is_err());
@@ -104,8 +104,8 @@ async fn announces_a_change_once_to_each_session() {
             change();
             for client in [&mut first, &mut second] {
                 client.result("ping", json!({})).await;
-                let told = std::mem::take(&mut client.notifications);
-                assert_eq!(names(&told, "method"), [format!("notifications/{kind}/list_changed")], "{version}");
+                let received = std::mem::take(&mut client.notifications);
+                assert_eq!(names(&received, "method"), [format!("notifications/{kind}/list_changed")], "{version}");
             }
         }
         // A call without effect sends no notification.
@@ -171,12 +171,13 @@ async fn the_methods_of_a_missing_capability_are_unknown() {
 
 #[tokio::test]
 async fn lists_are_in_registration_order_for_every_client() {
-    let words = ["zebra", "apple", "Mango", "a.b", "_", "zz"];
-    let server = words.iter().fold(Server::builder::<()>("t", "1"), |builder, name| builder.tool(named(name))).build();
+    let names_in_order = ["zebra", "apple", "Mango", "a.b", "_", "zz"];
+    let server =
+        names_in_order.iter().fold(Server::builder::<()>("t", "1"), |builder, name| builder.tool(named(name))).build();
     for &version in ProtocolVersion::ALL {
         let mut first = Client::connect_with(&server, version, json!({ "roots": {} })).await;
         let before = first.list("tools/list", "tools").await;
-        assert_eq!(names(&before, "name"), words, "{version}");
+        assert_eq!(names(&before, "name"), names_in_order, "{version}");
         for name in ["apple", "zz"] {
             first.result("tools/call", json!({ "name": name })).await;
         }
@@ -185,8 +186,8 @@ async fn lists_are_in_registration_order_for_every_client() {
         assert_eq!(first.list("tools/list", "tools").await, before, "{version}");
     }
     let alice = Some(std::sync::Arc::new(Principal::new("alice").with_scopes(["admin"])));
-    let hers = ask(&server, "tools/list", json!({}), |scope| scope.principal(alice)).await.unwrap();
-    let anyones = ask(&server, "tools/list", json!({}), |scope| scope).await.unwrap();
+    let hers = request_with_scope(&server, "tools/list", json!({}), |scope| scope.principal(alice)).await.unwrap();
+    let anyones = request_with_scope(&server, "tools/list", json!({}), |scope| scope).await.unwrap();
     assert_eq!(hers, anyones);
 }
 

@@ -49,7 +49,7 @@ fn every_method() -> Vec<(&'static str, Value)> {
 async fn every_result_carries_its_type_and_the_server_identity() {
     let mut wire = Wire::connect(&server());
     for (method, params) in every_method() {
-        let response = wire.ask(modern(1, method, params)).await;
+        let response = wire.exchange(modern(1, method, params)).await;
         let result = &response["result"];
         assert_eq!(result["resultType"], "complete", "{method}: {response}");
         assert_eq!(result["_meta"][keys::SERVER_INFO], json!({ "name": "test", "version": "1" }), "{method}");
@@ -69,7 +69,7 @@ async fn metadata_of_a_handler_accompanies_the_identity() {
         }))
         .build();
     let mut wire = Wire::connect(&server);
-    let own = wire.ask(modern(1, "tools/call", call("own"))).await;
+    let own = wire.exchange(modern(1, "tools/call", call("own"))).await;
     assert_eq!(
         own["result"],
         json!({
@@ -79,7 +79,7 @@ async fn metadata_of_a_handler_accompanies_the_identity() {
         })
     );
     // A forwarded result keeps the identity of its server.
-    let other = wire.ask(modern(1, "tools/call", call("other"))).await;
+    let other = wire.exchange(modern(1, "tools/call", call("other"))).await;
     assert_eq!(other["result"]["_meta"], json!({ keys::SERVER_INFO: { "name": "proxy" } }));
 }
 
@@ -87,11 +87,11 @@ async fn metadata_of_a_handler_accompanies_the_identity() {
 async fn older_revisions_receive_no_identity() {
     for version in LEGACY {
         let mut wire = Wire::connect(&server());
-        assert!(wire.ask(initialize(version)).await["result"].get("resultType").is_none());
+        assert!(wire.exchange(initialize(version)).await["result"].get("resultType").is_none());
         wire.send(legacy(0, "logging/setLevel", json!({ "level": "emergency" }))).await;
         assert_eq!(wire.recv().await["result"], json!({}));
         for (method, params) in every_method().split_off(1) {
-            let response = wire.ask(legacy(1, method, params)).await;
+            let response = wire.exchange(legacy(1, method, params)).await;
             for member in ["resultType", "ttlMs", "cacheScope", "_meta"] {
                 assert!(response["result"].is_object(), "{response}");
                 assert!(response["result"].get(member).is_none(), "{version} {method}: {response}");
@@ -104,7 +104,7 @@ async fn older_revisions_receive_no_identity() {
 async fn checks_metadata_before_the_method_and_the_method_before_its_parameters() {
     let mut wire = Wire::connect(&server());
     let with = |key: &str, value: Value| json!({ "_meta": { key: value } });
-    for (what, method, params, expected, told) in [
+    for (what, method, params, expected, expected_text) in [
         ("no version", "tools/list", with(keys::PROTOCOL_VERSION, Value::Null), -32602, keys::PROTOCOL_VERSION),
         (
             "no version, discover",
@@ -144,16 +144,16 @@ async fn checks_metadata_before_the_method_and_the_method_before_its_parameters(
         ("bad parameters", "tools/list", json!({ "cursor": 7 }), -32602, "tools/list"),
         ("capability not declared", "tools/call", call("needs"), -32021, "sampling"),
     ] {
-        let response = wire.ask(modern("i", method, params)).await;
+        let response = wire.exchange(modern("i", method, params)).await;
         assert_eq!(code(&response), Some(expected), "{what}: {response}");
-        assert!(response["error"]["message"].as_str().unwrap().contains(told), "{what}: {response}");
+        assert!(response["error"]["message"].as_str().unwrap().contains(expected_text), "{what}: {response}");
         let data = &response["error"]["data"];
         match expected {
             -32022 => assert_eq!(
                 *data,
                 json!({
                     "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
-                    "requested": told,
+                    "requested": expected_text,
                 })
             ),
             -32021 => assert_eq!(*data, json!({ "requiredCapabilities": { "sampling": {} } })),
@@ -161,7 +161,7 @@ async fn checks_metadata_before_the_method_and_the_method_before_its_parameters(
         }
     }
     let nameless = modern(1, "tools/call", json!({ "name": "client", "_meta": { keys::CLIENT_INFO: null } }));
-    assert_eq!(text_of(&wire.ask(nameless).await), "2026-07-28 nobody false", "a client need not say who it is");
+    assert_eq!(text_of(&wire.exchange(nameless).await), "2026-07-28 nobody false", "a client need not say who it is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,19 +183,22 @@ async fn methods_of_sessions_are_unknown() {
         let mut params = initialize("2025-11-25")["params"].clone();
         params["level"] = json!("debug");
         params["uri"] = json!("x://a");
-        let response = wire.ask(modern(1, method, params)).await;
+        let response = wire.exchange(modern(1, method, params)).await;
         assert_eq!(code(&response), Some(-32601), "{method}: {response}");
-        let told = response["error"]["message"].as_str().unwrap();
+        let text = response["error"]["message"].as_str().unwrap();
         let start = format!("Method not found: {method}. It does not exist in 2026-07-28: ");
-        assert!(told.len() > start.len() && told.starts_with(&start), "{told}");
+        assert!(text.len() > start.len() && text.starts_with(&start), "{text}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn discovery_returns_everything_and_is_optional() {
     let mut wire = Wire::connect(&server());
-    assert_eq!(text_of(&wire.ask(modern(1, "tools/call", call("client"))).await), "2026-07-28 modern-client false");
-    let response = wire.ask(modern(2, "server/discover", json!({}))).await;
+    assert_eq!(
+        text_of(&wire.exchange(modern(1, "tools/call", call("client"))).await),
+        "2026-07-28 modern-client false"
+    );
+    let response = wire.exchange(modern(2, "server/discover", json!({}))).await;
     assert_eq!(
         response["result"],
         json!({
@@ -228,7 +231,7 @@ async fn a_server_can_allow_caching_of_responses() {
     for (method, ttl, scope) in
         [("server/discover", 3_600_000, CacheScope::Public), ("tools/list", 60_000, CacheScope::Private)]
     {
-        let result = wire.ask(modern(1, method, json!({}))).await["result"].clone();
+        let result = wire.exchange(modern(1, method, json!({}))).await["result"].clone();
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(ttl), &json!(scope)), "{method}");
     }
 }
@@ -244,26 +247,29 @@ async fn requests_are_independent_of_each_other() {
     });
     let able = |name: &str| json!({ "name": name, "_meta": able });
     for _ in 0..2 {
-        assert_eq!(text_of(&wire.ask(modern(1, "tools/call", able("needs"))).await), "sampled");
-        assert_eq!(code(&wire.ask(modern(2, "tools/call", call("needs"))).await), Some(-32021));
+        assert_eq!(text_of(&wire.exchange(modern(1, "tools/call", able("needs"))).await), "sampled");
+        assert_eq!(code(&wire.exchange(modern(2, "tools/call", call("needs"))).await), Some(-32021));
         wire.send(modern(3, "tools/call", able("client"))).await;
         assert_eq!(wire.recv().await["method"], "notifications/message");
         assert_eq!(text_of(&wire.recv().await), "2026-07-28 able true");
-        assert_eq!(text_of(&wire.ask(modern(4, "tools/call", call("client"))).await), "2026-07-28 modern-client false");
+        assert_eq!(
+            text_of(&wire.exchange(modern(4, "tools/call", call("client"))).await),
+            "2026-07-28 modern-client false"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn extensions_that_only_one_peer_declares_change_nothing() {
     let mut wire = Wire::connect(&server());
-    let plain = wire.ask(modern(1, "tools/list", json!({}))).await;
+    let plain = wire.exchange(modern(1, "tools/list", json!({}))).await;
     let capabilities = json!({ "extensions": { "com.example/fancy": { "level": 3 } }, "experimental": { "x": {} } });
     for info in [json!({ "name": "other", "version": "9" }), Value::Null] {
         let meta = json!({ keys::CLIENT_CAPABILITIES: capabilities, keys::CLIENT_INFO: info, "com.example/key": [1] });
-        let fancy = wire.ask(modern(1, "tools/list", json!({ "_meta": meta }))).await;
+        let fancy = wire.exchange(modern(1, "tools/list", json!({ "_meta": meta }))).await;
         assert_eq!(fancy, plain, "who asks makes no difference");
     }
-    let discovered = wire.ask(modern(1, "server/discover", json!({}))).await;
+    let discovered = wire.exchange(modern(1, "server/discover", json!({}))).await;
     assert!(discovered["result"]["capabilities"].get("extensions").is_none());
 }
 
@@ -271,11 +277,14 @@ async fn extensions_that_only_one_peer_declares_change_nothing() {
 async fn both_eras_interleave_on_one_connection() {
     let mut wire = Wire::connect(&server());
     // Before any handshake, and it opens nothing.
-    assert_eq!(text_of(&wire.ask(modern(1, "tools/call", call("client"))).await), "2026-07-28 modern-client false");
-    assert_eq!(code(&wire.ask(legacy(2, "tools/list", json!({}))).await), Some(-32602));
+    assert_eq!(
+        text_of(&wire.exchange(modern(1, "tools/call", call("client"))).await),
+        "2026-07-28 modern-client false"
+    );
+    assert_eq!(code(&wire.exchange(legacy(2, "tools/list", json!({}))).await), Some(-32602));
     wire.open("2025-03-26").await;
     let quiet = json!({ "level": "error" });
-    assert_eq!(wire.ask(legacy(3, "logging/setLevel", quiet)).await["result"], json!({}));
+    assert_eq!(wire.exchange(legacy(3, "logging/setLevel", quiet)).await["result"], json!({}));
     for round in 0..3 {
         let loud = json!({ "name": "client", "_meta": {
             keys::LOG_LEVEL: "debug",
@@ -286,14 +295,14 @@ async fn both_eras_interleave_on_one_connection() {
         let response = wire.recv().await;
         assert_eq!(text_of(&response), "2026-07-28 modern-client true");
         assert_eq!(response["result"]["resultType"], "complete");
-        assert_eq!(code(&wire.ask(modern("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32602));
+        assert_eq!(code(&wire.exchange(modern("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32602));
         // A modern request that fails changes nothing either.
-        assert_eq!(code(&wire.ask(modern("x", "initialize", json!({}))).await), Some(-32601));
+        assert_eq!(code(&wire.exchange(modern("x", "initialize", json!({}))).await), Some(-32601));
 
-        let response = wire.ask(legacy(round, "tools/call", call("client"))).await;
+        let response = wire.exchange(legacy(round, "tools/call", call("client"))).await;
         assert_eq!(text_of(&response), "2025-03-26 legacy-client false", "no log record, and the session's own client");
         assert!(response["result"].get("resultType").is_none());
-        assert_eq!(code(&wire.ask(legacy("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32002));
+        assert_eq!(code(&wire.exchange(legacy("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32002));
         wire.send(notification("notifications/initialized", json!({}))).await;
     }
 }

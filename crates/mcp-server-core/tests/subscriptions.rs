@@ -49,9 +49,9 @@ async fn open(wire: &mut Wire, id: impl Into<Value>, filter: Value) -> Value {
 }
 
 /// The subject of a notification, and its subscription.
-type Said = (String, Value);
+type SubjectAndId = (String, Value);
 
-fn said(message: &Value) -> Said {
+fn subject_and_id(message: &Value) -> SubjectAndId {
     let method = message["method"].as_str().unwrap_or_else(|| panic!("no notification: {message}"));
     let subject = message["params"]["uri"].as_str().unwrap_or(method).to_owned();
     (subject, message["params"]["_meta"][ID].clone())
@@ -67,7 +67,7 @@ async fn settle() {
 async fn acknowledges_a_stream_with_the_accepted_filter() {
     let full = server();
     let tools_only = Server::builder("test", "1").tool(tool("t", async || "t")).build();
-    for (server, asked, honoured) in [
+    for (server, requested, honoured) in [
         (&full, json!({}), json!({})),
         (&full, json!({ "toolsListChanged": false, "resourceSubscriptions": [] }), json!({})),
         (&full, json!({ "promptsListChanged": true, "later": [1] }), json!({ "promptsListChanged": true })),
@@ -76,10 +76,10 @@ async fn acknowledges_a_stream_with_the_accepted_filter() {
         (&tools_only, all(&["x:a"]), json!({ "toolsListChanged": true })),
     ] {
         let mut wire = Wire::connect(server);
-        assert_eq!(open(&mut wire, 1, asked.clone()).await, honoured, "{asked}");
+        assert_eq!(open(&mut wire, 1, requested.clone()).await, honoured, "{requested}");
     }
     let nothing = Server::builder("test", "1").build();
-    let response = Wire::connect(&nothing).ask(listen(1, json!({}))).await;
+    let response = Wire::connect(&nothing).exchange(listen(1, json!({}))).await;
     assert_eq!(code(&response), Some(-32601), "a server without lists and resources has nothing to tell");
 }
 
@@ -155,7 +155,7 @@ async fn concurrent_streams_have_their_own_filter_and_id() {
     open(&mut wire, "none", json!({})).await;
     let both = |subject: &str| vec![(subject.to_owned(), json!(1)), (subject.to_owned(), json!("1"))];
     let one = |subject: &str, id: Value| vec![(subject.to_owned(), id)];
-    let changes: [(&dyn Fn(), Vec<Said>); 7] = [
+    let changes: [(&dyn Fn(), Vec<SubjectAndId>); 7] = [
         (&|| server.notify().tools_changed(), one("notifications/tools/list_changed", json!(1))),
         (&|| assert!(server.tools().remove("t")), one("notifications/tools/list_changed", json!(1))),
         (&|| server.notify().prompts_changed(), one("notifications/prompts/list_changed", json!("1"))),
@@ -167,12 +167,12 @@ async fn concurrent_streams_have_their_own_filter_and_id() {
     for (change, expected) in changes {
         change();
         settle().await;
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         while wire.has_more() {
-            told.push(said(&wire.recv().await));
+            received.push(subject_and_id(&wire.recv().await));
         }
-        told.sort_by_key(|(_, id)| id.is_string());
-        assert_eq!(told, expected);
+        received.sort_by_key(|(_, id)| id.is_string());
+        assert_eq!(received, expected);
     }
     server.notify().log(LoggingLevel::Emergency, "no log record belongs on a stream");
     settle().await;
@@ -189,7 +189,7 @@ async fn a_cancelled_stream_gets_no_response_and_its_id_is_free() {
     wire.send(cancel("1")).await;
     settle().await;
     server.notify().tools_changed();
-    assert_eq!(said(&wire.recv().await), ("notifications/tools/list_changed".into(), json!(1)));
+    assert_eq!(subject_and_id(&wire.recv().await), ("notifications/tools/list_changed".into(), json!(1)));
     wire.send(cancel(1)).await;
     settle().await;
     server.notify().tools_changed();
@@ -235,11 +235,11 @@ async fn streams_have_their_own_limit_besides_calls() {
     for id in 0..5 {
         open(&mut wire, id, json!({ "toolsListChanged": true })).await;
     }
-    assert_eq!(code(&wire.ask(listen(5, json!({}))).await), Some(-32603));
+    assert_eq!(code(&wire.exchange(listen(5, json!({}))).await), Some(-32603));
     wire.send(modern("call", "tools/call", call("hold"))).await;
     assert_eq!(seen.recv().await, Some("entered"), "there is room for the one handler");
     let mut other = Wire::connect(&server);
-    assert_eq!(code(&other.ask(listen(5, json!({}))).await), Some(-32603), "the bound is the server's");
+    assert_eq!(code(&other.exchange(listen(5, json!({}))).await), Some(-32603), "the bound is the server's");
     wire.send(cancel(3)).await;
     settle().await;
     open(&mut other, 5, json!({})).await;
@@ -265,29 +265,34 @@ async fn each_principal_has_its_own_limit() {
         })
         .build();
     let mut open = Vec::new();
-    for (who, expected) in
+    for (caller, expected) in
         [(None, true), (None, false), (Some("a"), true), (Some("a"), true), (Some("a"), false), (Some("b"), true)]
     {
         let (near, far) = duplex(8);
-        let principal = who.map(|who| Arc::new(Principal::new(who)));
+        let principal = caller.map(|caller| Arc::new(Principal::new(caller)));
         let sink = mcp_transport::Transport::sender(&near);
         let server = server.clone();
         let task = tokio::spawn(async move {
             let params = json!({ "notifications": {} });
-            json_client::ask(&server, "subscriptions/listen", params, |scope| scope.principal(principal).sink(sink))
-                .await
+            json_client::request_with_scope(&server, "subscriptions/listen", params, |scope| {
+                scope.principal(principal).sink(sink)
+            })
+            .await
         });
         settle().await;
-        assert_eq!(!task.is_finished(), expected, "{who:?}");
+        assert_eq!(!task.is_finished(), expected, "{caller:?}");
         open.push((task, near, far));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_requires_a_transport_with_notifications() {
-    let asked =
-        json_client::ask(&server(), "subscriptions/listen", json!({ "notifications": {} }), |scope| scope).await;
-    let Err(Refusal::Error(error)) = asked else { panic!("{asked:?}") };
+    let requested =
+        json_client::request_with_scope(&server(), "subscriptions/listen", json!({ "notifications": {} }), |scope| {
+            scope
+        })
+        .await;
+    let Err(Refusal::Error(error)) = requested else { panic!("{requested:?}") };
     assert_eq!(error.code, mcp_protocol::ErrorCode::INVALID_REQUEST);
 }
 
@@ -300,8 +305,8 @@ async fn a_session_can_subscribe_and_unsubscribe_repeatedly() {
         assert_eq!(wire.open(version).await["capabilities"]["resources"]["subscribe"], true);
         other.open(version).await;
         other.quiet().await;
-        let told = async |wire: &mut Wire, method: &str| {
-            let response = wire.ask(legacy(1, method, json!({ "uri": "x:never-registered" }))).await;
+        let updates_after = async |wire: &mut Wire, method: &str| {
+            let response = wire.exchange(legacy(1, method, json!({ "uri": "x:never-registered" }))).await;
             assert_eq!(response["result"], json!({}));
             server.notify().resource_updated("x:never-registered");
             server.notify().resource_updated("x:never-registered/below");
@@ -321,10 +326,10 @@ async fn a_session_can_subscribe_and_unsubscribe_repeatedly() {
             ("resources/unsubscribe", 0),
             ("resources/subscribe", 1),
         ] {
-            assert_eq!(told(&mut wire, method).await, expected, "{version} {method}");
+            assert_eq!(updates_after(&mut wire, method).await, expected, "{version} {method}");
         }
         assert!(!other.has_more(), "who did not subscribe is not told");
-        assert_eq!(code(&wire.ask(legacy(2, "resources/subscribe", json!({}))).await), Some(-32602));
+        assert_eq!(code(&wire.exchange(legacy(2, "resources/subscribe", json!({}))).await), Some(-32602));
     }
 }
 
@@ -345,7 +350,7 @@ async fn limits_the_subscriptions_of_a_session() {
         ("resources/unsubscribe", "x:1", None),
         ("resources/subscribe", "x:4", None),
     ] {
-        assert_eq!(code(&wire.ask(legacy(1, method, json!({ "uri": uri }))).await), expected, "{method} {uri}");
+        assert_eq!(code(&wire.exchange(legacy(1, method, json!({ "uri": uri }))).await), expected, "{method} {uri}");
     }
     // Subscriptions belong to the session, and go with it.
     wire.open("2025-06-18").await;
@@ -355,7 +360,7 @@ async fn limits_the_subscriptions_of_a_session() {
     let nothing = Server::builder("test", "1").build();
     let mut wire = Wire::connect(&nothing);
     wire.open("2025-11-25").await;
-    let response = wire.ask(legacy(1, "resources/subscribe", json!({ "uri": "x:a" }))).await;
+    let response = wire.exchange(legacy(1, "resources/subscribe", json!({ "uri": "x:a" }))).await;
     assert_eq!(code(&response), Some(-32601), "a server without resources has no subscriptions");
 }
 
@@ -367,7 +372,7 @@ async fn a_slow_reader_loses_nothing_at_bounded_cost() {
     let (mut session, mut stream) = (Wire::with_capacity(&server, 4), Wire::with_capacity(&server, 4));
     session.open("2025-11-25").await;
     for uri in &uris {
-        session.ask(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
+        session.exchange(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
     }
     open(&mut stream, 7, all(&uris.iter().map(String::as_str).collect::<Vec<_>>())).await;
     let change = || {
@@ -382,20 +387,20 @@ async fn a_slow_reader_loses_nothing_at_bounded_cost() {
         change();
     }
     for wire in [&mut session, &mut stream] {
-        let mut told = std::collections::BTreeMap::<String, usize>::new();
+        let mut received = std::collections::BTreeMap::<String, usize>::new();
         settle().await;
         while wire.has_more() {
-            *told.entry(said(&wire.recv().await).0).or_default() += 1;
+            *received.entry(subject_and_id(&wire.recv().await).0).or_default() += 1;
             settle().await;
         }
-        assert_eq!(told.len(), uris.len() + 3);
-        let sent: usize = told.values().sum();
+        assert_eq!(received.len(), uris.len() + 3);
+        let sent: usize = received.values().sum();
         assert!(sent <= uris.len() + 3 + 8, "no more than one of each, and what had room before: {sent}");
     }
     // The server announces the next change at once.
     server.notify().resource_updated("x:7");
-    assert_eq!(said(&session.recv().await).0, "x:7");
-    assert_eq!(said(&stream.recv().await).0, "x:7");
+    assert_eq!(subject_and_id(&session.recv().await).0, "x:7");
+    assert_eq!(subject_and_id(&stream.recv().await).0, "x:7");
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,7 +409,7 @@ async fn sends_no_update_after_unsubscribing() {
     let mut wire = Wire::with_capacity(&server, 1);
     wire.open("2025-11-25").await;
     for uri in ["x:a", "x:b"] {
-        wire.ask(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
+        wire.exchange(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
     }
     server.notify().tools_changed();
     settle().await;
@@ -412,14 +417,14 @@ async fn sends_no_update_after_unsubscribing() {
     server.notify().resource_updated("x:b");
     wire.send(legacy(2, "resources/unsubscribe", json!({ "uri": "x:a" }))).await;
     settle().await;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
-        told.push(wire.recv().await);
+        received.push(wire.recv().await);
         settle().await;
     }
     assert!(!wire.has_more());
-    assert!(!told.iter().any(|message| message["params"]["uri"] == "x:a"), "{told:?}");
-    assert!(told.iter().any(|message| message["params"]["uri"] == "x:b"), "{told:?}");
+    assert!(!received.iter().any(|message| message["params"]["uri"] == "x:a"), "{received:?}");
+    assert!(received.iter().any(|message| message["params"]["uri"] == "x:b"), "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -427,14 +432,14 @@ async fn log_messages_without_a_request_go_to_sessions_by_level() {
     let server = server();
     let mut wire = Wire::connect(&server);
     server.notify().log(LoggingLevel::Emergency, "nobody is there");
-    wire.ask(initialize("2025-11-25")).await;
+    wire.exchange(initialize("2025-11-25")).await;
     server.notify().log(LoggingLevel::Emergency, "not initialized");
     wire.send(notification("notifications/initialized", json!({}))).await;
     wire.quiet().await;
     server.notify().log(LoggingLevel::Debug, "below the level");
     server.notify().log_as(LoggingLevel::Info, Some("db"), json!({ "rows": 3 }));
     assert_eq!(wire.recv().await["params"], json!({ "level": "info", "logger": "db", "data": { "rows": 3 } }));
-    wire.ask(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
+    wire.exchange(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
     server.notify().log(LoggingLevel::Warning, "below the level");
     wire.quiet().await;
 }
@@ -449,8 +454,8 @@ async fn nodes_of_a_fleet_exchange_changes() {
             .store(Arc::new(store.clone()))
             .build()
     };
-    let (here, there, stranger) = (node("fleet"), node("fleet"), node("other"));
-    let (mut near, mut far, mut apart) = (Wire::connect(&here), Wire::connect(&there), Wire::connect(&stranger));
+    let (here, there, other_fleet) = (node("fleet"), node("fleet"), node("other"));
+    let (mut near, mut far, mut apart) = (Wire::connect(&here), Wire::connect(&there), Wire::connect(&other_fleet));
     let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] });
     for wire in [&mut near, &mut far, &mut apart] {
         open(wire, 1, filter.clone()).await;
@@ -474,35 +479,35 @@ async fn nodes_of_a_fleet_exchange_changes() {
         match subject {
             "everything" => {
                 assert!(!near.has_more(), "it knows better");
-                assert_eq!(said(&far.recv().await).0, "notifications/tools/list_changed");
-                assert_eq!(said(&far.recv().await).0, "x:a");
+                assert_eq!(subject_and_id(&far.recv().await).0, "notifications/tools/list_changed");
+                assert_eq!(subject_and_id(&far.recv().await).0, "x:a");
             }
             _ => {
-                assert_eq!(said(&near.recv().await).0, subject);
-                assert_eq!(said(&far.recv().await).0, subject);
+                assert_eq!(subject_and_id(&near.recv().await).0, subject);
+                assert_eq!(subject_and_id(&far.recv().await).0, subject);
             }
         }
         assert!(!near.has_more() && !far.has_more() && !apart.has_more(), "once each, and to no other fleet");
     }
     // There are no prompts to tell of.
     for list in ["tools", "resources"] {
-        assert_eq!(said(&session.recv().await).0, format!("notifications/{list}/list_changed"));
+        assert_eq!(subject_and_id(&session.recv().await).0, format!("notifications/{list}/list_changed"));
     }
     drop((near, far, apart, session));
-    drop((here, there, stranger));
+    drop((here, there, other_fleet));
     settle().await;
     assert_eq!(store.usage().subscriptions, 0, "a server that is gone does not listen");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_application_receives_client_notifications() {
-    let (heard, mut hears) = unbounded_channel();
+    let (sender, mut receiver) = unbounded_channel();
     let server = Server::builder("test", "1")
         .on_notification(move |notification| {
-            let heard = heard.clone();
+            let sender = sender.clone();
             async move {
                 let session = notification.session().map(|session| session.version().as_str());
-                heard.send((notification.method().to_owned(), notification.params().cloned(), session)).unwrap();
+                sender.send((notification.method().to_owned(), notification.params().cloned(), session)).unwrap();
                 assert_ne!(notification.method(), "notifications/panic", "a failure is nobody's business");
             }
         })
@@ -510,7 +515,7 @@ async fn the_application_receives_client_notifications() {
         .build();
     let mut wire = Wire::connect(&server);
     wire.send(notification("notifications/x/custom", json!({ "a": [1] }))).await;
-    assert_eq!(hears.recv().await, Some(("notifications/x/custom".into(), Some(json!({ "a": [1] })), None)));
+    assert_eq!(receiver.recv().await, Some(("notifications/x/custom".into(), Some(json!({ "a": [1] })), None)));
     wire.open("2025-06-18").await;
     for (method, params) in [
         ("notifications/initialized", None),
@@ -523,8 +528,8 @@ async fn the_application_receives_client_notifications() {
             wire.send(notification(method, params.clone().unwrap_or(json!({})))).await;
         }
         if method != "notifications/cancelled" {
-            let (heard, _, session) = hears.recv().await.unwrap();
-            assert_eq!((heard.as_str(), session), (method, Some("2025-06-18")));
+            let (received_method, _, session) = receiver.recv().await.unwrap();
+            assert_eq!((received_method.as_str(), session), (method, Some("2025-06-18")));
         }
     }
     wire.quiet().await;
@@ -533,16 +538,16 @@ async fn the_application_receives_client_notifications() {
 #[tokio::test]
 async fn notifications_wait_for_the_application_but_not_for_handlers() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let (heard, mut hears) = unbounded_channel();
+    let (sender, mut receiver) = unbounded_channel();
     let permits = gate.clone();
     let (hold, mut seen) = hold();
     let server = Server::builder("test", "1")
         .tool(hold)
         .on_notification(move |notification| {
-            let (heard, permits) = (heard.clone(), permits.clone());
+            let (sender, permits) = (sender.clone(), permits.clone());
             async move {
                 permits.acquire().await.unwrap().forget();
-                heard.send((notification.method().to_owned(), notification.params().cloned())).unwrap();
+                sender.send((notification.method().to_owned(), notification.params().cloned())).unwrap();
             }
         })
         .limits(|limits| limits.handlers_per_session = 1)
@@ -562,15 +567,17 @@ async fn notifications_wait_for_the_application_but_not_for_handlers() {
     }
     wire.quiet().await;
     gate.add_permits(1000);
-    let mut told = Vec::new();
-    while told.last() != Some(&("notifications/y".to_owned(), Some(json!({ "n": 61 })))) {
-        told.push(tokio::time::timeout(Duration::from_secs(10), hears.recv()).await.expect("all that waits").unwrap());
+    let mut received = Vec::new();
+    while received.last() != Some(&("notifications/y".to_owned(), Some(json!({ "n": 61 })))) {
+        received.push(
+            tokio::time::timeout(Duration::from_secs(10), receiver.recv()).await.expect("all that waits").unwrap(),
+        );
     }
-    let methods: Vec<_> = told.iter().map(|(method, _)| method.as_str()).take(4).collect();
+    let methods: Vec<_> = received.iter().map(|(method, _)| method.as_str()).take(4).collect();
     assert_eq!(
         methods,
         ["notifications/initialized", "notifications/roots/list_changed", "notifications/x", "notifications/y"]
     );
     wire.quiet().await;
-    assert!(hears.is_empty());
+    assert!(receiver.is_empty());
 }

@@ -228,8 +228,9 @@ async fn lists_fifty_tasks_per_page_oldest_first() {
 async fn tasks_expire_after_their_ttl_and_unknown_ids_get_the_same_error() {
     let mut jobs = Jobs::new();
     let mut client = jobs.legacy().await;
-    for (asked, ttl) in [(json!({}), 300_000), (json!({ "ttl": 1000 }), 1000), (json!({ "ttl": 1e12 }), 3_600_000)] {
-        let task = client.result("tools/call", json!({ "name": "hold", "task": asked })).await["task"].clone();
+    for (requested, ttl) in [(json!({}), 300_000), (json!({ "ttl": 1000 }), 1000), (json!({ "ttl": 1e12 }), 3_600_000)]
+    {
+        let task = client.result("tools/call", json!({ "name": "hold", "task": requested })).await["task"].clone();
         assert_eq!(task["ttl"], ttl);
         assert_eq!(event(&mut jobs.seen).await, "entered");
         let id = &task["taskId"];

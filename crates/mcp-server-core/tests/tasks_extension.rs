@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     common::event,
-    json_client::{Client, ask, code_and_text, refused},
+    json_client::{Client, code_and_text, refused, request_with_scope},
     tasks_fixture::{Jobs, QUICK, call, declared, made, make, of, wait_for},
 };
 
@@ -140,11 +140,11 @@ async fn accepts_answers_one_by_one_while_the_handler_waits() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
     let id = made(&mut client, "asks_two").await;
-    let asked = wait_for(&mut client, &id, "input_required").await;
+    let waiting = wait_for(&mut client, &id, "input_required").await;
     let keys = |task: &Value| task["inputRequests"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&asked), ["age", "name"]);
-    assert_eq!(asked["inputRequests"]["name"]["method"], "elicitation/create");
-    assert_eq!(asked["inputRequests"]["name"]["params"]["message"], "Name?");
+    assert_eq!(keys(&waiting), ["age", "name"]);
+    assert_eq!(waiting["inputRequests"]["name"]["method"], "elicitation/create");
+    assert_eq!(waiting["inputRequests"]["name"]["params"]["message"], "Name?");
 
     let unknown = update(&id, json!({ "other": accept(json!({})) }));
     assert_eq!(bare(client.result("tasks/update", unknown).await), ack());
@@ -188,12 +188,12 @@ async fn a_declined_or_timed_out_input_request_fails_in_the_handler() {
 async fn settles_input_requests_before_the_task_is_created() {
     let jobs = Jobs::new();
     let mut client = jobs.modern().await;
-    let asked = client.result("tools/call", call("asks_first")).await;
-    assert_eq!(asked["resultType"], "input_required");
-    assert!(asked.get("taskId").is_none());
+    let waiting = client.result("tools/call", call("asks_first")).await;
+    assert_eq!(waiting["resultType"], "input_required");
+    assert!(waiting.get("taskId").is_none());
     let mut params = call("asks_first");
     params["inputResponses"] = json!({ "name": accept(json!({ "name": "Ada" })) });
-    params["requestState"] = asked["requestState"].clone();
+    params["requestState"] = waiting["requestState"].clone();
     let created = client.result("tools/call", params.clone()).await;
     assert_eq!((&created["resultType"], created.get("requestState")), (&json!("task"), None));
     let done = wait_for(&mut client, &created["taskId"], "completed").await;
@@ -222,9 +222,9 @@ async fn a_task_belongs_to_its_caller_and_requires_the_scopes_of_its_tool() {
         let route = tool("guarded", async || "guarded").task(TaskSupport::Required);
         builder.tool(route.task_policy(TaskPolicy::Immediately).requires_scopes(["jobs"]))
     });
-    let request = async |method: &str, mut params: Value, who: Option<Principal>| {
+    let request = async |method: &str, mut params: Value, caller: Option<Principal>| {
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
-        ask(&jobs.server, method, params, |scope| scope.principal(who.map(Arc::new))).await
+        request_with_scope(&jobs.server, method, params, |scope| scope.principal(caller.map(Arc::new))).await
     };
     let ada = || Some(Principal::new("ada").with_scopes(["jobs"]));
     let created = request("tools/call", call("guarded"), ada()).await.unwrap();
@@ -261,7 +261,8 @@ async fn limits_the_tasks_of_a_caller_until_they_expire() {
     let mut params = call("must");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let ada = Arc::new(Principal::new("ada"));
-    let other = ask(&jobs.server, "tools/call", params, |scope| scope.principal(Some(ada))).await.unwrap();
+    let other =
+        request_with_scope(&jobs.server, "tools/call", params, |scope| scope.principal(Some(ada))).await.unwrap();
     assert_eq!(other["result"]["resultType"], "task");
     tokio::time::sleep(Duration::from_secs(301)).await;
     made(&mut client, "must").await;

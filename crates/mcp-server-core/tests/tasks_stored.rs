@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
     inputs::Name,
-    json_client::{Client, ask, code_and_text},
+    json_client::{Client, code_and_text, request_with_scope},
     stalling_store::StallingStore,
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},
 };
@@ -66,7 +66,7 @@ async fn stores_a_cancellation_although_its_request_is_dropped() {
     store.is_stalled.send_replace(true);
     let mut params = of(&id);
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
-    drop_halfway(ask(&jobs.server, "tasks/cancel", params, |scope| scope.local()));
+    drop_halfway(request_with_scope(&jobs.server, "tasks/cancel", params, |scope| scope.local()));
     wait_for(&mut here, &id, "cancelled").await;
     store.is_stalled.send_replace(false);
     wait_for(&mut there, &id, "cancelled").await;
@@ -89,14 +89,14 @@ async fn a_handler_receives_a_remote_cancellation_whose_response_was_lost() {
         store.is_stalled.send_replace(true);
         let mut params = of(&id);
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
-        let asked = ask(&second.server, "tasks/cancel", params, |scope| scope.local());
+        let serving = request_with_scope(&second.server, "tasks/cancel", params, |scope| scope.local());
         if gives_up {
-            let given_up = tokio::time::timeout(Duration::from_secs(1), asked).await;
+            let given_up = tokio::time::timeout(Duration::from_secs(1), serving).await;
             assert!(given_up.is_err(), "the store is not held");
             store.is_stalled.send_replace(false);
         } else {
             // The store takes longer than anybody waits.
-            drop(asked.await);
+            drop(serving.await);
             store.is_stalled.send_replace(false);
             there.result("tasks/cancel", of(&id)).await;
         }
@@ -173,20 +173,20 @@ async fn reads_the_result_of_a_task_only_when_it_is_sent() {
     let (server, mut filter) = ended(&store, 3).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
-    let asked = tokio::spawn(async move {
-        ask(&server, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
+    let serving = tokio::spawn(async move {
+        request_with_scope(&server, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
     });
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
     // The acknowledgement lies unread, and the first task waits behind it.
     assert_eq!(store.gets.load(Ordering::SeqCst), 3 + 1);
-    for told in 0..4 {
+    for n in 0..4 {
         let frame = tokio::time::timeout(Duration::from_secs(10), mcp_transport::recv(&mut far)).await;
         let message: serde_json::Value = serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap();
-        assert_eq!(message["params"]["status"] == "completed", told > 0, "{message}");
+        assert_eq!(message["params"]["status"] == "completed", n > 0, "{message}");
     }
-    asked.abort();
+    serving.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,24 +195,24 @@ async fn sends_the_status_later_when_the_store_is_unavailable() {
     let (server, mut filter) = ended(&store, 2).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
-    let asked = server.clone();
-    let asked = tokio::spawn(async move {
-        ask(&asked, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
+    let serving = server.clone();
+    let serving = tokio::spawn(async move {
+        request_with_scope(&serving, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
     });
     // The acknowledgement lies unread, and the first task waits behind it; the store fails before the second.
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.is_stalled.send_replace(true);
-    for told in 0..2 {
+    for n in 0..2 {
         let frame = mcp_transport::recv(&mut far).await.unwrap().unwrap();
         let message: serde_json::Value = serde_json::from_slice(&frame.message).unwrap();
-        assert_eq!(message["params"]["status"] == "completed", told > 0, "{message}");
+        assert_eq!(message["params"]["status"] == "completed", n > 0, "{message}");
     }
     tokio::time::sleep(Duration::from_secs(20)).await;
     store.is_stalled.send_replace(false);
     let frame = tokio::time::timeout(Duration::from_secs(60), mcp_transport::recv(&mut far)).await;
     let message: serde_json::Value = serde_json::from_slice(&frame.unwrap().unwrap().unwrap().message).unwrap();
     assert_eq!(message["params"]["status"], "completed", "{message}");
-    asked.abort();
+    serving.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,8 +304,8 @@ async fn rejects_a_task_for_a_finished_call() {
 #[tokio::test]
 async fn input_requests_during_task_creation_belong_to_the_task() {
     let store = StallingStore::of("mcp/task/");
-    let asks = Arc::new(Notify::new());
-    let wait = asks.clone();
+    let input_allowed = Arc::new(Notify::new());
+    let wait = input_allowed.clone();
     let server = Server::builder("helped", "1")
         .store(Arc::new(store.clone()))
         .tool(
@@ -335,7 +335,7 @@ async fn input_requests_during_task_creation_belong_to_the_task() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(store.usage() > 0);
-    asks.notify_one();
+    input_allowed.notify_one();
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     inputs::Name,
-    json_client::{Client, ask, code_and_text},
+    json_client::{Client, code_and_text, request_with_scope},
     tasks_fixture::{Jobs, declared, made, of, wait_for},
 };
 
@@ -27,14 +27,14 @@ fn tasks(ids: &[&Value]) -> Value {
 }
 
 /// A stream of notices of its own, whose reader holds so many messages.
-fn listen(server: &Server, params: Value, who: Option<Principal>, room: usize) -> MemoryTransport {
+fn listen(server: &Server, params: Value, caller: Option<Principal>, room: usize) -> MemoryTransport {
     let (near, far) = duplex(room);
     let server = server.clone();
     let mut params = params;
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     tokio::spawn(async move {
-        let change = |scope: mcp_server_core::engine::Scope| scope.principal(who.map(Arc::new)).sink(near.sender());
-        ask(&server, "subscriptions/listen", params, change).await
+        let change = |scope: mcp_server_core::engine::Scope| scope.principal(caller.map(Arc::new)).sink(near.sender());
+        request_with_scope(&server, "subscriptions/listen", params, change).await
     });
     far
 }
@@ -50,12 +50,12 @@ async fn settle() {
     }
 }
 
-async fn server_task(server: &Server, who: &Principal, ttl: Duration) -> TaskHandle {
-    server.tasks().create(NewTask::for_principal(who).ttl(ttl)).await.unwrap()
+async fn server_task(server: &Server, caller: &Principal, ttl: Duration) -> TaskHandle {
+    server.tasks().create(NewTask::for_principal(caller).ttl(ttl)).await.unwrap()
 }
 
-async fn task_of(server: &Server, who: &Principal) -> TaskHandle {
-    server.tasks().create(NewTask::for_principal(who).message("queued")).await.unwrap()
+async fn task_of(server: &Server, caller: &Principal) -> TaskHandle {
+    server.tasks().create(NewTask::for_principal(caller).message("queued")).await.unwrap()
 }
 
 #[tokio::test]
@@ -66,8 +66,8 @@ async fn a_stream_receives_only_the_status_of_its_tasks() {
     let (id, other) = (made(&mut client, "gated").await, made(&mut client, "gated").await);
     client.notifications.clear();
     client.meta = json!({});
-    let stranger = json!("task_00000000000000000000000000000000");
-    let stream = client.start("subscriptions/listen", tasks(&[&id, &stranger, &id])).await;
+    let unknown = json!("task_00000000000000000000000000000000");
+    let stream = client.start("subscriptions/listen", tasks(&[&id, &unknown, &id])).await;
     let opened = client.notification("notifications/subscriptions/acknowledged").await;
     assert_eq!(opened["params"]["notifications"], json!({ "taskIds": [id] }));
     let mut now = client.notification("notifications/tasks").await["params"].take();
@@ -82,10 +82,10 @@ async fn a_stream_receives_only_the_status_of_its_tasks() {
     jobs.gate.add_permits(2);
     wait_for(&mut client, &other, "completed").await;
     let ended = loop {
-        let told = client.notification("notifications/tasks").await;
-        assert_eq!((&told["params"]["taskId"], &told["params"]["_meta"][ID]), (&id, &json!(stream)));
-        if told["params"]["status"] == "completed" {
-            break told;
+        let update = client.notification("notifications/tasks").await;
+        assert_eq!((&update["params"]["taskId"], &update["params"]["_meta"][ID]), (&id, &json!(stream)));
+        if update["params"]["status"] == "completed" {
+            break update;
         }
     };
     assert_eq!(ended["params"]["result"]["content"][0]["text"], "through");
@@ -97,8 +97,8 @@ async fn a_stream_receives_only_the_status_of_its_tasks() {
     let again = client.start("subscriptions/listen", tasks(&[&id])).await;
     let opened = client.notification("notifications/subscriptions/acknowledged").await;
     assert_eq!(opened["params"]["notifications"], json!({ "taskIds": [id] }));
-    let told = client.notification("notifications/tasks").await;
-    assert_eq!((&told["params"]["status"], &told["params"]["_meta"][ID]), (&json!("completed"), &json!(again)));
+    let update = client.notification("notifications/tasks").await;
+    assert_eq!((&update["params"]["status"], &update["params"]["_meta"][ID]), (&json!("completed"), &json!(again)));
 }
 
 #[tokio::test]
@@ -108,15 +108,15 @@ async fn the_status_carries_the_input_requests_of_a_task() {
     let id = made(&mut client, "asks").await;
     wait_for(&mut client, &id, "input_required").await;
     client.start("subscriptions/listen", tasks(&[&id])).await;
-    let told = client.notification("notifications/tasks").await;
-    assert_eq!(told["params"]["status"], "input_required");
-    assert_eq!(told["params"]["inputRequests"]["name"]["method"], "elicitation/create");
+    let update = client.notification("notifications/tasks").await;
+    assert_eq!(update["params"]["status"], "input_required");
+    assert_eq!(update["params"]["inputRequests"]["name"]["method"], "elicitation/create");
     let answer = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     client.result("tasks/update", json!({ "taskId": id, "inputResponses": answer })).await;
     loop {
-        let told = client.notification("notifications/tasks").await;
-        if told["params"]["status"] == "completed" {
-            assert_eq!(told["params"]["result"]["content"][0]["text"], "Hello, Ada!");
+        let update = client.notification("notifications/tasks").await;
+        if update["params"]["status"] == "completed" {
+            assert_eq!(update["params"]["result"]["content"][0]["text"], "Hello, Ada!");
             return;
         }
     }
@@ -143,8 +143,8 @@ async fn sends_a_second_input_request_while_the_first_is_pending() {
     wait_for(&mut client, &id, "input_required").await;
     client.start("subscriptions/listen", tasks(&[&id])).await;
     let keys = async |client: &mut Client| {
-        let told = client.notification("notifications/tasks").await;
-        told["params"]["inputRequests"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+        let update = client.notification("notifications/tasks").await;
+        update["params"]["inputRequests"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
     };
     assert_eq!(keys(&mut client).await, ["a"]);
     gate.add_permits(1);
@@ -170,13 +170,13 @@ async fn a_slow_reader_keeps_no_result_beyond_its_task() {
     }
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(read(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
-    let mut told = Vec::new();
+    let mut update = Vec::new();
     for _ in 0..2 {
         let task = read(&mut stream).await["params"].take();
         assert_eq!(task["taskId"], id, "{task}");
-        told.push(task["status"].clone());
+        update.push(task["status"].clone());
     }
-    assert_eq!(told, ["working", "completed"]);
+    assert_eq!(update, ["working", "completed"]);
     settle().await;
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(stream.poll_recv(&mut cx).is_pending(), "a result is told of a task that is no more");
@@ -188,18 +188,19 @@ async fn a_caller_receives_only_its_own_tasks() {
     let (ada, bob) = (Principal::new("ada"), Principal::new("bob"));
     let task = task_of(&jobs.server, &ada).await;
     let id = json!(task.id());
-    let mut heard = Vec::new();
-    for (who, honoured) in [(Some(ada), json!({ "taskIds": [id] })), (Some(bob), json!({})), (None, json!({}))] {
-        let mut stream = listen(&jobs.server, tasks(&[&id]), who, 8);
+    let mut streams = Vec::new();
+    for (caller, honoured) in [(Some(ada), json!({ "taskIds": [id] })), (Some(bob), json!({})), (None, json!({}))] {
+        let mut stream = listen(&jobs.server, tasks(&[&id]), caller, 8);
         let opened = read(&mut stream).await;
         assert_eq!(opened["params"]["notifications"], honoured);
-        heard.push(stream);
+        streams.push(stream);
     }
     assert!(task.finish(CallToolResult::text("done")).await);
-    let told = [read(&mut heard[0]).await, read(&mut heard[0]).await].map(|mut told| told["params"]["status"].take());
-    assert_eq!(told, [json!("working"), json!("completed")]);
+    let update =
+        [read(&mut streams[0]).await, read(&mut streams[0]).await].map(|mut update| update["params"]["status"].take());
+    assert_eq!(update, [json!("working"), json!("completed")]);
     settle().await;
-    for stream in &mut heard[1..] {
+    for stream in &mut streams[1..] {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(stream.poll_recv(&mut cx).is_pending());
     }

@@ -62,14 +62,14 @@ async fn converts_variables_to_the_types_of_the_handler() {
     ] {
         assert_eq!(server.read_resource(uri).await.unwrap().contents[0].as_text(), Some(expected), "{uri}");
     }
-    for (uri, said) in [
+    for (uri, expected_text) in [
         ("db://users/x", r#""x" is not an integer"#),
         ("db://users/-1", r#""-1" is not an integer"#),
         ("db://users/7?deep=maybe", r#""maybe" is not true or false"#),
     ] {
         let error = server.read_resource(uri).await.unwrap_err();
         assert_eq!(error.code.0, -32602);
-        assert!(error.message.contains(said), "{}", error.message);
+        assert!(error.message.contains(expected_text), "{}", error.message);
     }
     let mut client = json_client::Client::connect(&server, mcp_protocol::ProtocolVersion::LATEST).await;
     let listed = client.list("resources/templates/list", "resourceTemplates").await;

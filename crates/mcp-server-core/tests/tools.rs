@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::json_client::{Client, ask, code_and_text, refused};
+use crate::json_client::{Client, code_and_text, refused, request_with_scope};
 use mcp_protocol::{ClientCapabilities, ElicitationCapability, ErrorCode, Meta, Principal, ProtocolVersion};
 use mcp_server_core::{
     Args, Cancelled, Context, Extension, Extensions, FromRef, Progress, RawArgs, Server, State, ToolError, ToolRoute,
@@ -133,12 +133,14 @@ async fn handlers_extract_the_extensions_of_the_request() {
     let mut attached = Extensions::default();
     attached.insert(Tenant("acme"));
     for name in ["needs", "may"] {
-        let reply = ask(&server, "tools/call", json!({ "name": name }), |scope| scope.extensions(attached.clone()));
+        let reply = request_with_scope(&server, "tools/call", json!({ "name": name }), |scope| {
+            scope.extensions(attached.clone())
+        });
         assert_eq!(reply.await.unwrap()["result"]["content"][0]["text"], "acme", "{name}");
     }
-    let reply = ask(&server, "tools/call", json!({ "name": "may" }), |scope| scope).await.unwrap();
+    let reply = request_with_scope(&server, "tools/call", json!({ "name": "may" }), |scope| scope).await.unwrap();
     assert_eq!(reply["result"]["content"][0]["text"], "nobody");
-    let reply = ask(&server, "tools/call", json!({ "name": "needs" }), |scope| scope).await.unwrap();
+    let reply = request_with_scope(&server, "tools/call", json!({ "name": "needs" }), |scope| scope).await.unwrap();
     let (code, text) = code_and_text(&reply["error"]);
     assert_eq!(code, -32603);
     assert!(!text.contains("Tenant"), "types of the server are no news for clients: {text}");
@@ -152,7 +154,8 @@ async fn a_handler_receives_the_principal() {
         .build();
     let alice = Some(Arc::new(Principal::new("alice")));
     for name in ["needs", "may"] {
-        let reply = ask(&server, "tools/call", json!({ "name": name }), |scope| scope.principal(alice.clone()));
+        let reply =
+            request_with_scope(&server, "tools/call", json!({ "name": name }), |scope| scope.principal(alice.clone()));
         assert_eq!(reply.await.unwrap()["result"]["content"][0]["text"], "alice", "{name}");
     }
     assert_eq!(text_of(&server, "may", json!({})).await, "nobody");
@@ -189,19 +192,22 @@ async fn sends_requested_progress_before_the_response() {
 
 #[tokio::test]
 async fn a_cancelled_call_notifies_the_handler_and_gets_no_response() {
-    let told = Arc::new(tokio::sync::Notify::new());
+    let notified = Arc::new(tokio::sync::Notify::new());
     let server = Server::builder("t", "1")
-        .tool(tool("wait", async |State(told): State<Arc<tokio::sync::Notify>>, cancelled: Cancelled, p: Progress| {
-            // Work that was handed to a task of its own hears of it as well.
-            tokio::spawn(async move {
-                cancelled.await;
-                told.notify_one();
-            });
-            p.report(1.0, None, None).await;
-            std::future::pending::<&str>().await
-        }))
+        .tool(tool(
+            "wait",
+            async |State(notified): State<Arc<tokio::sync::Notify>>, cancelled: Cancelled, p: Progress| {
+                // Work that was handed to a task of its own hears of it as well.
+                tokio::spawn(async move {
+                    cancelled.await;
+                    notified.notify_one();
+                });
+                p.report(1.0, None, None).await;
+                std::future::pending::<&str>().await
+            },
+        ))
         .tool(tool("next", async || "next"))
-        .with_state(told.clone())
+        .with_state(notified.clone())
         .build();
     let mut client = Client::connect(&server, ProtocolVersion::V2025_11_25).await;
     let call = json!({ "name": "wait", "_meta": { "progressToken": 1 } });
@@ -209,7 +215,7 @@ async fn a_cancelled_call_notifies_the_handler_and_gets_no_response() {
     client.notification("notifications/progress").await;
     let params = json!({ "requestId": "w" });
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
-    tokio::time::timeout(std::time::Duration::from_secs(10), told.notified()).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(10), notified.notified()).await.unwrap();
     // The client would refuse an answer to `w` here.
     client.result("tools/call", json!({ "name": "next" })).await;
 }
@@ -260,13 +266,13 @@ async fn a_panic_ends_only_its_own_call() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_times_out() {
     let forever = || tool("t", async || std::future::pending::<&str>().await);
-    for (route, said) in [
+    for (route, expected_text) in [
         (forever(), "within 60 seconds"),
         (forever().timeout(std::time::Duration::from_millis(1500)), "within 1.5 seconds"),
     ] {
         let result = serve(route).call_tool("t", json!({})).await.unwrap();
         assert!(result.is_error);
-        assert!(result.content[0].as_text().unwrap().contains(said), "{result:?}");
+        assert!(result.content[0].as_text().unwrap().contains(expected_text), "{result:?}");
     }
 }
 
@@ -331,7 +337,7 @@ async fn enforces_scopes_of_remote_callers() {
         (Some(vec!["mcp", "files:write", "more"]), call("write"), None),
     ] {
         let principal = granted.clone().map(|scopes| Arc::new(Principal::new("alice").with_scopes(scopes)));
-        let outcome = ask(&server, method, params, |scope| scope.principal(principal)).await;
+        let outcome = request_with_scope(&server, method, params, |scope| scope.principal(principal)).await;
         match (outcome, lacks) {
             (Ok(reply), None) => assert!(reply["error"].is_null(), "{granted:?} {method}: {reply}"),
             (Err(Refusal::Scopes(scopes)), Some(lacks)) => assert_eq!(scopes, lacks, "{granted:?} {method}"),
@@ -347,9 +353,10 @@ async fn enforces_scopes_of_remote_callers() {
 #[tokio::test]
 async fn checks_scopes_before_arguments() {
     let server = serve(tool("t", async |_: Args<Name>| "x").requires_scopes(["s"]));
-    let outcome = ask(&server, "tools/call", json!({ "name": "t", "arguments": {} }), |scope| scope).await;
+    let outcome =
+        request_with_scope(&server, "tools/call", json!({ "name": "t", "arguments": {} }), |scope| scope).await;
     assert!(matches!(outcome, Err(Refusal::Scopes(_))), "{outcome:?}");
-    let outcome = ask(&server, "tools/call", json!({ "name": "nope" }), |scope| scope).await;
+    let outcome = request_with_scope(&server, "tools/call", json!({ "name": "nope" }), |scope| scope).await;
     assert_eq!(refused(outcome.unwrap_err()).code, ErrorCode::INVALID_PARAMS);
 }
 

@@ -29,7 +29,7 @@ use tracing_subscriber::{
 
 use crate::{
     common::{Wire, call, code, initialize, legacy, modern, notification, subscribe},
-    json_client::ask,
+    json_client::request_with_scope,
 };
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -175,14 +175,14 @@ async fn every_request_has_a_span_by_the_conventions() {
         ("resources/read", json!({ "uri": "x:b" }), "resources/read", status("-32602")),
     ];
     for (method, params, name, more) in cases {
-        wire.ask(modern("r", method, params)).await;
+        wire.exchange(modern("r", method, params)).await;
         let seen = recorder.one().await;
         let known = if method == "none/such" { "_OTHER" } else { method };
         let common = all(known, name, "2026-07-28", "r");
         let common = common.iter().map(|(name, value)| (*name, value.as_str()));
         expect(&seen, &common.chain(more).collect::<Vec<_>>());
     }
-    wire.ask(initialize("2025-06-18")).await;
+    wire.exchange(initialize("2025-06-18")).await;
     let seen = recorder.one().await;
     let common = all("initialize", "initialize", "2025-06-18", "open");
     expect(&seen, &common.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>());
@@ -234,35 +234,37 @@ async fn input_requests_carry_the_trace_of_their_call() {
         ))
     }
     .build();
-    let said = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
-    for (server, listens, said, carried) in [
-        (server(), false, said.clone(), said.clone()),
-        (server(), true, said.clone(), said.clone()),
+    let sent_meta = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
+    for (server, listens, sent_meta, carried) in [
+        (server(), false, sent_meta.clone(), sent_meta.clone()),
+        (server(), true, sent_meta.clone(), sent_meta.clone()),
         (server(), true, json!({ "traceparent": "x", "tracestate": "a=1" }), Value::Null),
         (server(), true, json!({}), Value::Null),
-        (with_bridge.clone(), true, said.clone(), json!({ "traceparent": OURS })),
+        (with_bridge.clone(), true, sent_meta.clone(), json!({ "traceparent": OURS })),
         // Without a subscriber there is no span.
-        (with_bridge, false, said.clone(), said),
+        (with_bridge, false, sent_meta.clone(), sent_meta),
     ] {
         let _silence = Recorder::silence();
         let listening = listens.then(Recorder::listen);
         let (near, mut far) = mcp_transport::memory::duplex(8);
         let serving = tokio::spawn(async move { server.serve(near).await });
-        let mut asked = Client(&mut far);
+        let mut legacy_client = Client(&mut far);
         let params = json!({
             "protocolVersion": "2025-11-25", "capabilities": { "sampling": {} },
             "clientInfo": { "name": "c", "version": "1" },
         });
-        asked.send(legacy(0, "initialize", params)).await;
-        asked.receive().await;
-        asked.send(notification("notifications/initialized", json!({}))).await;
-        asked.send(legacy(1, "tools/call", json!({ "name": "asks", "arguments": {}, "_meta": said }))).await;
-        let question = asked.receive().await;
+        legacy_client.send(legacy(0, "initialize", params)).await;
+        legacy_client.receive().await;
+        legacy_client.send(notification("notifications/initialized", json!({}))).await;
+        legacy_client
+            .send(legacy(1, "tools/call", json!({ "name": "asks", "arguments": {}, "_meta": sent_meta })))
+            .await;
+        let question = legacy_client.receive().await;
         assert_eq!(question["method"], "sampling/createMessage");
-        assert_eq!(question["params"]["_meta"], carried, "{said}");
+        assert_eq!(question["params"]["_meta"], carried, "{sent_meta}");
         let refusal = json!({ "code": -1, "message": "User rejected" });
-        asked.send(json!({ "jsonrpc": "2.0", "id": question["id"], "error": refusal })).await;
-        assert_eq!(asked.receive().await["result"]["isError"], true);
+        legacy_client.send(json!({ "jsonrpc": "2.0", "id": question["id"], "error": refusal })).await;
+        assert_eq!(legacy_client.receive().await["result"]["isError"], true);
         if let Some((recorder, _guard)) = &listening {
             let seen = recorder.take().await;
             let [question, call] = &seen[1..] else { panic!("{seen:?}") };
@@ -270,7 +272,7 @@ async fn input_requests_carry_the_trace_of_their_call() {
             assert_eq!((&*question.fields["otel.name"], question.parent.as_deref()), (name, parent));
             assert_eq!((&*question.fields["otel.kind"], &*question.fields["error.type"]), ("client", "-1"));
             let followed = call.fields.get("traceparent").map(String::as_str);
-            assert_eq!(followed, Some(PARENT).filter(|_| said["traceparent"] == PARENT));
+            assert_eq!(followed, Some(PARENT).filter(|_| sent_meta["traceparent"] == PARENT));
         }
         serving.abort();
     }
@@ -294,18 +296,18 @@ impl Client<'_> {
 #[tokio::test]
 async fn a_handler_receives_its_trace_and_spans_exist_only_with_a_subscriber() {
     let _silence = Recorder::silence();
-    let said = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
+    let sent_meta = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
     let mut wire = Wire::connect(&server());
     let text = async |wire: &mut Wire, meta: Value| {
         let mut params = call("where");
         params["_meta"] = meta;
-        wire.ask(modern(1, "tools/call", params)).await["result"]["content"][0]["text"].clone()
+        wire.exchange(modern(1, "tools/call", params)).await["result"]["content"][0]["text"].clone()
     };
     let known = r#"Some([Some("0af7651916cd43dd8448eb211c80319c"), Some("a=1"), Some("b=2")])"#;
-    assert_eq!(text(&mut wire, said.clone()).await, format!("{known} true"));
+    assert_eq!(text(&mut wire, sent_meta.clone()).await, format!("{known} true"));
     assert_eq!(text(&mut wire, json!({ "traceparent": PARENT.to_uppercase() })).await, "None true");
     let (_recorder, _guard) = Recorder::listen();
-    assert_eq!(text(&mut wire, said).await, format!("{known} false"));
+    assert_eq!(text(&mut wire, sent_meta).await, format!("{known} false"));
 }
 
 #[tokio::test]
@@ -315,7 +317,7 @@ async fn a_call_that_becomes_a_task_keeps_its_span() {
     let mut params = call("later");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
         json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
-    let created = ask(&server, "tools/call", params, |scope| scope).await.unwrap();
+    let created = request_with_scope(&server, "tools/call", params, |scope| scope).await.unwrap();
     assert_eq!((&created["result"]["resultType"], code(&created)), (&json!("task"), None));
     let seen = recorder.one().await;
     assert_eq!(seen.fields["otel.name"], "tools/call later");

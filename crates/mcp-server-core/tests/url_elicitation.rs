@@ -35,16 +35,16 @@ fn answer(action: &str) -> (&'static str, Value) {
 }
 
 /// Returns the messages before the response to a ping.
-async fn told(client: &mut Client) -> Vec<Value> {
+async fn drain_notifications(client: &mut Client) -> Vec<Value> {
     let method = if client.is_legacy() { "ping" } else { "server/discover" };
     let id = client.send(method, json!({})).await;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let message = client.receive().await;
         if message["id"] == id {
-            return told;
+            return received;
         }
-        told.push(message);
+        received.push(message);
     }
 }
 
@@ -55,10 +55,10 @@ async fn notifies_the_client_of_the_input_request_once_when_the_page_is_complete
     for version in ALL.into_iter().filter(|version| *version >= "2025-11-25") {
         let mut client = Client::connect(&server, version, capabilities.clone()).await;
         let mut other = Client::connect(&server, version, capabilities.clone()).await;
-        let is_told = client.is_legacy();
+        let expects_notification = client.is_legacy();
         assert_eq!(text(&client.tool("sign_in", vec![answer("accept")]).await), "gone there");
-        let page = &client.asked[0]["params"]["elicitationId"];
-        assert_eq!(page == "page-7", is_told, "{version}: {page}");
+        let page = &client.input_requests[0]["params"]["elicitationId"];
+        assert_eq!(page == "page-7", expects_notification, "{version}: {page}");
         assert!(other.tool("sign_in", vec![answer("decline")]).await["result"]["isError"].as_bool().unwrap());
         client.tool("refuse", vec![]).await;
         for page in ["page-7", "page-8"] {
@@ -67,12 +67,12 @@ async fn notifies_the_client_of_the_input_request_once_when_the_page_is_complete
             let notice = json!({
                 "jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": { "elicitationId": page },
             });
-            let expected = if is_told { vec![notice] } else { vec![] };
-            assert_eq!(told(&mut client).await, expected, "{version} {page}");
-            assert!(told(&mut other).await.is_empty(), "{version} {page}");
+            let expected = if expects_notification { vec![notice] } else { vec![] };
+            assert_eq!(drain_notifications(&mut client).await, expected, "{version} {page}");
+            assert!(drain_notifications(&mut other).await.is_empty(), "{version} {page}");
         }
         server.notify().elicitation_complete("page-9");
-        assert!(told(&mut client).await.is_empty());
+        assert!(drain_notifications(&mut client).await.is_empty());
     }
 }
 

@@ -60,7 +60,7 @@ async fn reports_invalid_arguments_with_their_location_before_the_handler_runs()
         format!("{} {unit} {} {tags}", forecast.place.latitude, forecast.days)
     };
     let server = server(tool("forecast", handler), runs.clone());
-    for (arguments, said) in [
+    for (arguments, expected_text) in [
         (json!({}), r#"Invalid arguments: the required property "place" is missing"#),
         (json!({ "place": {} }), r#"`/place`: the required property "latitude" is missing"#),
         (json!({ "place": { "latitude": "north" } }), "`/place/latitude`: expected a number, got a string"),
@@ -72,7 +72,7 @@ async fn reports_invalid_arguments_with_their_location_before_the_handler_runs()
         (json!({ "place": { "latitude": 1 }, "days": 256 }), "`/days`: must be at most 255"),
     ] {
         let result = server.call_tool("forecast", arguments.clone()).await.unwrap();
-        assert!(complaint(&result).unwrap().contains(said), "{arguments}: {result:?}");
+        assert!(complaint(&result).unwrap().contains(expected_text), "{arguments}: {result:?}");
     }
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     let fits = json!({ "place": { "latitude": 1.5, "tags": ["a", "b"] }, "unit": "kelvin", "days": 2, "unknown": 1 });
@@ -103,13 +103,13 @@ async fn rejects_a_number_beyond_the_range_of_its_type() {
     }
     let handler = async |Args(Scale { by, more }): Args<Scale>| format!("{by} {more:?}");
     let server = server(tool("scale", handler), ());
-    for (arguments, said) in [
+    for (arguments, expected_text) in [
         (json!({ "by": 1e300 }), "`/by`: must be at most 3"),
         (json!({ "by": -1e39 }), "`/by`: must be at least -3"),
         (json!({ "by": 1, "more": [0.5, 1e39] }), "`/more/1`: must be at most 3"),
     ] {
         let result = server.call_tool("scale", arguments.clone()).await.unwrap();
-        assert!(complaint(&result).unwrap().contains(said), "{arguments}: {result:?}");
+        assert!(complaint(&result).unwrap().contains(expected_text), "{arguments}: {result:?}");
     }
     let most = server.call_tool("scale", json!({ "by": f32::MAX, "more": [f32::MIN] })).await.unwrap();
     assert_eq!(most.content[0].as_text(), Some(&*format!("{} {:?}", f32::MAX, Some([f32::MIN]))));
@@ -189,8 +189,8 @@ async fn inserts_parameter_defaults_before_validation() {
         assert_eq!(seen, got);
     }
     let result = server.call_tool("search", json!({ "limit": "ten" })).await.unwrap();
-    let said = complaint(&result).unwrap();
-    assert!(said.contains("`/limit`") && said.contains("query"), "{said}");
+    let expected_text = complaint(&result).unwrap();
+    assert!(expected_text.contains("`/limit`") && expected_text.contains("query"), "{expected_text}");
 }
 
 #[tokio::test]
@@ -315,7 +315,7 @@ async fn integers_have_the_bounds_of_their_types() {
         format!("{:?} {:?} {:?} {list} {:?}", n.byte, n.signed, n.page, n.large)
     };
     let server = server(tool("sum", sum), ());
-    for (arguments, said) in [
+    for (arguments, expected_text) in [
         (json!({ "byte": 256 }), Some("Invalid arguments: `/byte`: must be at most 255")),
         (json!({ "byte": -1 }), Some("`/byte`: must be at least 0")),
         (json!({ "signed": 2_147_483_648_u64 }), Some("`/signed`: must be at most 2147483647")),
@@ -327,10 +327,10 @@ async fn integers_have_the_bounds_of_their_types() {
         (json!({ "byte": 255, "signed": -2_147_483_648, "list": [u32::MAX], "large": u64::MAX }), None),
     ] {
         let result = server.call_tool("sum", arguments.clone()).await.unwrap();
-        match (complaint(&result), said) {
+        match (complaint(&result), expected_text) {
             (None, None) => {}
-            (Some(text), Some(said)) => assert!(text.contains(said), "{arguments}: {text}"),
-            (text, said) => panic!("{arguments}: {text:?} instead of {said:?}"),
+            (Some(text), Some(expected_text)) => assert!(text.contains(expected_text), "{arguments}: {text}"),
+            (text, expected_text) => panic!("{arguments}: {text:?} instead of {expected_text:?}"),
         }
     }
 }

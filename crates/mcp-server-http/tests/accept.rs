@@ -10,7 +10,7 @@ async fn list(service: &McpService, accept: &str) -> Answer {
     send(service, stateless("tools/list", json!({}), &[("accept", accept)])).await
 }
 
-async fn speak(service: &McpService, accept: &str) -> Answer {
+async fn call_progress(service: &McpService, accept: &str) -> Answer {
     let params = json!({ "name": "progress", "_meta": { "progressToken": 1 } });
     send(service, stateless("tools/call", params, &[("accept", accept)])).await
 }
@@ -49,14 +49,14 @@ async fn a_lenient_endpoint_answers_in_the_accepted_content_type() {
     let quiet = list(&service, "application/json").await;
     assert_eq!((quiet.status, quiet.header("content-type")), (StatusCode::OK, Some("application/json")));
     // Without a stream there is nowhere for progress to go, and the answer is all that comes.
-    let spoke = speak(&service, "application/json").await;
+    let spoke = call_progress(&service, "application/json").await;
     assert_eq!(spoke.json()["result"]["content"][0]["text"], "done");
 
     let quiet = list(&service, "text/event-stream").await;
     assert_eq!(quiet.header("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(quiet.events()[0]["result"]["tools"][0]["name"], "echo");
     assert_eq!(quiet.events().len(), 1);
-    assert_eq!(speak(&service, "text/event-stream").await.events().len(), 3);
+    assert_eq!(call_progress(&service, "text/event-stream").await.events().len(), 3);
 
     assert_eq!(list(&service, "text/html").await.status, StatusCode::NOT_ACCEPTABLE);
     // A rejection has a status and a JSON body.

@@ -42,17 +42,17 @@ async fn read_whole(
     mut is_over: impl FnMut(&Event) -> bool,
 ) -> (Vec<Event>, usize) {
     let (mut dice, mut events, mut last) = (Dice(seed), Vec::new(), String::new());
-    let (mut asked, mut breaks) = (first, 0);
+    let (mut request, mut breaks) = (first, 0);
     loop {
         let mut wire: Wire = site.connect().await;
-        wire.send(asked).await;
+        wire.send(request).await;
         assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
         let mut read = BytesMut::new();
-        let patience = 1 + dice.roll(8);
-        for chunks in 1..=patience {
+        let chunk_limit = 1 + dice.roll(8);
+        for chunks in 1..=chunk_limit {
             let Some(mut chunk) = wire.chunk().await else { break };
             // A client without the id that opens a stream could not come back to it.
-            if chunks == patience && !last.is_empty() {
+            if chunks == chunk_limit && !last.is_empty() {
                 chunk.truncate(dice.roll(chunk.len() as u64) as usize);
             }
             read.extend_from_slice(&chunk);
@@ -70,7 +70,7 @@ async fn read_whole(
         }
         drop(wire);
         breaks += 1;
-        asked = resume(session, &last);
+        request = resume(session, &last);
     }
 }
 
@@ -94,7 +94,7 @@ async fn ten_thousand_events_over_broken_streams_arrive_once_and_in_order() {
     let site = serve(&server, HttpConfig::new()).await;
     let session = site.open().await;
     let ready = common::notification(&session, "notifications/initialized", json!({}));
-    assert_eq!(site.ask(ready).await.status, StatusCode::ACCEPTED);
+    assert_eq!(site.exchange(ready).await.status, StatusCode::ACCEPTED);
 
     let saw = |which: usize| {
         let seen = seen.clone();
@@ -111,21 +111,21 @@ async fn ten_thousand_events_over_broken_streams_arrive_once_and_in_order() {
         read_whole(&site, &session, talk(2, &session), 0xbeef, saw(2), over),
     ];
     let [one, other] = calls;
-    let mut heard = watched;
+    let mut progress = watched;
     let changing = async {
         for step in 0..STEPS {
-            heard.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
+            progress.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();
             server.notify().log(LoggingLevel::Info, step);
         }
     };
     let all = async { tokio::join!(listening, one, other, changing) };
-    let (unasked, one, other, ()) = tokio::time::timeout(Duration::from_secs(120), all).await.unwrap();
-    for ((_, breaks), stream) in [&unasked, &one, &other].into_iter().zip(["unasked", "one", "other"]) {
+    let (standalone, one, other, ()) = tokio::time::timeout(Duration::from_secs(120), all).await.unwrap();
+    for ((_, breaks), stream) in [&standalone, &one, &other].into_iter().zip(["standalone", "one", "other"]) {
         assert!(*breaks > 20, "{stream} broke {breaks} times");
     }
-    let ((unasked, _), (one, _), (other, _)) = (unasked, one, other);
-    let said = |event: &Event| event.message.as_ref().unwrap()["params"]["data"].as_u64();
-    assert!(unasked.iter().map(said).eq((0..STEPS as u64).map(Some)), "{} records", unasked.len());
+    let ((standalone, _), (one, _), (other, _)) = (standalone, one, other);
+    let data = |event: &Event| event.message.as_ref().unwrap()["params"]["data"].as_u64();
+    assert!(standalone.iter().map(data).eq((0..STEPS as u64).map(Some)), "{} records", standalone.len());
     for (call, events) in [(1, one), (2, other)] {
         let steps = steps(&events);
         let odd = (0..).zip(&steps).find(|(at, step)| at != *step);

@@ -44,14 +44,14 @@ async fn runs_64_calls_of_a_session_concurrently_and_rejects_the_next() {
     within("64 calls at once", running.wait_for(|count| *count == 64)).await.unwrap();
 
     // Requests without a handler are answered on the same session before any call ends.
-    let ping = site.ask(legacy_as(100, Some(&session), "ping", json!({}))).await;
+    let ping = site.exchange(legacy_as(100, Some(&session), "ping", json!({}))).await;
     assert_eq!(ping.json()["result"], json!({}));
-    let list = site.ask(legacy_as(101, Some(&session), "tools/list", json!({}))).await;
+    let list = site.exchange(legacy_as(101, Some(&session), "tools/list", json!({}))).await;
     assert_eq!(list.json()["result"]["tools"][0]["name"], "wait");
     let notice = common::notification(&session, "notifications/initialized", json!({}));
-    assert_eq!(site.ask(notice).await.status, StatusCode::ACCEPTED);
+    assert_eq!(site.exchange(notice).await.status, StatusCode::ACCEPTED);
 
-    let busy = site.ask(call(64, &session)).await;
+    let busy = site.exchange(call(64, &session)).await;
     assert_eq!((busy.status, busy.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
     assert_eq!((busy.error_code(), &busy.json()["id"]), (Some(-32603), &json!(64)));
 
@@ -68,7 +68,7 @@ async fn runs_64_calls_of_a_session_concurrently_and_rejects_the_next() {
     assert_eq!(neighbour.answer().await.status, StatusCode::OK);
     // Every place was given back.
     permits.add_permits(1);
-    assert_eq!(site.ask(call(65, &session)).await.status, StatusCode::OK);
+    assert_eq!(site.exchange(call(65, &session)).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ async fn list_changes_do_not_evict_messages_of_calls() {
     let service = server.clone().into_service(HttpConfig::new());
     let session = open(&service).await;
     initialized(&service, &session).await;
-    let mut unasked = opened(&service, &session).await;
+    let mut standalone = opened(&service, &session).await;
     let mut call = begin(&service, &session, 1, "most").await.into_body();
     settle().await;
     for name in ["one", "two", "three"] {
@@ -100,6 +100,6 @@ async fn list_changes_do_not_evict_messages_of_calls() {
         assert!(!text.contains("truncated"), "{text}");
         count = text.matches("notifications/progress").count();
     }
-    let told = within("a notice", unasked.frame()).await.unwrap().unwrap().into_data().unwrap();
-    assert!(std::str::from_utf8(&told).unwrap().contains("notifications/tools/list_changed"));
+    let notification = within("a notice", standalone.frame()).await.unwrap().unwrap().into_data().unwrap();
+    assert!(std::str::from_utf8(&notification).unwrap().contains("notifications/tools/list_changed"));
 }

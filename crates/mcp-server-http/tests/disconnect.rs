@@ -56,14 +56,14 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
     // The stateless call ends at once: by then the server knows that the others were given up as well.
     watched.expect(Event::Dropped).await;
     for _ in 0..10 {
-        assert_eq!(site.ask(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
+        assert_eq!(site.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
     }
     assert!(watched.has_no_events());
     // The calls continue although no client reads their messages, and the session stays open.
     watched.release.add_permits(2);
     watched.expect(Event::Finished).await;
     watched.expect(Event::Finished).await;
-    assert_eq!(site.ask(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
+    assert_eq!(site.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn deleting_a_session_cancels_its_calls_without_a_response() {
     wire.send(legacy(Some(&session), "tools/call", json!({ "name": "hold" }))).await;
     watched.expect(Event::Started).await;
     let end = common::request(http::Method::DELETE, &[("mcp-session-id", &session)], "");
-    assert_eq!(site.ask(end).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(site.exchange(end).await.status, StatusCode::NO_CONTENT);
     watched.expect(Event::Dropped).await;
     let answer = wire.answer().await;
     assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 0));

@@ -6,7 +6,7 @@ use mcp_server_http::{HttpConfig, HttpServer};
 
 use crate::common::{self, Answer, send, server, socket::serve};
 
-fn ask(method: Method, headers: &[(&str, &str)]) -> http::Request<http_body_util::Full<bytes::Bytes>> {
+fn health_request(method: Method, headers: &[(&str, &str)]) -> http::Request<http_body_util::Full<bytes::Bytes>> {
     let mut request = common::request(method, headers, "");
     *request.uri_mut() = "/health".parse().unwrap();
     request
@@ -26,23 +26,26 @@ fn check(answer: &Answer, status: StatusCode, body: &str) {
 async fn the_health_endpoint_succeeds_until_shutdown() {
     let server = server();
     let service = server.clone().into_service(HttpConfig::new().health("health"));
-    check(&send(&service, ask(Method::GET, &[])).await, StatusCode::OK, r#"{"status":"ok"}"#);
-    check(&send(&service, ask(Method::HEAD, &[])).await, StatusCode::OK, "");
+    check(&send(&service, health_request(Method::GET, &[])).await, StatusCode::OK, r#"{"status":"ok"}"#);
+    check(&send(&service, health_request(Method::HEAD, &[])).await, StatusCode::OK, "");
     server.shutdown();
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-    check(&send(&service, ask(Method::GET, &[])).await, unavailable, r#"{"status":"shutting down"}"#);
-    check(&send(&service, ask(Method::HEAD, &[])).await, unavailable, "");
+    check(&send(&service, health_request(Method::GET, &[])).await, unavailable, r#"{"status":"shutting down"}"#);
+    check(&send(&service, health_request(Method::HEAD, &[])).await, unavailable, "");
 }
 
 #[tokio::test]
 async fn the_health_endpoint_is_guarded_and_disabled_by_default() {
     let site = serve(&server(), HttpConfig::new().health("/health")).await;
-    assert_eq!(site.ask(ask(Method::GET, &[])).await.status, StatusCode::OK);
-    assert_eq!(site.ask(ask(Method::GET, &[("host", "evil.example")])).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(site.exchange(health_request(Method::GET, &[])).await.status, StatusCode::OK);
+    assert_eq!(
+        site.exchange(health_request(Method::GET, &[("host", "evil.example")])).await.status,
+        StatusCode::FORBIDDEN
+    );
     let foreign = [("origin", "https://evil.example")];
-    assert_eq!(site.ask(ask(Method::GET, &foreign)).await.status, StatusCode::FORBIDDEN);
-    let post = site.ask(ask(Method::POST, &[])).await;
+    assert_eq!(site.exchange(health_request(Method::GET, &foreign)).await.status, StatusCode::FORBIDDEN);
+    let post = site.exchange(health_request(Method::POST, &[])).await;
     assert_eq!((post.status, post.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, Some("GET, HEAD, OPTIONS")));
     let site = serve(&server(), HttpConfig::new()).await;
-    assert_eq!(site.ask(ask(Method::GET, &[])).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(site.exchange(health_request(Method::GET, &[])).await.status, StatusCode::NOT_FOUND);
 }

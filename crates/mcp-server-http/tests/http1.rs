@@ -22,9 +22,9 @@ async fn serves_only_the_configured_path() {
         ("/Tools", 404),
         ("/tools/../x", 404),
     ] {
-        let mut asked = list();
-        *asked.uri_mut() = path.parse().unwrap();
-        let answer = site.ask(asked).await;
+        let mut at_path = list();
+        *at_path.uri_mut() = path.parse().unwrap();
+        let answer = site.exchange(at_path).await;
         assert_eq!(answer.status, status, "{path}");
         assert!(status == 200 || answer.json()["error"]["message"].as_str().unwrap().contains("/tools"), "{path}");
     }

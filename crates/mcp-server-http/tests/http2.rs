@@ -27,14 +27,14 @@ async fn serves_http1_and_http2_on_one_port() {
     let site = serve(&server(), HttpConfig::new()).await;
     let echo = || common::stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "hi" } }), &[]);
     let mut new = Http2::connect(site.stream().await).await;
-    for answer in [new.ask(echo()).await, site.ask(echo()).await, new.ask(echo()).await] {
+    for answer in [new.exchange(echo()).await, site.exchange(echo()).await, new.exchange(echo()).await] {
         assert_eq!(answer.status, StatusCode::OK);
         assert_eq!(answer.json()["result"]["content"][0]["text"], "hi");
     }
     // A session of an older revision.
-    let opened = new.ask(common::initialize()).await;
+    let opened = new.exchange(common::initialize()).await;
     let session = opened.header("mcp-session-id").unwrap();
-    let pong = new.ask(common::legacy(Some(session), "ping", json!({}))).await;
+    let pong = new.exchange(common::legacy(Some(session), "ping", json!({}))).await;
     assert_eq!(pong.json()["result"], json!({}));
 }
 
@@ -43,11 +43,11 @@ async fn checks_the_authority_like_the_host_header() {
     let site = serve(&server(), HttpConfig::new()).await;
     let mut client = Http2::connect(site.stream().await).await;
     let foreign = common::request(Method::OPTIONS, &[("host", "evil.example")], "");
-    assert_eq!(client.ask(foreign).await.status, StatusCode::FORBIDDEN);
-    assert_eq!(client.ask(options()).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(client.exchange(foreign).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(client.exchange(options()).await.status, StatusCode::NO_CONTENT);
     let mut elsewhere = options();
     *elsewhere.uri_mut() = "/other".parse().unwrap();
-    assert_eq!(client.ask(elsewhere).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(client.exchange(elsewhere).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn runs_streams_of_one_connection_concurrently() {
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     watched.expect(Event::Started).await;
     // The held call is no hindrance to others.
-    assert_eq!(client.ask(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
+    assert_eq!(client.exchange(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
     watched.release.add_permits(1);
     let text = within("the rest", response.into_body().collect()).await.unwrap().to_bytes();
     let text = std::str::from_utf8(&text).unwrap();
@@ -87,7 +87,7 @@ async fn resetting_a_stream_cancels_its_stateless_call() {
     }
     watched.expect(Event::Dropped).await;
     // The connection stays open.
-    assert_eq!(client.ask(call("quick")).await.status, StatusCode::OK);
+    assert_eq!(client.exchange(call("quick")).await.status, StatusCode::OK);
 }
 
 /// Why the rest of an answer never came.
@@ -112,7 +112,7 @@ async fn resets_an_unread_stream_and_cancels_its_call_without_affecting_others()
     watched.release.add_permits(1);
     watched.expect(Event::Dropped).await;
     assert_eq!(broken(unread).await, RESET);
-    assert_eq!(client.ask(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
+    assert_eq!(client.exchange(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
     watched.release.add_permits(1);
     let text = within("the rest", read.into_body().collect()).await.unwrap().to_bytes();
     assert_eq!(std::str::from_utf8(&text).unwrap().matches("notifications/progress").count(), 999);
@@ -132,7 +132,7 @@ async fn resets_unread_responses_of_every_length_when_the_client_grants_no_windo
         assert_eq!(broken(unread).await, RESET, "{name}");
     }
     // A response without a body needs no window.
-    assert_eq!(client.ask(options()).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(client.exchange(options()).await.status, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]

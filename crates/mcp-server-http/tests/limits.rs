@@ -167,7 +167,7 @@ async fn answers_a_huge_head_with_431_without_affecting_other_connections() {
         wire.write_some(head.as_bytes()).await;
         assert_eq!(wire.answer().await.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
-    assert_eq!(site.ask(stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
+    assert_eq!(site.exchange(stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use serde_json::{Value, json};
 
 /// Returns the notifications of a session until its end.
-async fn told(service: &McpService, session: &str) -> Vec<String> {
+async fn delivered_changes(service: &McpService, session: &str) -> Vec<String> {
     let stream = opened(service, session).await;
     let mut text = Vec::new();
     // The stream now delivers pending changes. The end of the session ends the stream.
@@ -38,12 +38,12 @@ async fn notifies_each_session_exactly_once() {
         initialized(&service, &id).await;
         sessions.push(id);
     }
-    let silent = open(&service).await;
+    let without_stream = open(&service).await;
     server.tools().add(tool("later", async || "later")).unwrap();
     for session in &sessions {
-        assert_eq!(told(&service, session).await, ["notifications/tools/list_changed"]);
+        assert_eq!(delivered_changes(&service, session).await, ["notifications/tools/list_changed"]);
     }
-    assert_eq!(told(&service, &silent).await, [""; 0]);
+    assert_eq!(delivered_changes(&service, &without_stream).await, [""; 0]);
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn each_list_has_its_own_notification() {
     assert!(!server.prompts().remove("second"));
     // No stream was open, so two changes of a list are one notification.
     let expected = ["tools", "resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
-    assert_eq!(told(&service, &id).await, expected);
+    assert_eq!(delivered_changes(&service, &id).await, expected);
 }
 
 #[tokio::test]

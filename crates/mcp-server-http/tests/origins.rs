@@ -41,7 +41,7 @@ async fn guards_unknown_paths_too() {
     ] {
         let mut request = request(Method::POST, headers, "{}");
         *request.uri_mut() = "/elsewhere".parse().unwrap();
-        assert_eq!(site.ask(request).await.status, status, "{headers:?}");
+        assert_eq!(site.exchange(request).await.status, status, "{headers:?}");
     }
 }
 

@@ -24,7 +24,7 @@ struct Name {
 
 fn server() -> Server {
     Server::builder("test", "1")
-        .tool(tool("who", async |who: Option<Principal>| who.map_or("nobody".into(), |who| who.subject)))
+        .tool(tool("who", async |caller: Option<Principal>| caller.map_or("nobody".into(), |caller| caller.subject)))
         .tool(tool("write", async || "written").requires_scopes(["write"]))
         .tool(tool("job", async || "done").task(TaskSupport::Required))
         .tool(tool("ask", async |inputs: Inputs| -> Result<String, ToolError> {
@@ -57,22 +57,22 @@ impl App {
         Self(server().into_router(config).layer(map_request(authenticate)))
     }
 
-    async fn open(&mut self, who: Option<&str>, mut request: Request<Full<Bytes>>) -> http::Response<AxumBody> {
-        if let Some(who) = who {
-            request.headers_mut().insert("x-user", who.parse().unwrap());
+    async fn open(&mut self, caller: Option<&str>, mut request: Request<Full<Bytes>>) -> http::Response<AxumBody> {
+        if let Some(caller) = caller {
+            request.headers_mut().insert("x-user", caller.parse().unwrap());
         }
         within("the head", self.0.call(request.map(AxumBody::new))).await.unwrap()
     }
 
-    async fn ask(&mut self, who: Option<&str>, request: Request<Full<Bytes>>) -> Answer {
-        let (parts, body) = self.open(who, request).await.into_parts();
+    async fn exchange(&mut self, caller: Option<&str>, request: Request<Full<Bytes>>) -> Answer {
+        let (parts, body) = self.open(caller, request).await.into_parts();
         let body = within("the body", body.collect()).await.unwrap().to_bytes();
         Answer { status: parts.status, headers: parts.headers, body }
     }
 
     /// Opens a session; gives back its id and what the server can do.
-    async fn session(&mut self, who: Option<&str>) -> (String, Value) {
-        let answer = self.ask(who, initialize()).await;
+    async fn session(&mut self, caller: Option<&str>) -> (String, Value) {
+        let answer = self.exchange(caller, initialize()).await;
         (answer.header("mcp-session-id").unwrap().to_owned(), answer.json()["result"]["capabilities"].clone())
     }
 }
@@ -87,16 +87,16 @@ const BOB: Option<&str> = Some("bob");
 #[tokio::test]
 async fn handlers_receive_the_principal_and_scopes_are_enforced() {
     let mut app = App::new();
-    for (who, name) in [(ADA, "ada"), (BOB, "bob"), (None, "nobody")] {
-        let (session, _) = app.session(who).await;
+    for (caller, name) in [(ADA, "ada"), (BOB, "bob"), (None, "nobody")] {
+        let (session, _) = app.session(caller).await;
         for made in [stateless("tools/call", call("who"), &[]), legacy(Some(&session), "tools/call", call("who"))] {
-            assert_eq!(app.ask(who, made).await.json()["result"]["content"][0]["text"], name);
+            assert_eq!(app.exchange(caller, made).await.json()["result"]["content"][0]["text"], name);
         }
-        let expected = if who == BOB { StatusCode::OK } else { StatusCode::FORBIDDEN };
-        let written = app.ask(who, stateless("tools/call", call("write"), &[])).await;
-        assert_eq!(written.status, expected, "{who:?}");
-        let written = app.ask(who, legacy(Some(&session), "tools/call", call("write"))).await;
-        assert_eq!(written.status, expected, "{who:?}");
+        let expected = if caller == BOB { StatusCode::OK } else { StatusCode::FORBIDDEN };
+        let written = app.exchange(caller, stateless("tools/call", call("write"), &[])).await;
+        assert_eq!(written.status, expected, "{caller:?}");
+        let written = app.exchange(caller, legacy(Some(&session), "tools/call", call("write"))).await;
+        assert_eq!(written.status, expected, "{caller:?}");
     }
 }
 
@@ -133,7 +133,7 @@ async fn a_session_belongs_to_the_principal_that_opened_it() {
         for other in others {
             for (mine, unknown) in uses(&session).into_iter().zip(uses("mcp_00000000000000000000000000000000")) {
                 let what = format!("{} {:?} of {owner:?} by {other:?}", mine.method(), mine.body());
-                let (mine, unknown) = (app.ask(other, mine).await, app.ask(other, unknown).await);
+                let (mine, unknown) = (app.exchange(other, mine).await, app.exchange(other, unknown).await);
                 assert_eq!(mine.status, StatusCode::NOT_FOUND, "{what}");
                 assert_eq!(
                     (mine.status, mine.headers, mine.body),
@@ -143,7 +143,7 @@ async fn a_session_belongs_to_the_principal_that_opened_it() {
             }
         }
         // It is still there, with its stream.
-        let ping = app.ask(owner, legacy(Some(&session), "ping", json!({}))).await;
+        let ping = app.exchange(owner, legacy(Some(&session), "ping", json!({}))).await;
         assert_eq!(ping.json()["result"], json!({}));
         assert_eq!(app.open(owner, listen(&session)).await.status(), StatusCode::OK);
     }
@@ -160,12 +160,12 @@ async fn an_sse_stream_accepts_messages_only_from_its_principal() {
     }
     let endpoint = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap().to_owned();
     let ping = || sse::post(&endpoint, &json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
-    let unknown = app.ask(BOB, sse::post("/messages?sessionId=mcp_0", &json!({}))).await;
+    let unknown = app.exchange(BOB, sse::post("/messages?sessionId=mcp_0", &json!({}))).await;
     for other in [BOB, None] {
-        let refused = app.ask(other, ping()).await;
+        let refused = app.exchange(other, ping()).await;
         assert_eq!((refused.status, &refused.body), (StatusCode::NOT_FOUND, &unknown.body), "{other:?}");
     }
-    assert_eq!(app.ask(ADA, ping()).await.status, StatusCode::ACCEPTED);
+    assert_eq!(app.exchange(ADA, ping()).await.status, StatusCode::ACCEPTED);
     let frame = within("the answer", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
     assert!(frame.ends_with(b"\"result\":{}}\n\n"), "{frame:?}");
 }
@@ -177,20 +177,20 @@ async fn tasks_belong_to_a_principal() {
     let (session, capabilities) = app.session(ADA).await;
     assert_eq!(capabilities["tasks"]["list"], json!({}));
     let params = json!({ "name": "job", "task": {} });
-    let made = app.ask(ADA, legacy(Some(&session), "tools/call", params)).await.json();
+    let made = app.exchange(ADA, legacy(Some(&session), "tools/call", params)).await.json();
     let id = &made["result"]["task"]["taskId"];
     // In another session of hers as well, and in none of his.
     let (second, _) = app.session(ADA).await;
     let (his, _) = app.session(BOB).await;
-    let result = app.ask(ADA, legacy(Some(&second), "tasks/result", json!({ "taskId": id }))).await.json();
+    let result = app.exchange(ADA, legacy(Some(&second), "tasks/result", json!({ "taskId": id }))).await.json();
     assert_eq!(result["result"]["content"][0]["text"], "done");
-    for (who, session, count) in [(ADA, &second, 1), (BOB, &his, 0)] {
-        let list = app.ask(who, legacy(Some(session), "tasks/list", json!({}))).await.json();
+    for (caller, session, count) in [(ADA, &second, 1), (BOB, &his, 0)] {
+        let list = app.exchange(caller, legacy(Some(session), "tasks/list", json!({}))).await.json();
         assert_eq!(list["result"]["tasks"].as_array().map(Vec::len), Some(count), "{list}");
     }
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
-        let foreign = app.ask(BOB, legacy(Some(&his), method, json!({ "taskId": id }))).await.json();
-        let unknown = app.ask(BOB, legacy(Some(&his), method, json!({ "taskId": "none" }))).await.json();
+        let foreign = app.exchange(BOB, legacy(Some(&his), method, json!({ "taskId": id }))).await.json();
+        let unknown = app.exchange(BOB, legacy(Some(&his), method, json!({ "taskId": "none" }))).await.json();
         assert!(foreign["error"].is_object(), "{foreign}");
         assert_eq!(foreign, unknown, "{method}");
     }
@@ -199,7 +199,7 @@ async fn tasks_belong_to_a_principal() {
 #[tokio::test]
 async fn rejects_request_state_of_another_principal() {
     let mut app = App::new();
-    let ask = |more: Value| {
+    let exchange = |more: Value| {
         let mut params = json!({
             "name": "ask",
             "_meta": { "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } },
@@ -207,24 +207,25 @@ async fn rejects_request_state_of_another_principal() {
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         stateless("tools/call", params, &[])
     };
-    let asked = app.ask(ADA, ask(json!({}))).await.json();
-    let state = &asked["result"]["requestState"];
-    assert!(state.is_string(), "{asked}");
+    let first_round = app.exchange(ADA, exchange(json!({}))).await.json();
+    let state = &first_round["result"]["requestState"];
+    assert!(state.is_string(), "{first_round}");
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
-    let again = || ask(json!({ "requestState": state, "inputResponses": answers }));
+    let again = || exchange(json!({ "requestState": state, "inputResponses": answers }));
     for other in [BOB, None] {
-        assert_eq!(app.ask(other, again()).await.error_code(), Some(-32602), "{other:?}");
+        assert_eq!(app.exchange(other, again()).await.error_code(), Some(-32602), "{other:?}");
     }
-    assert_eq!(app.ask(ADA, again()).await.json()["result"]["content"][0]["text"], "Ada");
+    assert_eq!(app.exchange(ADA, again()).await.json()["result"]["content"][0]["text"], "Ada");
 }
 
 #[tokio::test]
 async fn each_principal_has_its_own_stream_limit() {
     let mut app = App::new();
-    let asking = || stateless("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), &[]);
+    let listen_request =
+        || stateless("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), &[]);
     let is_stream = |response: &http::Response<AxumBody>| response.headers()["content-type"] == "text/event-stream";
-    let of_ada = app.open(ADA, asking()).await;
+    let of_ada = app.open(ADA, listen_request()).await;
     assert!(is_stream(&of_ada));
-    assert!(!is_stream(&app.open(ADA, asking()).await));
-    assert!(is_stream(&app.open(BOB, asking()).await));
+    assert!(!is_stream(&app.open(ADA, listen_request()).await));
+    assert!(is_stream(&app.open(BOB, listen_request()).await));
 }

@@ -19,7 +19,7 @@ async fn rejections_describe_the_reason_in_json() {
     };
     let mine = ("mcp-session-id", session.as_str());
     let version = ("mcp-protocol-version", "1999-01-01");
-    for (what, request, status, words) in [
+    for (what, request, status, expected_text) in [
         ("POST, gone", post(&[unknown]), 404, "Unknown Mcp-Session-Id"),
         ("GET, gone", request(Method::GET, &[sse, unknown], ""), 404, "Unknown Mcp-Session-Id"),
         ("DELETE, gone", request(Method::DELETE, &[unknown], ""), 404, "Unknown Mcp-Session-Id"),
@@ -34,7 +34,7 @@ async fn rejections_describe_the_reason_in_json() {
         let answer = send(&service, request).await;
         assert_eq!((answer.status.as_u16(), answer.error_code()), (status, Some(-32600)), "{what}: {answer:?}");
         assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
-        assert!(answer.json()["error"]["message"].as_str().unwrap().contains(words), "{what}: {answer:?}");
+        assert!(answer.json()["error"]["message"].as_str().unwrap().contains(expected_text), "{what}: {answer:?}");
         // The error carries the request id if the server could parse it.
         let id = what.starts_with("POST").then(|| json!(1));
         assert_eq!(answer.json().get("id").cloned(), id, "{what}: {answer:?}");
@@ -58,7 +58,7 @@ async fn another_version_header_does_not_change_the_revision_of_a_session() {
 #[tokio::test]
 async fn negotiates_each_session_revision_and_answers_unknown_ones_with_the_newest() {
     let service = service();
-    for (asked, given) in [
+    for (offered, given) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
         ("2025-06-18", "2025-06-18"),
@@ -67,7 +67,7 @@ async fn negotiates_each_session_revision_and_answers_unknown_ones_with_the_newe
         ("2026-07-28", "2025-11-25"),
     ] {
         let params =
-            json!({ "protocolVersion": asked, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+            json!({ "protocolVersion": offered, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         let answer = send(&service, legacy(None, "initialize", params)).await;
         assert_eq!(answer.json()["result"]["protocolVersion"], given);
         assert_eq!(answer.header("mcp-protocol-version"), Some(given));

@@ -178,8 +178,8 @@ async fn a_resumed_stream_has_no_events_of_other_streams() {
     assert_eq!(again.len(), 10);
     assert!(again.iter().all(|event| !event.method().contains("list_changed")));
     let mut standalone = common::opened(&service, &session).await;
-    let unasked = next(&mut standalone).await;
-    assert_eq!(unasked.iter().map(Event::method).collect::<Vec<_>>(), ["notifications/tools/list_changed"]);
+    let events = next(&mut standalone).await;
+    assert_eq!(events.iter().map(Event::method).collect::<Vec<_>>(), ["notifications/tools/list_changed"]);
 }
 
 #[tokio::test]

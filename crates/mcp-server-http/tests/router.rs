@@ -11,7 +11,7 @@ use mcp_server_http::{HttpConfig, HttpServer, RequestParts};
 use serde_json::json;
 use tower_service::Service;
 
-async fn ask(app: &mut Router, path: &str, request: Request<Full<bytes::Bytes>>) -> Answer {
+async fn call_router(app: &mut Router, path: &str, request: Request<Full<bytes::Bytes>>) -> Answer {
     let (mut parts, body) = request.into_parts();
     parts.uri = path.parse().unwrap();
     let response = app.call(Request::from_parts(parts, Body::new(body))).await.unwrap();
@@ -30,23 +30,29 @@ async fn merges_into_a_router_with_other_routes() {
         .route("/health", get(async |State(text): State<&'static str>| text))
         .with_state("well")
         .merge(server.into_router(HttpConfig::new().path("/api/mcp")));
-    assert_eq!(ask(&mut app, "/health", plain("GET")).await.body, "well");
-    assert_eq!(ask(&mut app, "/api/mcp", stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
+    assert_eq!(call_router(&mut app, "/health", plain("GET")).await.body, "well");
+    assert_eq!(call_router(&mut app, "/api/mcp", stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
     // A session opens, works and ends there as well: every method arrives.
-    let session = ask(&mut app, "/api/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
-    let ping = ask(&mut app, "/api/mcp", legacy(Some(&session), "ping", json!({}))).await;
+    let session = call_router(&mut app, "/api/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
+    let ping = call_router(&mut app, "/api/mcp", legacy(Some(&session), "ping", json!({}))).await;
     assert_eq!(ping.json()["result"], json!({}));
     let mut end = plain("DELETE");
     end.headers_mut().insert("mcp-session-id", session.parse().unwrap());
-    assert_eq!(ask(&mut app, "/api/mcp", end).await.status, StatusCode::NO_CONTENT);
-    assert_eq!(ask(&mut app, "/api/mcp", plain("OPTIONS")).await.status, StatusCode::NO_CONTENT);
-    assert_eq!(ask(&mut app, "/api/mcp", plain("PUT")).await.header("allow"), Some("POST, GET, DELETE, OPTIONS"));
+    assert_eq!(call_router(&mut app, "/api/mcp", end).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(call_router(&mut app, "/api/mcp", plain("OPTIONS")).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(
+        call_router(&mut app, "/api/mcp", plain("PUT")).await.header("allow"),
+        Some("POST, GET, DELETE, OPTIONS")
+    );
     for path in ["/mcp", "/api", "/api/mcp/more"] {
-        assert_eq!(ask(&mut app, path, stateless("tools/list", json!({}), &[])).await.status, StatusCode::NOT_FOUND);
+        assert_eq!(
+            call_router(&mut app, path, stateless("tools/list", json!({}), &[])).await.status,
+            StatusCode::NOT_FOUND
+        );
     }
     // The guards of the endpoint are the endpoint's own.
     let foreign = stateless("tools/list", json!({}), &[("origin", "https://evil.example")]);
-    assert_eq!(ask(&mut app, "/api/mcp", foreign).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(call_router(&mut app, "/api/mcp", foreign).await.status, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
@@ -57,12 +63,12 @@ async fn nests_in_a_router_and_shares_it_with_another_server() {
         .nest("/two", named("two").into_router(HttpConfig::new()));
     for name in ["one", "two"] {
         let call = stateless("tools/call", json!({ "name": "who" }), &[]);
-        let answer = ask(&mut app, &format!("/{name}/mcp"), call).await;
+        let answer = call_router(&mut app, &format!("/{name}/mcp"), call).await;
         assert_eq!(answer.json()["result"]["content"][0]["text"], name);
     }
     // The other server does not know the session.
-    let session = ask(&mut app, "/one/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
-    let foreign = ask(&mut app, "/two/mcp", legacy(Some(&session), "ping", json!({}))).await;
+    let session = call_router(&mut app, "/one/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
+    let foreign = call_router(&mut app, "/two/mcp", legacy(Some(&session), "ping", json!({}))).await;
     assert_eq!(foreign.status, StatusCode::NOT_FOUND);
 }
 
@@ -78,7 +84,7 @@ async fn a_handler_receives_the_head_of_its_request() {
     let mut app = server.into_router(HttpConfig::new());
     let mut call = stateless("tools/call", json!({ "name": "show" }), &[("x-tenant", "acme")]);
     call.extensions_mut().insert(Attached("by a layer"));
-    let answer = ask(&mut app, "/mcp?key=1", call).await;
+    let answer = call_router(&mut app, "/mcp?key=1", call).await;
     assert_eq!(answer.json()["result"]["content"][0]["text"], "/mcp?key=1 acme by a layer");
 }
 

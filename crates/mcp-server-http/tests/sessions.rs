@@ -140,7 +140,7 @@ async fn sends_a_list_change_once_to_each_initialized_session() {
     let server = common::server();
     let service = server.clone().into_service(HttpConfig::new());
     let id = open(&service).await;
-    let silent = open(&service).await;
+    let without_stream = open(&service).await;
     let mut headers = common::BASE.to_vec();
     headers.push(("mcp-session-id", &id));
     let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
@@ -149,7 +149,7 @@ async fn sends_a_list_change_once_to_each_initialized_session() {
     server.tools().remove("later");
 
     let mut streams = Vec::new();
-    for session in [&id, &silent] {
+    for session in [&id, &without_stream] {
         streams.push(common::opened(&service, session).await);
     }
     let frame = streams[0].frame().await.unwrap().unwrap().into_data().unwrap();
@@ -157,7 +157,7 @@ async fn sends_a_list_change_once_to_each_initialized_session() {
     assert_eq!(text.matches("notifications/tools/list_changed").count(), 1, "{text}");
 
     // Ending the sessions ends the streams: nothing else was in them, and nothing at all for who never initialized.
-    for (session, stream) in [&id, &silent].into_iter().zip(streams) {
+    for (session, stream) in [&id, &without_stream].into_iter().zip(streams) {
         send(&service, request(Method::DELETE, &[("mcp-session-id", session)], "")).await;
         assert_eq!(stream.collect().await.unwrap().to_bytes().len(), 0);
     }

@@ -31,7 +31,7 @@ async fn a_session_uses_one_stream_and_posts() {
         let mut client = Client::open(&site).await;
         let opened = client.initialize(version, json!({})).await;
         assert_eq!(opened["protocolVersion"], version);
-        assert_eq!(client.ask(1, "ping", json!({})).await["result"], json!({}));
+        assert_eq!(client.exchange(1, "ping", json!({})).await["result"], json!({}));
         let params = json!({ "name": "progress", "_meta": { "progressToken": "p" } });
         client.send(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params })).await;
         for progress in [1.0, 2.0] {
@@ -42,7 +42,7 @@ async fn a_session_uses_one_stream_and_posts() {
         let answer = client.message().await.unwrap();
         assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("done")));
         // The server answers invalid messages on the stream too.
-        assert_eq!(site.ask(post(&client.endpoint, &json!(1))).await.status, StatusCode::ACCEPTED);
+        assert_eq!(site.exchange(post(&client.endpoint, &json!(1))).await.status, StatusCode::ACCEPTED);
         assert_eq!(client.message().await.unwrap()["error"]["code"], -32600);
     }
 }
@@ -54,11 +54,11 @@ struct Answer {
 
 #[tokio::test]
 async fn the_server_sends_requests_on_the_stream_and_receives_responses_by_post() {
-    let ask = async |inputs: Inputs| -> Result<String, ToolError> {
+    let greet = async |inputs: Inputs| -> Result<String, ToolError> {
         let Answer { colour } = inputs.elicit("colour", "Which colour?").await?;
         Ok(colour)
     };
-    let site = serve(&Server::builder("test", "1").tool(tool("ask", ask)).build(), config()).await;
+    let site = serve(&Server::builder("test", "1").tool(tool("ask", greet)).build(), config()).await;
     let mut client = Client::open(&site).await;
     client.initialize("2025-06-18", json!({ "elicitation": {} })).await;
     client.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ask" } })).await;
@@ -76,7 +76,7 @@ async fn a_session_receives_list_changes() {
     let mut client = Client::open(&site).await;
     client.initialize("2024-11-05", json!({})).await;
     // The notification before it was taken.
-    client.ask(1, "ping", json!({})).await;
+    client.exchange(1, "ping", json!({})).await;
     server.tools().add(tool("new", async || "new")).unwrap();
     assert_eq!(client.message().await.unwrap()["method"], "notifications/tools/list_changed");
 }
@@ -94,9 +94,9 @@ async fn a_remote_client_has_no_scopes_and_handlers_receive_the_head_of_the_stre
     let site = serve(&server, config()).await;
     let mut client = Client::open(&site).await;
     client.initialize("2024-11-05", json!({})).await;
-    let shown = client.ask(1, "tools/call", json!({ "name": "show" })).await;
+    let shown = client.exchange(1, "tools/call", json!({ "name": "show" })).await;
     assert_eq!(shown["result"]["content"][0]["text"], "text/event-stream /sse true");
-    let refused = client.ask(2, "tools/call", json!({ "name": "guarded" })).await;
+    let refused = client.exchange(2, "tools/call", json!({ "name": "guarded" })).await;
     assert_eq!(refused["error"]["data"]["requiredScopes"], json!(["admin"]), "{refused}");
 }
 
@@ -114,7 +114,7 @@ async fn closing_the_stream_ends_the_session_and_its_calls() {
     watched.expect(Event::Dropped).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     within("the end of the session", async {
-        while site.ask(post(&endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
+        while site.exchange(post(&endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
             tokio::task::yield_now().await;
         }
     })
@@ -132,7 +132,7 @@ async fn a_cancellation_finds_the_call_of_another_post() {
     watched.expect(Event::Started).await;
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } })).await;
     watched.expect(Event::Dropped).await;
-    client.ask(8, "ping", json!({})).await;
+    client.exchange(8, "ping", json!({})).await;
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn rejects_invalid_requests_with_a_reason() {
         ("put", put, 405),
         ("delete", delete, 405),
     ] {
-        let answer = site.ask(request).await;
+        let answer = site.exchange(request).await;
         assert_eq!(answer.status, status, "{name}: {answer:?}");
         assert!(answer.json()["error"]["message"].is_string(), "{name}");
         if status == 405 {
@@ -174,14 +174,14 @@ async fn rejects_invalid_requests_with_a_reason() {
     }
     let mut preflight = posted("/messages", &[("origin", "http://localhost:5173")], String::new());
     *preflight.method_mut() = Method::OPTIONS;
-    let answer = site.ask(preflight).await;
+    let answer = site.exchange(preflight).await;
     assert_eq!((answer.status, answer.header("allow")), (StatusCode::NO_CONTENT, Some("POST, OPTIONS")));
 }
 
 #[tokio::test]
 async fn http_sse_is_disabled_by_default() {
     let site = serve(&server(), HttpConfig::new()).await;
-    assert_eq!(site.ask(get()).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(site.exchange(get()).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -201,12 +201,12 @@ async fn streams_count_towards_the_session_limit() {
     let site = serve(&server(), config().max_sessions(2)).await;
     site.open().await;
     let first = Client::open(&site).await;
-    for refused in [site.ask(get()).await, site.ask(common::initialize()).await] {
+    for refused in [site.exchange(get()).await, site.exchange(common::initialize()).await] {
         assert_eq!((refused.status, refused.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("10")));
     }
     drop(first);
     within("room", async {
-        while site.ask(common::initialize()).await.status != StatusCode::OK {
+        while site.exchange(common::initialize()).await.status != StatusCode::OK {
             tokio::task::yield_now().await;
         }
     })
@@ -249,9 +249,9 @@ async fn closes_an_unused_stream_and_sends_keep_alives_on_a_used_one() {
 #[tokio::test(start_paused = true)]
 async fn closes_the_stream_of_a_client_that_stops_reading() {
     let flood = async |progress: Progress| {
-        let words = "x".repeat(64 << 10);
+        let text = "x".repeat(64 << 10);
         for step in 1..1000 {
-            progress.report(f64::from(step), None, &*words).await;
+            progress.report(f64::from(step), None, &*text).await;
         }
         "all"
     };
@@ -287,26 +287,26 @@ async fn closes_the_stream_of_a_client_that_stops_reading() {
 #[tokio::test]
 async fn closes_the_socket_of_a_client_that_stops_reading_without_delaying_others() {
     let flood = async |progress: Progress| {
-        let words = "x".repeat(64 << 10);
+        let text = "x".repeat(64 << 10);
         for step in 1..1_000_000 {
-            progress.report(f64::from(step), None, &*words).await;
+            progress.report(f64::from(step), None, &*text).await;
         }
         "all"
     };
     let tools = Server::builder("test", "1").tool(tool("flood", flood)).tool(tool("quick", async || "quick")).build();
     let site = serve(&tools, config().write_timeout(Duration::from_millis(500))).await;
-    let mut deaf = Client::open(&site).await;
-    deaf.initialize("2025-03-26", json!({})).await;
+    let mut stalled = Client::open(&site).await;
+    stalled.initialize("2025-03-26", json!({})).await;
     let call = json!({ "name": "flood", "_meta": { "progressToken": 1 } });
-    deaf.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call })).await;
+    stalled.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call })).await;
     let mut other = Client::open(&site).await;
     other.initialize("2024-11-05", json!({})).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     within("the end of the deaf session", async {
         let mut id = 0;
-        while site.ask(post(&deaf.endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
+        while site.exchange(post(&stalled.endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
             id += 1;
-            let answer = other.ask(id, "tools/call", json!({ "name": "quick" })).await;
+            let answer = other.exchange(id, "tools/call", json!({ "name": "quick" })).await;
             assert_eq!(answer["result"]["content"][0]["text"], "quick");
         }
     })

@@ -178,7 +178,7 @@ async fn closes_the_stream_of_a_client_that_stops_reading_without_delaying_other
     let others = async {
         let mut answered = 0;
         while ended.try_recv().is_err() {
-            let answer = site.ask(stateless("tools/call", json!({ "name": "quick" }), &[])).await;
+            let answer = site.exchange(stateless("tools/call", json!({ "name": "quick" }), &[])).await;
             assert_eq!(answer.json()["result"]["content"][0]["text"], "quick");
             answered += 1;
         }

@@ -23,7 +23,7 @@ fn server(streams: usize) -> Server {
         .build()
 }
 
-fn asking(filter: &Value) -> http::Request<http_body_util::Full<Bytes>> {
+fn listen_request(filter: &Value) -> http::Request<http_body_util::Full<Bytes>> {
     stateless("subscriptions/listen", json!({ "notifications": filter }), &[])
 }
 
@@ -37,7 +37,7 @@ async fn message(body: &mut Body) -> Option<Value> {
 
 /// Opens a stream and takes its acknowledgement.
 async fn stream(service: &McpService, filter: &Value) -> Body {
-    let response = service.handle(asking(filter)).await;
+    let response = service.handle(listen_request(filter)).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(response.headers()["x-accel-buffering"], "no");
@@ -81,14 +81,14 @@ async fn a_stream_closed_by_the_client_is_removed() {
     let filter = json!({ "toolsListChanged": true });
     let first = stream(&service, &filter).await;
     let _second = stream(&service, &filter).await;
-    let full = send(&service, asking(&filter)).await;
+    let full = send(&service, listen_request(&filter)).await;
     assert_eq!((full.status, full.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)));
     assert!(full.header("retry-after").is_some());
     drop(first);
     // The work of a stream ends with it, as soon as the runtime gets to it.
     let _third = within("room for a third stream", async {
         loop {
-            let response = service.handle(asking(&filter)).await;
+            let response = service.handle(listen_request(&filter)).await;
             if response.status() == StatusCode::OK {
                 return response;
             }
@@ -99,15 +99,15 @@ async fn a_stream_closed_by_the_client_is_removed() {
 
     let site = serve(&self::server(1), HttpConfig::new()).await;
     let mut wire = site.connect().await;
-    wire.send(asking(&filter)).await;
+    wire.send(listen_request(&filter)).await;
     assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
     assert!(wire.chunk().await.unwrap().starts_with(b"event: message"));
-    assert_eq!(site.ask(asking(&filter)).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(site.exchange(listen_request(&filter)).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(wire);
     within("room for another stream", async {
         loop {
             let mut wire = site.connect().await;
-            wire.send(asking(&filter)).await;
+            wire.send(listen_request(&filter)).await;
             if wire.head().await.unwrap().0 == StatusCode::OK {
                 return;
             }
@@ -121,7 +121,7 @@ async fn shutdown_completes_the_stream_in_order_over_a_socket() {
     let server = server(10);
     let site = serve(&server, HttpConfig::new()).await;
     let mut wire = site.connect().await;
-    wire.send(asking(&json!({ "toolsListChanged": true }))).await;
+    wire.send(listen_request(&json!({ "toolsListChanged": true }))).await;
     wire.head().await.unwrap();
     wire.chunk().await.unwrap();
     server.shutdown();

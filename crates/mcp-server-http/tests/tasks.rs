@@ -101,7 +101,7 @@ async fn open_with(service: &McpService, capabilities: Value) -> String {
 }
 
 /// Makes a task that asks, and waits until it does.
-async fn asking(service: &McpService, session: &str) -> Value {
+async fn task_awaiting_input(service: &McpService, session: &str) -> Value {
     let made = send(service, legacy(Some(session), "tools/call", json!({ "name": "asks", "task": {} }))).await;
     let id = made.json()["result"]["task"]["taskId"].clone();
     for _ in 0..1000 {
@@ -148,7 +148,7 @@ impl Waiting {
 }
 
 /// Posts a message that is no request, in a session.
-async fn tell(service: &McpService, session: &str, message: Value) {
+async fn post_message(service: &McpService, session: &str, message: Value) {
     let headers = [
         ("content-type", "application/json"),
         ("accept", "application/json, text/event-stream"),
@@ -160,14 +160,14 @@ async fn tell(service: &McpService, session: &str, message: Value) {
 
 async fn answer(service: &McpService, session: &str, question: &Value) {
     let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
-    tell(service, session, json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+    post_message(service, session, json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
 }
 
 #[tokio::test]
 async fn sends_an_input_request_on_the_stream_of_the_result_request() {
     let service = service();
     let session = open_with(&service, json!({ "elicitation": {} })).await;
-    let id = asking(&service, &session).await;
+    let id = task_awaiting_input(&service, &session).await;
     let mut waiting = Waiting::start(&service, 9, &session, &id).await;
     let question = waiting.question().await;
     assert_eq!(question["params"]["_meta"]["io.modelcontextprotocol/related-task"], json!({ "taskId": id }));
@@ -181,7 +181,7 @@ async fn the_session_that_requests_the_result_answers_the_input_request() {
     let service = service();
     let able = json!({ "elicitation": {} });
     let (maker, other) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
-    let id = asking(&service, &maker).await;
+    let id = task_awaiting_input(&service, &maker).await;
     // One that cannot be asked is passed over.
     let unable = open_with(&service, json!({})).await;
     let mut request = Box::pin(service.handle(legacy_as(8, Some(&unable), "tasks/result", json!({ "taskId": id }))));
@@ -201,11 +201,16 @@ async fn repeats_an_input_request_when_its_carrier_request_ends() {
     let service = service();
     let able = json!({ "elicitation": {} });
     let (first, second) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
-    let id = asking(&service, &first).await;
+    let id = task_awaiting_input(&service, &first).await;
     let mut waiting = Waiting::start(&service, 9, &first, &id).await;
     let lost = waiting.question().await;
     let cancelled = json!({ "requestId": 9 });
-    tell(&service, &first, json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+    post_message(
+        &service,
+        &first,
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }),
+    )
+    .await;
     // The next one is asked, and the one after it when its whole session ends.
     let mut waiting = Waiting::start(&service, 10, &first, &id).await;
     let again = waiting.question().await;

@@ -50,7 +50,7 @@ async fn serves_http1_and_http2_on_one_port() {
         let stream = within("a handshake", connecting).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol.as_bytes()));
         let answer = if protocol == "h2" {
-            Http2::connect(stream).await.ask(echo()).await
+            Http2::connect(stream).await.exchange(echo()).await
         } else {
             let mut wire = Wire::over(stream);
             wire.send(echo()).await;

@@ -107,7 +107,7 @@ async fn exchange(address: std::net::SocketAddr, method: &str, headers: &str, bo
 }
 
 /// Sends one request on a new connection, and reads until the response contains the text.
-async fn until(address: std::net::SocketAddr, message: &Value, text: &str) -> String {
+async fn read_until(address: std::net::SocketAddr, message: &Value, text: &str) -> String {
     let body = message.to_string();
     let mut socket = TcpStream::connect(address).await.unwrap();
     let head = format!("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -130,22 +130,22 @@ async fn serves_sessions_statuses_and_streams_over_http() {
         .on("cut", Reply::silence().cut("half of this"))
         .on("garbage", Reply::raw("SSH-2.0\r\n"));
     let peer = server.listen().await.unwrap();
-    let opened = until(peer.address(), &request(0, "initialize"), "protocolVersion").await;
+    let opened = read_until(peer.address(), &request(0, "initialize"), "protocolVersion").await;
     assert!(opened.contains("Mcp-Session-Id: scripted-1\r\n"), "{opened}");
-    let busy = until(peer.address(), &request(1, "busy"), "later").await;
+    let busy = read_until(peer.address(), &request(1, "busy"), "later").await;
     assert!(busy.starts_with("HTTP/1.1 503 ") && busy.contains("Retry-After: 3\r\n"), "{busy}");
-    let stream = until(peer.address(), &request(2, "stream"), "0\r\n\r\n").await;
+    let stream = read_until(peer.address(), &request(2, "stream"), "0\r\n\r\n").await;
     assert!(stream.contains("text/event-stream") && stream.contains("id: 1\n") && stream.contains("id: 2\n"));
-    let cut = until(peer.address(), &request(3, "cut"), "half").await;
+    let cut = read_until(peer.address(), &request(3, "cut"), "half").await;
     assert!(!cut.contains("half of this"), "{cut}");
-    until(peer.address(), &request(4, "garbage"), "SSH-2.0").await;
+    read_until(peer.address(), &request(4, "garbage"), "SSH-2.0").await;
 
     peer.wait_for(5, |request| request.method == "POST").await;
     assert!(peer.requests()[4].calls("garbage") && peer.requests()[4].header("host") == Some("x"));
     let lost = exchange(peer.address(), "GET", "Mcp-Session-Id: scripted-0\r\n", "").await;
     assert!(lost.is_empty() || lost.starts_with("HTTP/1.1 404 "), "{lost}");
     peer.forget_sessions();
-    let opened = until(peer.address(), &request(5, "initialize"), "scripted-2").await;
+    let opened = read_until(peer.address(), &request(5, "initialize"), "scripted-2").await;
     assert!(opened.starts_with("HTTP/1.1 200 "));
     // The client has closed its half and gets no response. The server stores the request nevertheless.
     exchange(peer.address(), "DELETE", "Mcp-Session-Id: scripted-1\r\n", "").await;
@@ -156,7 +156,7 @@ async fn serves_sessions_statuses_and_streams_over_http() {
 async fn restarts_at_the_same_address() {
     let server = ScriptedServer::silent().on("a", Reply::result(json!(1)));
     let peer = server.listen().await.unwrap();
-    assert!(until(peer.address(), &request(1, "a"), "result").await.contains("\"result\":1"));
+    assert!(read_until(peer.address(), &request(1, "a"), "result").await.contains("\"result\":1"));
     let mut idle = TcpStream::connect(peer.address()).await.unwrap();
     peer.wait_for(1, |request| request.calls("a")).await;
     while server.open_connections() == 0 {
@@ -168,5 +168,5 @@ async fn restarts_at_the_same_address() {
     server.wait_until_disconnected().await;
     assert!(TcpStream::connect(peer.address()).await.is_err());
     peer.start().unwrap();
-    assert!(until(peer.address(), &request(2, "a"), "result").await.contains("\"id\":2"));
+    assert!(read_until(peer.address(), &request(2, "a"), "result").await.contains("\"id\":2"));
 }

@@ -272,7 +272,7 @@ where
         for step in reply.steps {
             match step {
                 Step::Send(bytes) => stream.write_all(&bytes).await?,
-                Step::Wait(told) => told.notified().await,
+                Step::Wait(released) => released.notified().await,
                 Step::HalfClose => stream.shutdown().await?,
                 Step::Hold => {
                     let mut rest = [0; 64];

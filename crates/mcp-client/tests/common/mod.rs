@@ -105,7 +105,7 @@ impl Peer {
     }
 
     /// Asks, and gives the answer.
-    pub(crate) async fn ask(&mut self, id: Value, method: &str, params: Value) -> Value {
+    pub(crate) async fn exchange(&mut self, id: Value, method: &str, params: Value) -> Value {
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
         let answer = self.recv().await;
         assert_eq!(answer["id"], id, "{answer}");
@@ -127,10 +127,10 @@ impl Peer {
 
     /// Answers `server/discover`.
     pub(crate) async fn discovered(&mut self) -> Value {
-        let asked = self.recv().await;
-        assert_eq!(asked["method"], "server/discover", "{asked}");
-        self.answer(asked["id"].clone(), discovery(&["2026-07-28"])).await;
-        asked
+        let request = self.recv().await;
+        assert_eq!(request["method"], "server/discover", "{request}");
+        self.answer(request["id"].clone(), discovery(&["2026-07-28"])).await;
+        request
     }
 
     /// Opens in the era of a revision.
@@ -167,7 +167,7 @@ pub(crate) fn discovery(versions: &[&str]) -> Value {
 }
 
 /// The result of a tool that says something.
-pub(crate) fn said(text: &str) -> Value {
+pub(crate) fn tool_result(text: &str) -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
 }
 

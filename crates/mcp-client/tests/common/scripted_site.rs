@@ -7,7 +7,7 @@ use mcp_client::{Client, ClientBuilder, Error, Reconnect, ToolResult, protocol::
 use mcp_test::peer::{HttpPeer, Reply, ScriptedServer};
 use tokio::{runtime::Handle, time::timeout};
 
-use super::{builder, said};
+use super::{builder, tool_result};
 
 /// One revision of each era.
 pub(crate) const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
@@ -107,7 +107,7 @@ pub(crate) fn quick(versions: &[ProtocolVersion]) -> ClientBuilder {
 
 /// The result of a tool that says this.
 pub(crate) fn text(text: &str) -> Reply {
-    Reply::result(said(text))
+    Reply::result(tool_result(text))
 }
 
 /// What a call came to, for a table: the text, or the predicates of the error that hold.

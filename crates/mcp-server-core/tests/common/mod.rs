@@ -36,7 +36,7 @@ pub(crate) struct Wire {
     sender: Arc<dyn FrameSender>,
     pub(crate) served: JoinHandle<Result<(), ServeError>>,
     /// How long a message may take. Tests whose clock is paused wait this long in no time.
-    pub(crate) patience: Duration,
+    pub(crate) message_timeout: Duration,
 }
 
 impl Wire {
@@ -49,11 +49,11 @@ impl Wire {
         let (ours, theirs) = duplex(capacity);
         let server = server.clone();
         let served = tokio::spawn(async move { server.serve(theirs).await });
-        Self { sender: ours.sender(), transport: ours, ahead: None, served, patience: HOUR }
+        Self { sender: ours.sender(), transport: ours, ahead: None, served, message_timeout: HOUR }
     }
 
     pub(crate) async fn bytes(&self, bytes: Vec<u8>) {
-        let sent = timeout(self.patience, self.sender.send(Frame::new(bytes))).await;
+        let sent = timeout(self.message_timeout, self.sender.send(Frame::new(bytes))).await;
         sent.expect("the server does not read").unwrap();
     }
 
@@ -75,7 +75,7 @@ impl Wire {
         let frame = match self.ahead.take() {
             Some(frame) => frame,
             None => {
-                let frame = timeout(self.patience, recv(&mut self.transport)).await;
+                let frame = timeout(self.message_timeout, recv(&mut self.transport)).await;
                 frame.expect("the server does not answer")?.unwrap()
             }
         };
@@ -102,7 +102,7 @@ impl Wire {
     }
 
     /// Sends a request; the very next message is its response.
-    pub(crate) async fn ask(&mut self, request: Value) -> Value {
+    pub(crate) async fn exchange(&mut self, request: Value) -> Value {
         let id = request["id"].clone();
         self.send(request).await;
         let response = self.recv().await;
@@ -112,7 +112,7 @@ impl Wire {
 
     /// Opens a legacy session: the result of `initialize`.
     pub(crate) async fn open(&mut self, version: &str) -> Value {
-        let response = self.ask(initialize(version)).await;
+        let response = self.exchange(initialize(version)).await;
         self.send(notification("notifications/initialized", json!({}))).await;
         response["result"].clone()
     }
@@ -122,7 +122,7 @@ impl Wire {
         for _ in 0..64 {
             tokio::task::yield_now().await;
         }
-        let fence = self.ask(legacy("fence", "ping", json!({}))).await;
+        let fence = self.exchange(legacy("fence", "ping", json!({}))).await;
         assert!(fence.get("result").is_some(), "{fence}");
     }
 
@@ -133,7 +133,7 @@ impl Wire {
         while let Some(message) = self.next().await {
             rest.push(message);
         }
-        timeout(self.patience, self.served).await.expect("the server goes on").unwrap().unwrap();
+        timeout(self.message_timeout, self.served).await.expect("the server goes on").unwrap().unwrap();
         rest
     }
 }

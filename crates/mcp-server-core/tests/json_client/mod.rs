@@ -17,7 +17,7 @@ use mcp_transport::{
 use serde_json::{Value, json};
 
 /// What a client sends at most, and how long it waits for anything.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A client of one revision that knows no types: requests and answers are JSON.
 pub(crate) struct Client {
@@ -154,13 +154,13 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Value {
-        let frame = tokio::time::timeout(PATIENCE, recv(&mut self.transport)).await.expect("nothing arrived in time");
+        let frame = tokio::time::timeout(DEADLINE, recv(&mut self.transport)).await.expect("nothing arrived in time");
         serde_json::from_slice(&frame.unwrap().unwrap().message).unwrap()
     }
 }
 
 /// One modern request with a scope that the caller changes: who asks, from where, with what attached.
-pub(crate) async fn ask(
+pub(crate) async fn request_with_scope(
     server: &Server,
     method: &str,
     mut params: Value,

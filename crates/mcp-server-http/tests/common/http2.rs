@@ -49,7 +49,7 @@ impl Http2 {
         self.sender.send_request(targeted(request)).await
     }
 
-    pub(crate) async fn ask(&mut self, request: Request<Full<Bytes>>) -> Answer {
+    pub(crate) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Answer {
         let response = within("an answer", self.open(request)).await.unwrap();
         let (parts, body) = response.into_parts();
         assert_eq!(parts.version, http::Version::HTTP_2);

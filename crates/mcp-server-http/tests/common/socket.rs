@@ -43,7 +43,7 @@ impl Site {
     }
 
     /// One request on a connection of its own.
-    pub(crate) async fn ask(&self, request: Request<Full<Bytes>>) -> Answer {
+    pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
         let mut wire = self.connect().await;
         wire.send(request).await;
         wire.answer().await
@@ -51,7 +51,7 @@ impl Site {
 
     /// Opens a legacy session.
     pub(crate) async fn open(&self) -> String {
-        self.ask(initialize()).await.header("mcp-session-id").unwrap().to_owned()
+        self.exchange(initialize()).await.header("mcp-session-id").unwrap().to_owned()
     }
 
     /// Waits until serving is over.

@@ -67,12 +67,12 @@ impl<'a> Client<'a> {
     }
 
     pub(crate) async fn send(&self, message: Value) {
-        let answer = self.site.ask(post(&self.endpoint, &message)).await;
+        let answer = self.site.exchange(post(&self.endpoint, &message)).await;
         assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0), "{answer:?}");
     }
 
     /// A request, and the next message.
-    pub(crate) async fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+    pub(crate) async fn exchange(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
         let answer = self.message().await.unwrap();
         assert_eq!(answer["id"], id, "{answer}");
@@ -83,7 +83,7 @@ impl<'a> Client<'a> {
     pub(crate) async fn initialize(&mut self, version: &str, capabilities: Value) -> Value {
         let client = json!({ "name": "t", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
-        let answer = self.ask(0, "initialize", params).await;
+        let answer = self.exchange(0, "initialize", params).await;
         self.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         answer["result"].clone()
     }
