@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that has to hold, in order; what CI runs.
+//! `cargo xtask ci`: all checks in order, as CI runs them.
 
 use std::{
     path::Path,
@@ -15,7 +15,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// One step: a name to select it by, and what it does.
+/// One step: the name that selects it, and its function.
 struct Step {
     name: &'static str,
     run: fn(&Path) -> Result<(), Error>,

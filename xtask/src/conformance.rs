@@ -86,7 +86,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
             }
             match options.leg {
                 Leg::Server => bench.suite(Release::Stable, "active", &mut report)?,
-                // The older release has no collection of what is not about authorization.
+                // The older release has no collection of the scenarios outside of authorization.
                 Leg::Client => bench.older_release(&mut report)?,
                 Leg::Authorization => {}
             }
@@ -122,8 +122,8 @@ impl Bench {
             let at = ["--spec-version", revision, "--force"];
             let extra: &[&str] = match (list.is_extension(self.leg, scenario), self.leg) {
                 (false, _) => &at[..2],
-                // An extension has no revision of its own. A client is tried with it in each; of what it asks a server, the
-                // suite knows where it applies.
+                // An extension has no revision of its own. The client runs it in each revision. For a server, the
+                // suite knows the revisions.
                 (true, Leg::Client) => &at,
                 (true, _) => &[],
             };
@@ -283,7 +283,7 @@ impl Bench {
         let took = started.elapsed();
         let Some((_, checks)) = outcome::read(&output)?.into_iter().next() else {
             let skipped = ran.stdout.contains("SKIPPED: scenario");
-            return Ok((!skipped).then(|| Row::no_result(scenario, &last_words(&ran))));
+            return Ok((!skipped).then(|| Row::no_result(scenario, &last_lines(&ran))));
         };
         let mut verdict = Verdict::of(&checks, why);
         // A client that sends no requests can pass without a check. Such a run shows nothing.
@@ -292,7 +292,7 @@ impl Bench {
         }
         // The suite has the same list. Its exit status counts if the recorded checks miss a failure.
         if self.leg != Leg::Authorization && !verdict.is_bad() && !ran.status.success() {
-            verdict = Verdict::NoResult(format!("the suite disagrees ({}): {}", ran.status, last_words(&ran)));
+            verdict = Verdict::NoResult(format!("the suite disagrees ({}): {}", ran.status, last_lines(&ran)));
         }
         Ok(Some(Row::new(scenario.to_owned(), checks, verdict).took(took)))
     }
@@ -313,7 +313,7 @@ impl Bench {
             Target::Server(server) => command.args(["--url", &server.url]),
             Target::Client => command.arg("--command").arg(&self.binary),
         };
-        // The suite writes temporary files beside itself in places.
+        // The suite writes temporary files to its own directory.
         std::fs::create_dir_all(&self.results).with_context(|| self.results.display().to_string())?;
         command.current_dir(&self.results);
         Ok(command)
@@ -331,7 +331,7 @@ impl Bench {
         Ok(known)
     }
 
-    /// The scenarios that we do not hold ourselves to yet, with what is missing.
+    /// The scenarios that the project does not have to pass yet, with the missing feature.
     fn later(&self) -> Result<Vec<(String, String)>, Error> {
         let mut later = Vec::new();
         for revision in REVISIONS {
@@ -353,7 +353,7 @@ impl Bench {
         let listed = process::capture(command.args(["list", &format!("--{}", self.leg)]), SCENARIO_LIMIT)?;
         let found: Vec<_> = listed.stdout.lines().filter_map(scenario_line).collect();
         if found.is_empty() {
-            return Err(Error::msg(format!("{release} lists nothing for the {}: {}", self.leg, last_words(&listed))));
+            return Err(Error::msg(format!("{release} lists nothing for the {}: {}", self.leg, last_lines(&listed))));
         }
         Ok(found)
     }
@@ -383,7 +383,7 @@ impl Target {
     }
 }
 
-/// A line `- name [revision,revision]` of what the suite lists.
+/// A line `- name [revision,revision]` of the scenario list of the suite.
 fn scenario_line(line: &str) -> Option<(String, Vec<String>)> {
     let (name, rest) = line.trim_start().strip_prefix("- ")?.split_once(' ')?;
     let revisions = rest.trim().strip_prefix('[')?.strip_suffix(']')?;
@@ -391,9 +391,9 @@ fn scenario_line(line: &str) -> Option<(String, Vec<String>)> {
 }
 
 /// The last lines of a run's output, which explain a missing result.
-fn last_words(ran: &Captured) -> String {
-    let said = if ran.stderr.trim().is_empty() { &ran.stdout } else { &ran.stderr };
-    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+fn last_lines(ran: &Captured) -> String {
+    let output = if ran.stderr.trim().is_empty() { &ran.stdout } else { &ran.stderr };
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
     let tail = lines[lines.len().saturating_sub(3)..].join(" / ");
     if tail.is_empty() { format!("no output, {}", ran.status) } else { tail }
 }
@@ -404,7 +404,7 @@ pub(crate) fn passing_scenarios(root: &Path) -> Result<Vec<String>, Error> {
     for revision in REVISIONS {
         let list = Requirements::load(root, revision)?;
         let known = ExpectedFailures::load(root, revision)?;
-        // Only the legs that have a fixture are run, and only what runs is evidence.
+        // Only legs with a fixture run, and only scenarios that run are evidence.
         for leg in [Leg::Server, Leg::Client] {
             let required = list.must_pass(leg).into_iter();
             passing.extend(required.filter(|name| known.why(leg, name).is_none()).map(str::to_owned));

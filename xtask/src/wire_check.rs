@@ -30,7 +30,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     check(&workspace::root(), &here.join(folder(args)?))
 }
 
-/// The step of `ci`: it looks for schemas outside of the project, in CI alone, and says what it did.
+/// The step of `ci`. It searches for schemas outside of the project only in CI, and prints its decision.
 pub(crate) fn run_in_ci(root: &Path) -> Result<(), Error> {
     let schemas = root.join(CI_SCHEMAS);
     let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");

@@ -1,4 +1,4 @@
-//! Questions at a terminal: their order, their answers and their cancellation.
+//! Input requests at a terminal: their order, their answers and their cancellation.
 
 use std::{
     fs::File,

@@ -178,7 +178,7 @@ pub(crate) async fn open(shared: &Shared, position: &Position) -> Result<EventSt
 /// Returns a random number of at least 0 and less than 1. The keys of a hasher are sufficiently random here.
 fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 11;
-    #[expect(clippy::cast_precision_loss, reason = "53 bits are what the mantissa holds")]
+    #[expect(clippy::cast_precision_loss, reason = "the mantissa has 53 bits")]
     let number = bits as f64 / (1_u64 << 53) as f64;
     number
 }

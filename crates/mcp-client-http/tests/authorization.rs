@@ -1,4 +1,4 @@
-//! The hook that authorizes requests: asked for each, told of refusals, and bounded.
+//! The authorizer: the transport calls it for each request and each challenge, a bounded number of times.
 
 use std::sync::{
     Arc, Mutex,
@@ -14,7 +14,7 @@ use crate::common::{
     byte_server::{ByteServer, Reply},
 };
 
-/// Gives out `token-0`, `token-1`, …: a new one with every refusal.
+/// Returns `token-0`, `token-1` and so on: a new token after each challenge.
 #[derive(Clone, Default)]
 struct Tokens {
     number: Arc<AtomicUsize>,

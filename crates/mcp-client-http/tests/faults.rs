@@ -1,4 +1,4 @@
-//! What servers and networks do wrong, and the one fault that each request gets for it.
+//! Faults of servers and networks, and the error of the affected request.
 
 use std::{error::Error, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::common::{
     notice, pause,
 };
 
-/// What becomes of a request that is answered so.
+/// The outcome of a request that receives this reply.
 async fn fault(reply: Reply) -> TransportError {
     fault_of(reply, MODERN).await
 }
@@ -65,7 +65,7 @@ async fn a_message_above_the_limit_fails_its_request() {
         let error = peer.fault(1).await;
         assert!(error.is_too_large() && error.to_string().contains("1024"), "{what}: {error}");
     }
-    // What is known to be no answer costs nothing.
+    // The transport does not read a body that cannot be a response.
     let large =
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":""#.to_owned() + &"x".repeat(1025);
     let reply = Reply::events().event(&large).event(&answer(1)).end();
@@ -229,7 +229,7 @@ async fn reports_an_unreachable_server() {
         cause = error.source();
     }
     assert!(causes.contains("refused") && !causes.contains("hunter2"), "{causes}");
-    // The transport goes on: the server may come back.
+    // The transport stays open, because the server may return.
     peer.request(MODERN, 2, "tools/call").await;
     peer.fault(2).await;
 }
@@ -244,7 +244,7 @@ async fn reconnects_to_a_restarted_server() {
     let mut peer = Peer::connect(&site.url()).await;
     for id in 0..2 {
         peer.request(MODERN, id, "tools/call").await;
-        // The first connection is closed behind the answer, as a restart does it.
+        // The server closes the first connection after the response, as a restart does.
         match peer.next().await {
             Ok((route, _)) => assert_eq!(route, Route::Request(id.into())),
             // It may go out on the old connection in the moment in which that is closed.
@@ -271,7 +271,7 @@ async fn retries_notifications_a_bounded_number_of_times() {
     peer.notify(LEGACY, "notifications/progress").await;
     site.saw(3).await;
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
-    // One that is to wait for long is given up: nothing else is to wait for it.
+    // The transport drops a notification with a long retry delay. Later messages do not wait for it.
     let busy = ByteServer::serve(|_, seen| match seen.call().as_str() {
         "tools/call" => Reply::result(seen),
         _ => Reply::full(503, &[("retry-after", "31")], ""),
@@ -285,7 +285,7 @@ async fn retries_notifications_a_bounded_number_of_times() {
     assert!(began.elapsed() < Duration::from_secs(31), "{:?}", began.elapsed());
     let calls: Vec<_> = busy.seen().iter().map(|seen| seen.call()).collect();
     assert_eq!(calls, ["notifications/initialized", "tools/call"]);
-    // The server never answers: the wait for it ends, and nothing is told of it.
+    // The server never answers. The wait ends without an error for the caller.
     peer.notify(LEGACY, "notifications/cancelled").await;
     site.wait_for_disconnects(1).await;
     peer.request(LEGACY, 1, "tools/call").await;

@@ -1,4 +1,4 @@
-//! The stream on which a server speaks unasked: when it is opened, opened again, and left alone.
+//! The GET stream for messages of the server: when the client opens it, reopens it and closes it.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ async fn retries_a_lost_stream_with_increasing_delays() {
     let mut peer = Peer::in_session(&site.url()).await;
     peer.next().await.unwrap();
     let began = Instant::now();
-    // Nothing told where to go on.
+    // No event had an id, so the stream cannot be resumed.
     assert!(peer.next().await.unwrap_err().is_missed());
     peer.next().await.unwrap();
     let waited = began.elapsed();
@@ -143,6 +143,6 @@ async fn an_event_above_the_limit_loses_only_itself() {
     let site = site(vec![events]).await;
     let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
     peer.initialize().await;
-    // It is nobody's answer, so that nobody is told.
+    // The response belongs to no request, so the client ignores it.
     assert_eq!(peer.next().await.unwrap().1["params"]["data"], 1);
 }

@@ -1,4 +1,4 @@
-//! HTTP+SSE: found out by the refusal of `initialize`, or known from the beginning.
+//! HTTP+SSE: detected by a rejected `initialize`, or configured.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::common::{
     notice, pause, within,
 };
 
-/// The revision whose transport this is.
+/// The revision of this transport.
 const OLD: &str = "2024-11-05";
 
-/// A server whose stream names an endpoint, and answers two requests on it once they were posted.
+/// A server whose stream names an endpoint. It answers two requests on the stream after their POSTs.
 async fn site(endpoint: &'static str) -> ByteServer {
     let posted = Arc::new(Notify::new());
     ByteServer::serve(move |_, seen: &ReceivedRequest| match (seen.method.as_str(), seen.path.as_str()) {
@@ -39,7 +39,7 @@ async fn site(endpoint: &'static str) -> ByteServer {
     .await
 }
 
-/// A whole session: everything comes on one stream.
+/// A whole session: all messages of the server are on one stream.
 async fn talk(peer: &mut Peer) {
     peer.request(OLD, 0, "initialize").await;
     let (route, message) = peer.next().await.unwrap();

@@ -1,5 +1,5 @@
-//! The tests of this crate from the outside, in one program: one topic a module.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! The integration tests of this crate, in one program: one module per topic.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 mod authorization;
 mod common;

@@ -1,4 +1,4 @@
-//! Messages in both directions: a POST each, what it carries, and the shapes of the answer.
+//! Messages in both directions: each POST, its headers and the forms of its response.
 
 use mcp_transport::{Frame, Route};
 use serde_json::json;
@@ -111,7 +111,7 @@ async fn concurrent_requests_reuse_connections() {
         answered.sort_unstable();
         assert!(answered.iter().copied().eq(round * COUNT..(round + 1) * COUNT));
     }
-    // A connection that comes back a moment late is made anew, but not all are.
+    // The client replaces a connection that becomes idle too late. It reuses the others.
     assert!((16..32).contains(&site.connections()), "{}", site.connections());
 }
 
@@ -181,7 +181,7 @@ async fn limits_concurrent_requests_as_configured() {
     sender.try_send(request(MODERN, 1, "a")).unwrap();
     sender.try_send(request(MODERN, 2, "a")).unwrap();
     assert!(matches!(sender.try_send(request(MODERN, 3, "a")), Err(mcp_transport::TrySendError::Full(_))));
-    // Notifications have room of their own.
+    // Notifications have their own limit.
     sender.try_send(Frame::new("{}").with_hints(hints(MODERN, "notifications/x"))).unwrap();
     let mut waiting = Box::pin(sender.send(request(MODERN, 3, "a")));
     tokio::select! {
@@ -189,7 +189,7 @@ async fn limits_concurrent_requests_as_configured() {
         sent = &mut waiting => panic!("{sent:?}"),
         () = tokio::task::yield_now() => {}
     }
-    // So have signs of life, which calls that take long must not hold up.
+    // Pings have their own limit, too, so that long calls do not delay them.
     sender.try_send(request(MODERN, 4, "server/discover")).unwrap();
     site.saw(3).await;
     sender.close(&1.into());

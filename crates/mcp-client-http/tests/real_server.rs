@@ -1,4 +1,4 @@
-//! Against a real server, in both eras, over a real socket.
+//! A client against a real server over a socket, in both eras.
 
 use mcp_client_http::Http;
 use mcp_server_core::{Args, Context, Progress, Server, resource, tool};
@@ -35,7 +35,7 @@ async fn serve(server: &Server) -> (String, JoinHandle<()>) {
     (url, serving)
 }
 
-/// The parameters of a call, with what the era needs.
+/// The parameters of a call, with the metadata of the era.
 fn call(version: &str, name: &str, arguments: serde_json::Value) -> serde_json::Value {
     let mut params = json!({ "name": name, "arguments": arguments, "_meta": { "progressToken": "p" } });
     if version == MODERN {
@@ -114,8 +114,8 @@ async fn receives_list_changes_of_a_session() {
     let server = server();
     let (url, serving) = serve(&server).await;
     let mut peer = Peer::in_session(&url).await;
-    // The answer shows that the server knows of the end of the handshake. Whether its stream is open by now makes no
-    // difference.
+    // The response shows that the server has processed `notifications/initialized`. The state of the stream does not
+    // matter.
     peer.request(LEGACY, 1, "tools/list").await;
     peer.next().await.unwrap();
     server.notify().tools_changed();

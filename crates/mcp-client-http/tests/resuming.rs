@@ -1,4 +1,4 @@
-//! The stream of a request goes on over other connections, where the server gives its events ids.
+//! The client resumes the stream of a request on another connection if the events have ids.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn site(replies: Vec<Reply>) -> ByteServer {
     .await
 }
 
-/// A peer whose session has no stream of its own, with a request under way.
+/// A peer with a session, without a GET stream, and with a pending request.
 async fn peer_with_request(site: &ByteServer) -> Peer {
     let mut peer = Peer::connect(&site.url()).await;
     peer.request(LEGACY, 0, "initialize").await;
@@ -92,7 +92,8 @@ async fn limits_the_resumptions_of_a_stream() {
     let site = site(vec![first(), Reply::status(404)]).await;
     let mut peer = peer_with_request(&site).await;
     peer.next().await.unwrap();
-    // The session is lost for everybody, but the request was taken: that nothing was done with it is not said.
+    // The session is lost, but the server accepted the request. The error does not claim that the request did not
+    // run.
     let error = peer.next().await.unwrap_err();
     assert!(error.is_session_lost() && error.request().is_none(), "{error}");
     assert!(peer.fault(1).await.is_unanswered());
@@ -106,7 +107,7 @@ async fn a_batch_with_the_response_ends_the_stream() {
     let site = site(vec![Reply::events().event_as("a-1", &batch).end(), Reply::events().event(&answer(1)).end()]).await;
     let mut peer = peer_with_request(&site).await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
-    // Later than the stream would be gone on with.
+    // This is later than the next attempt to resume.
     tokio::time::sleep(Duration::from_secs(60)).await;
     peer.nothing().await;
     assert_eq!(site.seen().len(), 2);

@@ -1,4 +1,4 @@
-//! Where secrets do not go: into texts, over connections that anybody can read, to other origins.
+//! Secrets do not appear in texts, over cleartext connections or at other origins.
 
 use http::HeaderMap;
 use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
@@ -46,7 +46,7 @@ async fn rejects_credentials_over_cleartext_http() {
         ("here", Http::new("http://127.0.0.1:9/").unwrap().bearer("hunter2").unwrap(), false),
         ("here by name", Http::new("http://localhost:9/").unwrap().bearer("hunter2").unwrap(), false),
     ] {
-        // Nothing is connected to yet: the first message does that.
+        // The transport connects with the first message.
         match http.connect().await {
             Ok(_) => assert!(!is_refused, "{what}"),
             Err(error) => {
@@ -130,7 +130,7 @@ async fn sends_the_user_of_the_url_to_its_origin_only() {
         assert_eq!(seen.header("authorization"), Some("Basic dXNlcjpodW50ZXIy"));
     }
     assert!(other.seen().is_empty());
-    // What is set on purpose takes its place.
+    // An explicit header replaces it.
     let mut peer = Peer::open(&http.bearer("other").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     peer.fault(1).await;
@@ -158,7 +158,7 @@ async fn uses_a_client_or_proxy_of_the_application() {
     }
 }
 
-/// What an application starts from, with TLS that trusts nobody.
+/// A client of the application, with TLS that trusts no root.
 fn builder() -> reqwest::ClientBuilder {
     let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
     let tls = tls.with_safe_default_protocol_versions().unwrap();

@@ -1,4 +1,4 @@
-//! Sessions: learned from the answer to `initialize`, named from then on, lost, ended.
+//! Sessions: the client learns the id from the response to `initialize`, sends it, loses it and deletes it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::common::{
     within,
 };
 
-/// A server with sessions and no stream of its own.
+/// A server with sessions and without a GET stream.
 fn script(_: usize, seen: &ReceivedRequest) -> Reply {
     match (seen.method.as_str(), seen.call().as_str()) {
         ("POST", "initialize") => Reply::opening(seen, "s-1"),
@@ -113,7 +113,7 @@ async fn a_failed_handshake_does_not_block_other_messages() {
     let mut peer = Peer::in_session(&site.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
-    // Nobody listens to a session that was not opened.
+    // No GET stream belongs to a session that was not opened.
     assert!(!site.seen().iter().any(|seen| seen.method == "GET"));
 }
 
@@ -128,14 +128,14 @@ async fn a_404_in_a_session_is_a_lost_session() {
     let mut peer = Peer::in_session(&site.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     assert!(peer.fault(1).await.is_session_lost());
-    // Without a session a 404 says something else.
+    // Without a session, a 404 is an error of the request.
     peer.request(MODERN, 2, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
-    // A notification has nobody to tell, so that the transport as a whole is told.
+    // A notification has no response, so the transport reports the loss.
     peer.notify(LEGACY, "notifications/cancelled").await;
     let error = peer.next().await.unwrap_err();
     assert!(error.is_session_lost() && error.request().is_none());
-    // There is nothing to end any more.
+    // The session has already ended.
     within("the end", peer.sender().shutdown()).await.unwrap();
     assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
 }
@@ -164,7 +164,7 @@ async fn a_400_about_the_session_is_a_lost_session() {
         peer.request(LEGACY, 1, "tools/call").await;
         let got = peer.next().await;
         assert_eq!(got.is_err_and(|error| error.is_session_lost()), is_lost, "{shown}");
-        // Whoever is in no session cannot lose one.
+        // A request without a session does not lose one.
         peer.request(MODERN, 2, "tools/call").await;
         assert!(!peer.next().await.is_err_and(|error| error.is_session_lost()), "{shown}");
     }
@@ -190,7 +190,7 @@ async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
     site.saw(5).await;
     let sender = peer.sender();
     let ending = tokio::spawn(async move { sender.shutdown().await });
-    // Requests end at once: nobody waits for their answers.
+    // The caller does not wait for these responses, so the requests end at once.
     site.wait_for_disconnects(1).await;
     assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
     release.notify_one();

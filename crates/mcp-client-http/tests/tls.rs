@@ -1,4 +1,4 @@
-//! TLS: who is trusted, and what is said of who is not.
+//! TLS: the trusted certificates, and the errors for others.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::common::{
     request_with,
 };
 
-/// A server with a certificate of its own making for `name`; the certificate in PEM.
+/// A server with a self-signed certificate for `name`, and the certificate in PEM.
 async fn site(name: &str) -> (ByteServer, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));

@@ -1,5 +1,5 @@
-//! Servers that cannot be reached again: how often they are tried, how long that is waited for, and what calls are told.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Unreachable servers: the number of attempts, the delays between them, and the errors of calls.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     error::Error as _,
@@ -44,7 +44,7 @@ impl Connect for ReachedOnce {
     }
 }
 
-/// A client whose connection has just been lost, and what counts the attempts since.
+/// A client whose connection was lost, and the counter of its attempts since then.
 async fn lost(later: impl Into<Option<TransportError>>) -> (Client, Arc<AtomicUsize>) {
     let (first, mut peers) = scripted();
     let attempts = Arc::new(AtomicUsize::new(0));
@@ -86,7 +86,7 @@ async fn a_call_without_a_connection_in_time_reports_the_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn each_delay_doubles() {
-    // What the attempts wait for, in quarters of a second: of a connection that had lasted, and of one that had not.
+    // The expected delays in quarters of a second, after a stable connection and after a short one.
     for (lasted, waits) in [(60, 1 + 2), (0, 1 + 2 + 4)] {
         let (first, mut peers) = scripted();
         let later = Some(TransportError::unreachable("refused"));
@@ -113,7 +113,7 @@ async fn a_waiting_call_shortens_the_delay() {
     client.states().wait_for(|state| *state == State::Connecting { attempt: 7 }).await.unwrap();
     let so_far = attempts.load(Ordering::SeqCst);
     assert_eq!(so_far - before, 6);
-    // The seventh would be made after 16 seconds, give or take a quarter. However many wait, there is one attempt in a second.
+    // The seventh attempt is due after about 16 seconds. Waiting calls cause at most one attempt per second.
     let calls: Vec<_> =
         (0..10).map(|_| tokio::spawn(client.call_tool("t", ()).idle_timeout(9 * SECOND).into_future())).collect();
     tokio::time::sleep(3 * SECOND).await;
@@ -138,7 +138,7 @@ async fn a_permanent_error_is_not_retried() {
     down(&client).await;
     // The first wait after a connection that was of no use is short.
     assert!(attempts.load(Ordering::SeqCst) == 2 && started.elapsed() < SECOND, "{:?}", started.elapsed());
-    // Who needs the server has it tried once more.
+    // A new call makes one more attempt.
     let error = client.call_tool("t", ()).await.unwrap_err();
     assert_eq!(predicates(&error), "unreachable", "{error:?}");
     assert_eq!(attempts.load(Ordering::SeqCst), 3);
@@ -152,7 +152,7 @@ async fn respects_retry_after() {
     let started = Instant::now();
     down(&client).await;
     assert_eq!((attempts.load(Ordering::SeqCst), started.elapsed().as_secs()), (9, 210));
-    // Beyond it, nobody waits: calls fail at once until that is over.
+    // Calls fail at once while a longer delay runs.
     let (client, attempts) = lost(busy(3600)).await;
     let started = Instant::now();
     down(&client).await;

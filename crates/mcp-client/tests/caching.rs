@@ -1,5 +1,5 @@
-//! Results that the server says are fresh for a while are not asked for again meanwhile.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! The client does not repeat a request while its cached result is fresh.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn listed(name: &str, ttl: u64) -> Value {
     json!({ "resultType": "complete", "tools": tools, "ttlMs": ttl, "cacheScope": "private" })
 }
 
-/// Lists the tools, which the server is asked for: it lists one of this name.
+/// Lists the tools. The server receives the request and returns a tool with this name.
 async fn list_from_server(client: &Client, peer: &mut Peer, name: &str, ttl: u64) {
     let listing = start(client.list_tools());
     let id = peer.expect("tools/list").await;
@@ -23,7 +23,7 @@ async fn list_from_server(client: &Client, peer: &mut Peer, name: &str, ttl: u64
     assert_eq!(listing.await.unwrap().unwrap()[0].name, name);
 }
 
-/// Lists the tools, which the server is not asked for.
+/// Lists the tools from the cache.
 async fn cached(client: &Client, name: &str) {
     assert_eq!(client.list_tools().await.unwrap()[0].name, name);
 }
@@ -38,7 +38,7 @@ async fn serves_fresh_results_from_the_cache() {
     list_from_server(&client, &mut peer, "c", 60_000).await;
     cached(&client, "c").await;
 
-    // Whoever wants it fresh gets it, and everybody after.
+    // A `fresh` call updates the cache for later calls.
     let listing = start(client.list_tools().fresh());
     let id = peer.expect("tools/list").await;
     peer.answer(id, listed("d", 60_000)).await;

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more: the server is told in the way of the revision, and nothing is left behind.
+//! Cancelled calls: the client notifies the server in the form of the revision and releases all state.
 
 use std::{
     sync::{
@@ -68,7 +68,7 @@ async fn sends_cancellations_later_when_the_queue_is_full() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let calls: Vec<_> = (0..64).map(|_| start(client.call_tool("t", ()))).collect();
-        // The transport is full, and the server does not read.
+        // The queue of the transport is full, and the server does not read.
         wait_until(|| client.pending() == 64).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
         for call in calls {
@@ -132,7 +132,7 @@ async fn dropping_a_third_of_ten_thousand_calls_leaks_nothing() {
         }
         assert!(done > CALLS / 2 && dropped > CALLS / 10, "{done} {dropped}");
         assert_eq!(client.pending(), 0, "{version}");
-        // Whatever was cancelled has ended when a later call is through.
+        // A later call has finished, so the cancelled calls have ended.
         client.call_tool("work", ()).await.unwrap();
         wait_until(|| running.load(Ordering::SeqCst) == 0).await;
     }
@@ -206,7 +206,7 @@ async fn closing_the_client_ends_its_calls_and_notifies_the_server() {
 async fn closing_is_bounded_in_time() {
     for version in ERAS {
         let (client, peer, _peers) = connected(version).await;
-        // The server reads nothing, and the transport is full.
+        // The server does not read, and the queue of the transport is full.
         let calls: Vec<_> = (0..200).map(|_| start(client.call_tool("t", ()))).collect();
         wait_until(|| client.pending() == 200).await;
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more, over pipes and over HTTP: how the server is told in each era, and that nothing is left.
+//! Cancelled calls over pipes and HTTP: the client notifies the server in the form of the era and releases all state.
 
 use std::{
     sync::{
@@ -65,7 +65,7 @@ async fn does_not_cancel_an_answered_call() {
     }
 }
 
-/// Counts what runs on the server.
+/// Counts the running calls of the server.
 struct Running(Arc<AtomicUsize>);
 
 impl Running {

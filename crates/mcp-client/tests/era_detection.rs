@@ -1,5 +1,5 @@
-//! How a client finds out what a server speaks, whatever the server makes of the question.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Era detection: the probe of the client, and all responses of a server to it.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Peer, builder, connected_as, discovery, initialized, scripted, start, tool_result};
 
-/// What a server does when it is asked `server/discover`.
+/// The response of a server to `server/discover`.
 enum First {
     Result(Value),
     Error(Value),
@@ -17,7 +17,7 @@ enum First {
     Death,
 }
 
-/// Serves the first message by `first` and then opens with `initialize`; gives the methods that were asked for.
+/// Serves the first message by `first` and then opens with `initialize`. Returns the received methods.
 async fn open(first: First) -> (Result<Client, Error>, Vec<String>) {
     let (connector, mut peers) = scripted();
     let connecting = start(builder().connect(connector));
@@ -47,7 +47,7 @@ async fn open(first: First) -> (Result<Client, Error>, Vec<String>) {
     (client, serving.await.unwrap())
 }
 
-/// Opens sessions of 2025-06-18 and answers every call; what it was asked.
+/// Opens sessions of 2025-06-18 and answers every call. Returns the received methods.
 async fn serve(mut peer: Peer) -> Vec<String> {
     let mut methods = Vec::new();
     while let Some(message) = peer.next().await {
@@ -242,7 +242,7 @@ async fn a_rejected_revision_does_not_affect_other_calls() {
     assert_eq!(taken.await.unwrap().unwrap().text(), "here");
 }
 
-/// What a server that was exchanged for an older one makes of a request of the newest revision.
+/// The response of an older server, which replaced a newer one, to a request of the newest revision.
 #[derive(Debug, Clone, Copy)]
 enum Older {
     Refuses,
@@ -265,11 +265,11 @@ async fn probes_again_when_the_known_era_is_wrong() {
         match older {
             Older::Refuses => {
                 peer.refuse(id, no.clone()).await;
-                // It is asked whether it is another one, and the call is made on the next connection.
+                // The client probes the era again and repeats the call on the next connection.
                 let id = peer.expect("server/discover").await;
                 peer.refuse(id, no).await;
             }
-            // A sloppy one runs what it is asked for; the next request is made in its era.
+            // A lenient server accepts the request. The next request uses the era of the server.
             Older::Answers => {
                 peer.answer(id, json!({ "content": [] })).await;
                 let id = peer.expect("server/discover").await;
@@ -286,7 +286,7 @@ async fn probes_again_when_the_known_era_is_wrong() {
             Older::Dies => {
                 peer.close();
                 assert!((&mut call).await.unwrap().unwrap_err().is_closed());
-                // Also when it is asked first.
+                // The same holds if the probe comes first.
                 let mut methods = peers.next().await;
                 methods.expect("server/discover").await;
                 methods.close();
@@ -328,7 +328,7 @@ async fn does_not_repeat_a_call_in_another_era_if_it_may_have_run() {
     let call = start(client.call_tool("t", ()));
     let mut peer = peers.next().await;
     let id = peer.expect("tools/call").await;
-    // A sloppy server runs what it is asked for without a session, and fails.
+    // A lenient server accepts the request without a session, and fails.
     peer.refuse(id, json!({ "code": -32603, "message": "half done" })).await;
     let id = peer.expect("server/discover").await;
     peer.refuse(id, json!({ "code": -32601, "message": "what?" })).await;
@@ -389,13 +389,13 @@ async fn a_probe_is_bounded_by_the_timeout_of_the_call() {
             false => peer.refuse(id, json!({ "code": -32602, "message": "no such tool" })).await,
         }
         peer.expect("server/discover").await;
-        // What came counts, not what is still to be found out.
+        // The received response decides. A pending probe does not.
         assert_eq!(call.await.unwrap().is_ok(), is_result);
         assert_eq!(began.elapsed().as_secs(), 2, "{is_result}");
     }
 }
 
-/// What is known of a server that was of the newest revision.
+/// The negotiation that a client has stored for a server of the newest revision.
 fn known() -> Negotiated {
     let mut known = Negotiated::new(ProtocolVersion::V2026_07_28);
     known.capabilities = serde_json::from_value(json!({ "tools": {} })).unwrap();

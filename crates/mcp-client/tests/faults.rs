@@ -1,4 +1,4 @@
-//! What servers do wrong, and what becomes of the calls: a typed error within its time, or a result.
+//! Faults of servers: each affected call ends with a typed error or a result before its time limit.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn a_call_to_an_unresponsive_server_times_out() {
         assert!(call.await.unwrap().unwrap_err().is_timeout());
         assert_eq!(started.elapsed(), Duration::from_secs(60), "{version}");
         assert_eq!(client.pending(), 0);
-        // A late answer harms nothing.
+        // A late response has no effect.
         peer.answer(id, tool_result("late")).await;
         let call = start(client.call_tool("t", ()));
         let id = peer.expect("tools/call").await;
@@ -88,7 +88,7 @@ async fn ignores_responses_with_an_unknown_id() {
         peer.refuse(id, json!({ "code": -32603, "message": "thrice" })).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "right", "{version}");
         let call = start(client.call_tool("t", ()));
-        // A string is another id than the number in it, and nobody else's.
+        // The id `"7"` differs from the id `7`, so the response belongs to no request.
         let id = peer.expect("tools/call").await.to_string();
         peer.answer(json!(id), tool_result("as text")).await;
         let error = call.await.unwrap().unwrap_err();
@@ -124,7 +124,7 @@ async fn a_response_nested_too_deep_fails_its_call_at_once() {
             let started = Instant::now();
             let call = start(client.call_tool("t", ()));
             let id = peer.expect("tools/call").await;
-            // The id comes last, so the whole message has to be read.
+            // The id is the last member, so the client must read the whole message.
             peer.raw(format!(r#"{{"jsonrpc":"2.0",{members},"id":{id}}}"#)).await;
             let error = call.await.unwrap().unwrap_err();
             assert!(error.is_invalid_response() && !error.is_timeout(), "{version}: {error}");
@@ -293,7 +293,7 @@ async fn an_endless_list_ends_with_an_error() {
 async fn a_list_ends_with_a_warning_when_a_cursor_repeats() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
-        // The server repeats one cursor, or goes through a cycle of three.
+        // The server repeats one cursor, or repeats a cycle of three cursors.
         for cursors in [&["same", "same"][..], &["a", "b", "c", "a"]] {
             let list = start(client.list_tools());
             for (n, cursor) in cursors.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What servers ask: pings, forms, pages to visit, models, roots, and what no client knows.
+//! Requests of servers: pings, forms, pages, sampling, roots and unknown methods.
 
 use std::{future::pending, time::Duration};
 
@@ -136,9 +136,9 @@ async fn sends_no_response_to_a_cancelled_input_request_and_rejects_excess_ones(
     peer.send(elicitation(1)).await;
     peer.send(elicitation(2)).await;
     peer.send(elicitation(2)).await;
-    assert_eq!(peer.recv().await["error"]["code"], -32603, "there is no room");
+    assert_eq!(peer.recv().await["error"]["code"], -32603, "the client rejects the request above the limit");
     peer.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
-    // The next thing that is heard is the answer to this.
+    // The next received message is the response to this request.
     assert_eq!(peer.exchange(json!("fence"), "ping", json!({})).await["result"], json!({}));
 }
 
@@ -179,10 +179,10 @@ async fn a_handler_reports_the_progress_of_its_answer() {
 async fn rejects_requests_of_a_stateless_server() {
     let (client, mut peer, _peers) = connected_as(forms(), MODERN).await;
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
-    // Until there is nothing more to do.
+    // Polls until all tasks are idle.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let call = start(client.call_tool("t", ()));
-    // No answer comes before this.
+    // No response comes before this one.
     let id = peer.expect("tools/call").await;
     peer.answer(id, tool_result("done")).await;
     call.await.unwrap().unwrap();
@@ -212,11 +212,11 @@ async fn collects_inputs_and_returns_the_request_state_unchanged() {
             "where": { "roots": [{ "uri": "file:///r" }] },
         })
     );
-    // Only a state: asked again at once, without answers.
+    // The result has only a request state, so the client repeats the call at once without answers.
     peer.answer(second["id"].clone(), json!({ "resultType": "input_required", "requestState": "2" })).await;
     let third = peer.recv().await;
     assert_eq!((third["params"].get("inputResponses"), &third["params"]["requestState"]), (None, &json!("2")));
-    // Only a question: nothing to give back.
+    // The result has only input requests and no request state.
     let questions = json!({ "where": { "method": "roots/list" } });
     peer.answer(third["id"].clone(), json!({ "resultType": "input_required", "inputRequests": questions })).await;
     let fourth = peer.recv().await;
@@ -242,7 +242,7 @@ async fn fails_on_endless_or_unknown_input_requests() {
         peer.answer(id, json!({ "resultType": "input_required", "inputRequests": questions })).await;
         assert!(call.await.unwrap().unwrap_err().is_unanswered_input());
     }
-    // Lists do not ask.
+    // List requests have no input rounds.
     let call = start(client.list_tools());
     let id = peer.expect("tools/list").await;
     peer.answer(id, json!({ "resultType": "input_required", "requestState": "s" })).await;

@@ -1,5 +1,5 @@
-//! Arguments that HTTP mirrors in headers: over a transport whose requests have streams of their own, as over HTTP.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Arguments that HTTP mirrors in headers. The test transport has one stream per request, as HTTP has.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use crate::common::{Peer, Scripted, builder, scripted, start, tool_result};
 
-/// What the transport was told beside the messages.
+/// The header hints of the sent frames.
 #[derive(Clone, Default)]
 struct Seen {
     hints: Arc<Mutex<Vec<Hints>>>,
@@ -140,7 +140,7 @@ async fn older_revisions_mirror_nothing_and_keep_every_tool() {
     call.await.unwrap().unwrap();
     let hints = seen.hints.lock().unwrap();
     assert!(hints.last().unwrap().params.is_empty() && hints.last().unwrap().name.is_none());
-    // What opens a session names no revision yet; everything after it does.
+    // The first request of a session names no revision. All later messages do.
     let opening = hints.iter().find(|hints| hints.method.as_deref() == Some("initialize")).unwrap();
     assert_eq!(opening.version, None);
     assert_eq!(hints.last().unwrap().version, Some(ProtocolVersion::V2025_11_25));

@@ -1,5 +1,5 @@
-//! What networks do, and who is at the other end: nobody, somebody who does not speak TLS, somebody whom nobody vouches for.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Network faults: an address without a listener, a server without TLS, and an untrusted certificate.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use tokio::net::TcpListener;
 
 use crate::common::scripted_site::{DEADLINE, ERAS, alive, no_tasks_above, predicates, quick};
 
-/// A certificate of its own making for this machine, and its key, in PEM.
+/// A self-signed certificate for this machine and its key, in PEM.
 fn certificate() -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// Tries to connect in both eras: the same fault, and nothing left behind.
+/// Connects in both eras. Each attempt fails with the same error and leaves no task.
 async fn check(http: impl Fn() -> Http, expected: &str) -> Error {
     let tasks = alive();
     let mut last = None;

@@ -1,5 +1,5 @@
-//! What is different over HTTP: streams, sessions, headers. Against a real server over a real socket, in every revision.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Behaviour specific to HTTP: streams, sessions and headers, against a real server in every revision.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{error::Error as _, future::pending, time::Duration};
 
@@ -23,7 +23,7 @@ struct Echo {
     text: String,
 }
 
-/// Tells that it was dropped.
+/// Reports its drop.
 struct Dropped(UnboundedSender<&'static str>);
 
 impl Drop for Dropped {
@@ -78,7 +78,7 @@ async fn receives_list_changes() {
         let update = timeout(SOON, subscription.next()).await.expect("nothing changes").unwrap().unwrap();
         assert_eq!(update, Update::ResourceUpdated { uri: "config://app".into() }, "{version}");
         drop(subscription);
-        // Calls go on beside and after it.
+        // Other calls continue during and after it.
         assert_eq!(client.call_tool("echo", json!({ "text": "on" })).await.unwrap().text(), "on", "{version}");
         client.close().await;
     }
@@ -149,11 +149,11 @@ async fn a_call_waits_for_a_restarting_server() {
         let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
         client.list_tools().await.unwrap();
         first.shutdown();
-        timeout(SOON, serving).await.expect("the server goes on").unwrap();
+        timeout(SOON, serving).await.expect("the server did not stop").unwrap();
         let mut states = client.states();
         let call = start(client.call_tool("echo", json!({ "text": "on" })).idle_timeout(SOON));
         let waits = states.wait_for(|state| matches!(state, State::Connecting { .. }));
-        timeout(SOON, waits).await.expect("nobody connects").unwrap();
+        timeout(SOON, waits).await.expect("no client connected").unwrap();
         let (second, _seen) = server(version);
         let (_, _serving) = serve(&second, &address).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "on", "{version}");
@@ -173,7 +173,7 @@ async fn a_stopped_server_is_unreachable() {
             let client = builder().reconnect(policy).connect(format!("http://{address}/mcp")).await.unwrap();
             client.list_tools().await.unwrap();
             server.shutdown();
-            timeout(SOON, serving).await.expect("the server goes on").unwrap();
+            timeout(SOON, serving).await.expect("the server did not stop").unwrap();
             // Two attempts are over before the call is; eight are not.
             let limit = if attempts == 2 { SOON } else { Duration::from_millis(200) };
             let call = client.call_tool("echo", json!({ "text": "on" })).idle_timeout(limit);
@@ -191,10 +191,10 @@ async fn calls_a_restarted_server_again() {
         let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
         assert_eq!(client.call_tool("echo", json!({ "text": "1" })).await.unwrap().text(), "1");
         first.shutdown();
-        timeout(SOON, serving).await.expect("the server goes on").unwrap();
+        timeout(SOON, serving).await.expect("the server did not stop").unwrap();
         let (second, _seen) = server(version);
         let (_, _serving) = serve(&second, &address).await;
-        let again = timeout(SOON, client.call_tool("echo", json!({ "text": "2" }))).await.expect("nobody answers");
+        let again = timeout(SOON, client.call_tool("echo", json!({ "text": "2" }))).await.expect("no client answered");
         assert_eq!(again.unwrap().text(), "2", "{version}");
     }
 }

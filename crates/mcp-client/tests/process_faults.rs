@@ -1,5 +1,5 @@
-//! Servers that are child processes: killed in a call, started again, heard again, and gone with their client.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Servers as child processes: killed during a call, restarted, and ended with their client.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 #![cfg(unix)]
 
 use std::{
@@ -19,7 +19,7 @@ use crate::common::scripted_site::{DEADLINE, ERAS, alive, no_tasks_above, outcom
 /// Set in the environment of this program where it is the server.
 const SERVES: &str = "TEST_SERVES_STDIO";
 
-/// The server of the tests below: this very program, in a process of its own.
+/// The server of the tests below: this program in another process.
 #[tokio::test]
 #[ignore = "it serves the other tests"]
 async fn serves() {
@@ -42,7 +42,7 @@ async fn serves() {
 
 fn child() -> ChildProcess {
     let program = std::env::current_exe().unwrap();
-    // More than one thread, or the name of the test would stand before the first message.
+    // With one thread, the test harness would print the name of the test before the first message.
     let args = ["--ignored", "--exact", "process_faults::serves", "--nocapture", "-q", "--test-threads=2"];
     ChildProcess::new(program).args(args).env(SERVES, "1").end_within(Duration::from_millis(500))
 }
@@ -55,7 +55,7 @@ async fn pid(client: &Client) -> String {
     client.call_tool("pid", ()).await.unwrap().text()
 }
 
-/// Waits until the process is gone, or dead and not yet reaped.
+/// Waits until the process has exited or is a zombie.
 async fn wait_until_exited(pid: &str) {
     if !Path::new("/proc/self/stat").exists() {
         return;
@@ -66,10 +66,10 @@ async fn wait_until_exited(pid: &str) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    assert!(exited.await.is_ok(), "the process {pid} is still there");
+    assert!(exited.await.is_ok(), "the process {pid} did not exit");
 }
 
-/// Closes the client; no process and no task is left.
+/// Closes the client. No process and no task is left.
 async fn assert_clean_close(client: Client, pid: &str, tasks: usize) {
     assert_eq!(client.pending(), 0);
     timeout(DEADLINE, client.close()).await.unwrap();
@@ -87,7 +87,7 @@ async fn restarts_a_process_killed_during_a_call() {
         let result = client.call_tool("die", ()).await;
         let cause = result.as_ref().unwrap_err().clone();
         assert_eq!(outcome(result), "closed retryable", "{version}");
-        // How it ended, and what it said last.
+        // The error contains the exit status and the last stderr lines.
         let cause = std::error::Error::source(&cause).unwrap().to_string();
         assert!(cause.contains("signal: 6"), "{cause}");
         wait_until_exited(&first).await;
@@ -124,7 +124,7 @@ async fn dropping_the_client_ends_the_process() {
 
 #[tokio::test]
 async fn closing_the_client_kills_a_process_that_ignores_signals() {
-    // The server ends with its input; who started it does not, and does not listen to SIGTERM either.
+    // The server ends when its input ends. Its parent ignores both the end of input and SIGTERM.
     let script = r#"trap '' TERM
         "$SERVER" --ignored --exact process_faults::serves --nocapture -q --test-threads=2
         while :; do sleep 1; done"#;
@@ -136,7 +136,7 @@ async fn closing_the_client_kills_a_process_that_ignores_signals() {
         let client = timeout(DEADLINE, less.connect(child)).await.unwrap().unwrap();
         let parent = client.call_tool("parent", ()).await.unwrap().text();
         timeout(DEADLINE, client.close()).await.unwrap();
-        // Killed, whether or not anybody has reaped it.
+        // The process was killed. It may still be a zombie.
         let stat = std::fs::read_to_string(format!("/proc/{parent}/stat"));
         assert!(stat.as_ref().is_err() || stat.as_ref().is_ok_and(|stat| stat.contains(") Z ")), "{version}: {stat:?}");
         drop(client);
@@ -156,7 +156,7 @@ async fn renews_subscriptions_after_a_restart() {
             let update = timeout(DEADLINE, subscription.next()).await.unwrap().unwrap().unwrap();
             assert_eq!(update, updated, "{version}");
             client.call_tool("die", ()).await.unwrap_err();
-            // It is open again, and what happened meanwhile is not known.
+            // The connection is open again, and the subscription reports possibly missed changes.
             let update = timeout(DEADLINE, subscription.next()).await.unwrap().unwrap().unwrap();
             assert_eq!(update, Update::Missed, "{version}");
         }
@@ -167,7 +167,7 @@ async fn renews_subscriptions_after_a_restart() {
     }
 }
 
-/// A folder that goes with the test.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -202,7 +202,7 @@ async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
         timeout(DEADLINE, states.wait_for(|state| *state == State::Down)).await.unwrap().unwrap();
         assert_eq!(count(), 4, "{version}");
 
-        // Each call makes one attempt, and is told what came of it.
+        // Each call makes one attempt and receives its error.
         let error = client.call_tool("pid", ()).await.unwrap_err();
         assert_eq!(predicates(&error), "closed retryable", "{version}: {error:?}");
         let cause = std::error::Error::source(&error).unwrap().to_string();

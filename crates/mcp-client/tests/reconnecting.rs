@@ -1,4 +1,4 @@
-//! Connections that are lost, and what the client does about it.
+//! Lost connections, and how the client replaces them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::common::{Peer, builder, connected, connected_as, scripted, start, too
 
 const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
-/// Opens again as the client remembers it: a session without asking first.
+/// Opens a session again without a probe, because the client knows the era.
 async fn reopen(peer: &mut Peer, version: ProtocolVersion) {
     if version.has_handshake() {
         let id = peer.expect("initialize").await;
@@ -141,7 +141,7 @@ async fn replaces_the_connection_after_missed_pings() {
         let started = Instant::now();
         let method = if version.has_session_methods() { "ping" } else { "server/discover" };
         let id = peer.expect(method).await;
-        // Any answer is a sign of life.
+        // Any response answers the ping.
         peer.refuse(id, json!({ "code": -32601, "message": "what?" })).await;
         for _ in 0..2 {
             peer.expect(method).await;
@@ -188,7 +188,7 @@ async fn stops_reconnecting_to_a_server_that_closes_every_connection_until_neede
             states.wait_for(|state| *state != State::Ready).await.unwrap();
         }
         states.wait_for(|state| *state == State::Down).await.unwrap();
-        // A quarter, a half and a whole second, give or take a quarter of each.
+        // The delays are about a quarter, a half and one second.
         let waited = started.elapsed().as_millis();
         assert!((1_300..2_200).contains(&waited), "{version}: {waited}");
         let call = start(client.call_tool("t", ()));

@@ -1,4 +1,4 @@
-//! Requests that cannot travel, or that look as if they could not: what becomes of them, and that nothing else is harmed.
+//! Requests that cannot be sent, and unusual requests that can: other calls are not affected.
 
 use mcp_client::protocol::ProtocolVersion;
 use mcp_test::peer::{Reply, ScriptedServer};
@@ -24,7 +24,7 @@ async fn a_method_that_is_not_a_valid_header_value_fails_only_its_request() {
     assert_eq!(why, r#"the message contains the method "x/\u{1}", which a header cannot carry"#);
     let error = client.notify("x/\u{1}", ()).await.unwrap_err();
     assert_eq!(predicates(&error), "request", "{error:?}");
-    // The connection is the same, and what waits on it still does.
+    // The connection and its pending call are unchanged.
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
     assert_eq!(client.pending(), 1);
     assert_eq!(site.server.seen_of("server/discover").len(), 1);

@@ -1,5 +1,5 @@
-//! One client against real servers of every revision: it never says which one.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! One client program against real servers of every revision.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ struct Name {
     name: String,
 }
 
-/// Everything that a client can ask a server.
+/// Sends every kind of request of a client.
 fn server(version: ProtocolVersion) -> Server {
     Server::builder("real", "1")
         .instructions("ask nicely")
@@ -234,7 +234,7 @@ async fn a_client_with_fewer_revisions_selects_the_common_one() {
         let client = builder().versions([version]).connect(&server).await.unwrap();
         assert_eq!(client.version(), version);
         assert_eq!(client.call_tool("quick", ()).await.unwrap().text(), "quick");
-        // What was found out can be kept and given back.
+        // The negotiation can be stored and reused.
         let kept = serde_json::to_string(&*client.negotiated()).unwrap();
         let known: Negotiated = serde_json::from_str(&kept).unwrap();
         let again = builder().known(known).connect(&server).await.unwrap();

@@ -1,6 +1,6 @@
-//! Everything that a client sends, in each revision: checked against the schema of that revision where `MCP_SCHEMAS` names the
+//! Checks the messages of a client in each revision against the schema of that revision. `MCP_SCHEMAS` names the
 //! folder of the schemas.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,9 +22,9 @@ use tokio::task::JoinHandle;
 
 use crate::common::{Peer, builder, discovery, initialized, scripted, start, tool_result};
 
-/// What clients may send and this one does not.
+/// Methods that clients may send and this client does not send.
 const NEVER: &[&str] = &[
-    // It takes no tasks of servers.
+    // This client does not accept tasks.
     "CancelTaskResult",
     "CreateTaskResult",
     "GetTaskPayloadResult",
@@ -33,10 +33,10 @@ const NEVER: &[&str] = &[
     "TaskStatusNotification",
 ];
 
-/// What the client said, and which request of the server it answers.
+/// A message of the client, and the method of the server request that it answers.
 type Spoken = Vec<(Option<String>, Value)>;
 
-/// A server that answers whatever it is asked, asks whatever its revision can, and keeps what it was sent.
+/// A server that answers every request, sends every request of its revision, and stores the received messages.
 struct Played {
     peer: Peer,
     version: ProtocolVersion,
@@ -62,7 +62,7 @@ impl Played {
         self.spoken.push((answered, message));
         match method.as_deref() {
             Some("server/discover") if self.version.has_handshake() => {
-                // Asked in the form of another revision, which nobody has agreed on yet.
+                // The client sends the probe before the peers agree on a revision.
                 self.spoken.pop();
                 self.peer.refuse(id, json!({ "code": -32601, "message": "what?" })).await;
             }
@@ -98,7 +98,7 @@ impl Played {
                     },
                 });
                 self.peer.answer(id, required).await;
-                // The answers come with the same call.
+                // The answers are in the repeated call.
                 self.calls = 0;
                 self.version_of_answers().await;
             }
@@ -194,7 +194,7 @@ fn sampling() -> Value {
     json!({ "messages": [], "maxTokens": 5 })
 }
 
-/// A client that says of itself all there is to say, and answers at length.
+/// A client with all capabilities and full answers.
 async fn open(version: ProtocolVersion) -> (Client, JoinHandle<Spoken>) {
     let (connector, mut peers) = scripted();
     let builder = builder()
@@ -224,13 +224,13 @@ async fn open(version: ProtocolVersion) -> (Client, JoinHandle<Spoken>) {
             }
             Ok::<_, RpcError>(result)
         });
-    // A server of this revision is asked first what it speaks, if there is another one.
+    // The client probes a server of this revision only if it supports another revision.
     let connecting = start(builder.connect(connector));
     let played = Played::start(peers.next().await, version);
     (connecting.await.unwrap().unwrap(), played)
 }
 
-/// Says everything that there is to say.
+/// Sends every kind of message.
 async fn use_every_method(client: &Client, version: ProtocolVersion) -> Result<(), Error> {
     client.list_tools().await?;
     let meta = Meta::new().with("com.example/k", 1);
@@ -246,7 +246,7 @@ async fn use_every_method(client: &Client, version: ProtocolVersion) -> Result<(
     }
     let mut params = CallToolParams::new("t");
     params.task = Some(TaskMetadata::new());
-    // Nobody answers this one: it is dropped.
+    // The server does not answer this call, and the test drops it.
     let dropped = client.request::<CallTool>(&params).idle_timeout(std::time::Duration::from_secs(1)).await;
     assert!(dropped.unwrap_err().is_timeout(), "{version}");
     client.request::<CallTool>(&params).await?;
@@ -265,7 +265,7 @@ async fn use_every_method(client: &Client, version: ProtocolVersion) -> Result<(
     client.roots().unwrap().add(Root::new("file:///other"))?;
     let filter = SubscriptionFilter::lists().with_resources(["a:b"]);
     drop(client.listen(filter).await?);
-    // What follows is sent after what was left has been taken back.
+    // The cancellation of the dropped call comes before the next message.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -310,7 +310,7 @@ async fn client_messages_match_the_schemas_of_their_revisions() {
     assert!(problems.is_empty(), "{} problems, among them\n{}", problems.len(), problems.join("\n\n"));
 }
 
-/// Past the capture of the test harness: whoever reads the log has to know what was checked.
+/// Writes to stderr past the capture of the test harness, so that the log shows the checked messages.
 fn log_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

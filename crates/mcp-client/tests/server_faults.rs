@@ -1,6 +1,6 @@
-//! What servers do wrong, over pipes and over HTTP, in both eras: each ends in a typed error within its time or in a call that
-//! was brought to its end all the same, the client goes on, and leaves nothing behind.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Faults of servers, over pipes and HTTP, in both eras. Each call ends with a typed error before its time limit, or
+//! with its result. The client stays usable and leaves no task behind.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use crate::common::{
     start,
 };
 
-/// How long a call may take to a server that says nothing.
+/// The time limit of a call to a server that does not answer.
 const SHORT: Duration = Duration::from_millis(150);
 /// Above the longest line of stdio (16 MiB) and the largest body of HTTP (4 MiB).
 const HUGE: usize = 100 << 20;
 
-/// Calls a tool that is answered so, then once more: what becomes of the first call, and that the second one is answered.
+/// Makes a call that receives these replies, then a second call. Checks the outcome of the first, and that the second
+/// succeeds.
 async fn check(what: &str, over: &[TransportKind], replies: &[Reply], limit: Duration, expected: &str) {
     for over in over {
         for version in ERAS {
@@ -177,7 +178,7 @@ async fn does_not_follow_a_redirect_to_another_origin() {
         )
         .await;
     }
-    assert_eq!((elsewhere.seen().len(), elsewhere.connections()), (0, 0), "nothing was sent there");
+    assert_eq!((elsewhere.seen().len(), elsewhere.connections()), (0, 0), "the other origin received no request");
 }
 
 #[tokio::test]
@@ -188,14 +189,14 @@ async fn a_404_in_a_session_opens_a_new_session_and_repeats_the_call() {
     let client = site.client(version).await;
     for sessions in 2..4 {
         site.http.as_ref().unwrap().forget_sessions();
-        // It was not done: it is sent again, in a session of its own.
+        // The server rejected the call, so the client repeats it in a new session.
         assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
         assert_eq!(site.server.seen_of("initialize").len(), sessions);
     }
-    assert_eq!(site.server.seen_of("tools/call").len(), 2, "what was refused was not seen");
+    assert_eq!(site.server.seen_of("tools/call").len(), 2, "the server did not process the rejected calls");
     site.assert_clean_close(client, "404").await;
 
-    // Without sessions a 404 is what it is.
+    // Without a session, a 404 is the error of the call.
     let version = ProtocolVersion::V2026_07_28;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
     let site = ScriptedSite::open(server, TransportKind::Http).await;
@@ -218,7 +219,7 @@ async fn concurrent_calls_in_a_lost_session_open_one_new_session() {
     for call in calls {
         assert_eq!(outcome(call.await.unwrap()), "ok: right");
     }
-    // What was accepted before is answered all the same.
+    // A call that the server accepted before still receives its response.
     assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
     assert_eq!(site.server.seen_of("initialize").len(), 2);
     site.assert_clean_close(client, "many").await;
@@ -237,11 +238,11 @@ async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
         .on("GET", Reply::status(405, ""));
     let site = ScriptedSite::open(server, TransportKind::Http).await;
     let client = site.client(version).await;
-    // The stream for what the server says unasked, which it has not.
+    // The GET stream of the session. The server does not support it.
     site.server.wait_for("GET", 1).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
-    assert_eq!(site.server.seen_of("tools/call").len(), 1, "it may have run");
-    // The session is known to be lost all the same.
+    assert_eq!(site.server.seen_of("tools/call").len(), 1, "the call may have run");
+    // The client knows that the session is lost.
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
     assert_eq!(site.server.seen_of("initialize").len(), 2);
     site.assert_clean_close(client, "resumed in vain").await;
@@ -290,7 +291,7 @@ async fn calls_continue_after_a_server_restart() {
             let client = site.client(version).await;
             for _ in 0..2 {
                 site.restart().await;
-                // What changes nothing is sent as often as it takes; it may go out on what is just breaking.
+                // The client repeats read-only requests, also if the first attempt used the broken connection.
                 assert_eq!(client.list_prompts().await.unwrap()[0].name, "p", "{what}");
                 assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right", "{what}");
             }
@@ -301,7 +302,7 @@ async fn calls_continue_after_a_server_restart() {
     }
 }
 
-/// Connects to a server that answers whatever comes first so.
+/// Connects to a server that answers every first request with this reply.
 async fn check_start(what: &str, over: &[TransportKind], first: &Reply, limit: Duration, expected: &str) {
     let eras = [&ERAS[..1], &ERAS[1..], &ERAS[..]];
     for over in over {
@@ -331,7 +332,7 @@ async fn falls_back_to_a_handshake_when_the_probe_times_out() {
     let site = ScriptedSite::open(server.on("tools/call", text("right")), TransportKind::Http).await;
     let client = site.connect(quick(&ERAS).probe_timeout(SHORT)).await.unwrap();
     assert_eq!(client.version(), version);
-    // The question does not stay open on a connection of its own.
+    // The client closes the connection of the unanswered probe.
     site.http.as_ref().unwrap().wait_until_cancelled("server/discover", 1).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
     site.assert_clean_close(client, "ignored").await;

@@ -1,5 +1,5 @@
-//! Skills: nothing is read before one is loaded, and nothing is used that is not what the server had said.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Skills: the client reads no file before a skill is loaded, and rejects content that differs from the declaration.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use mcp_client::{
     Client, Error,
@@ -85,12 +85,12 @@ async fn entry() -> Skill {
     builder().connect(&server).await.unwrap().skill(URI).await.unwrap()
 }
 
-/// A client of a server that does what it likes, and does not declare what it has.
+/// A client of a scripted server that does not declare the skills capability.
 async fn tricky() -> (Client, Peer, Peers) {
     connected_as(builder().trust_capabilities(false), ProtocolVersion::LATEST).await
 }
 
-/// Expects that a file is read, and gives this text for it.
+/// Expects the read of a file and returns this text.
 async fn serve(peer: &mut Peer, uri: &str, text: &str) {
     let request = peer.recv().await;
     assert_eq!((&request["method"], &request["params"]["uri"]), (&json!("resources/read"), &json!(uri)), "{request}");
@@ -108,7 +108,7 @@ async fn loads_one_file_on_demand() {
     let page = json!({ "resultType": "complete", "skills": [entry], "ttlMs": 0, "cacheScope": "private" });
     peer.answer(id, page).await;
     let listed = listing.await.unwrap().unwrap();
-    // The next message is the ping, so none came before it.
+    // The next message is the ping, so the client sent no other message.
     let pinging = start({
         let client = client.clone();
         async move { client.ping().await }
@@ -126,7 +126,7 @@ async fn loads_one_file_on_demand() {
     assert!(reading.await.unwrap().unwrap_err().is_unverified());
 }
 
-/// How the client takes a `SKILL.md` that is this one.
+/// Loads a skill with this `SKILL.md`.
 async fn load(entry: Skill, text: &str) -> Result<(), Error> {
     let (client, mut peer, _peers) = tricky().await;
     let loading = start(async move { client.load_skill(entry).await });
@@ -146,7 +146,7 @@ async fn rejects_a_skill_that_differs_from_its_digest() {
         let error = load(entry.clone(), &text).await.unwrap_err();
         assert!(error.is_unverified() && error.to_string().contains(reason), "{text:?}: {error}");
     }
-    // The digest is right, and what was told of the front matter is not.
+    // The digest matches, and the declared front matter does not.
     let mut changed: Value = serde_json::to_value(&entry).unwrap();
     changed["frontmatter"]["description"] = json!("Something else.");
     let error = load(serde_json::from_value(changed).unwrap(), TEXT).await.unwrap_err();

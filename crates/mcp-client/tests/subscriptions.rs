@@ -1,5 +1,5 @@
-//! Streams of what changes: the same in every revision, and over lost connections.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Subscriptions: the same in every revision, and across lost connections.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     future::poll_fn,
@@ -82,7 +82,7 @@ async fn a_subscription_to_an_unsupported_change_is_an_error() {
         let server = Server::builder("real", "1").versions([version]).tool(tool("quick", async || "quick")).build();
         let client = builder().connect(&server).await.unwrap();
         let subscribed = client.subscribe(["config://app"]).await;
-        // The newest revision says which part of it will be told: none.
+        // In the newest revision the server acknowledges which subscriptions it accepted: none.
         match subscribed {
             Ok(subscription) => assert!(subscription.honoured().is_empty() && version.has_listen(), "{version}"),
             Err(error) => assert!(error.is_unsupported() && version.has_handshake(), "{version}: {error}"),
@@ -207,7 +207,7 @@ async fn a_subscription_ends_with_a_client_that_does_not_reconnect() {
         }
         let mut subscription = subscribing.await.unwrap().unwrap();
         peer.close();
-        let end = timeout(HOUR, subscription.next()).await.expect("it never ends").unwrap();
+        let end = timeout(HOUR, subscription.next()).await.expect("the subscription did not end").unwrap();
         assert!(end.unwrap_err().is_closed(), "{version}");
         assert!(subscription.next().await.is_none());
     }
@@ -227,7 +227,7 @@ async fn a_concurrent_unsubscribe_does_not_end_a_subscription() {
     let leaving = peer.expect("resources/unsubscribe").await;
     let second = subscribe();
     let joining = peer.expect("resources/subscribe").await;
-    // A server that takes what overtakes.
+    // A server whose notification overtakes the acknowledgement.
     peer.answer(joining, json!({})).await;
     let mut second = second.await.unwrap().unwrap();
     peer.answer(leaving, json!({})).await;
@@ -238,7 +238,7 @@ async fn a_concurrent_unsubscribe_does_not_end_a_subscription() {
 }
 
 /// Closes every connection that is opened, and counts them.
-fn nobody_there(mut peers: Peers) -> Arc<AtomicUsize> {
+fn refuse_connections(mut peers: Peers) -> Arc<AtomicUsize> {
     let count = Arc::new(AtomicUsize::new(0));
     let counting = count.clone();
     tokio::spawn(async move {
@@ -276,14 +276,15 @@ async fn a_subscription_fails_when_the_server_stays_unreachable() {
         let (client, mut peer, peers) = connected_as(few_attempts(), version).await;
         let (mut subscription, _) = subscribed(&client, &mut peer, version).await;
         peer.close();
-        let attempts = nobody_there(peers);
-        let error = timeout(HOUR, subscription.next()).await.expect("it never ends").unwrap().unwrap_err();
+        let attempts = refuse_connections(peers);
+        let error =
+            timeout(HOUR, subscription.next()).await.expect("the subscription did not end").unwrap().unwrap_err();
         assert!(error.is_closed() && error.is_retryable(), "{version}: {error}");
         assert!(subscription.next().await.is_none());
-        // Those of the client, and one more because somebody was still there.
+        // The attempts of the client, and one more because a subscription was still open.
         assert_eq!(attempts.load(Ordering::Relaxed), 4, "{version}");
         tokio::time::sleep(HOUR / 2).await;
-        assert_eq!(attempts.load(Ordering::Relaxed), 4, "{version}: nobody needs the server, and it is tried again");
+        assert_eq!(attempts.load(Ordering::Relaxed), 4, "{version}: the client connected again without need");
     }
 }
 
@@ -297,7 +298,7 @@ async fn a_subscription_fails_when_it_cannot_be_reopened() {
         let id = peer.expect("subscriptions/listen").await;
         peer.answer(id, json!({ "resultType": "complete" })).await;
     }
-    let error = timeout(HOUR, subscription.next()).await.expect("it never ends").unwrap().unwrap_err();
+    let error = timeout(HOUR, subscription.next()).await.expect("the subscription did not end").unwrap().unwrap_err();
     assert!(error.is_closed(), "{error}");
     assert!(subscription.next().await.is_none());
 }
@@ -353,7 +354,7 @@ async fn callbacks_resume_when_another_call_reconnects() {
             acknowledge(&mut peer).await;
         }
         peer.close();
-        // The last of them because a callback was still there; it is not there for ever.
+        // The last of them, because a callback was still registered. Later the client unsubscribes.
         for _ in 0..4 {
             peers.next().await.close();
         }
@@ -404,7 +405,7 @@ async fn dropping_a_pending_subscription_leaks_nothing() {
     subscribed.wait_for(|is_subscribed| *is_subscribed).await.unwrap();
     drop(last);
     let left = timeout(HOUR / 60, subscribed.wait_for(|is_subscribed| !*is_subscribed)).await;
-    assert!(left.is_ok(), "the server is never told that nobody wants it any more");
+    assert!(left.is_ok(), "the client did not unsubscribe");
     client.close().await;
     serving.await.unwrap();
 }

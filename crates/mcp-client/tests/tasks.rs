@@ -1,5 +1,5 @@
-//! Calls that become tasks, in both dialects and where there are none.
-#![expect(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Calls that become tasks, in both dialects and without task support.
+#![expect(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ struct Name {
     name: String,
 }
 
-/// Tools that are tasks where they can be; `gated` ends when the gate lets it.
+/// Tools that support tasks. `gated` ends when the test opens the gate.
 fn server(version: ProtocolVersion) -> (Server, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let gated = gate.clone();
@@ -77,7 +77,7 @@ async fn runs_a_call_as_a_task_if_the_tool_allows_it() {
         let started = starting.await.unwrap();
         let task = started.task().unwrap();
         assert_eq!(task.status().await.unwrap().status, TaskStatus::Working, "{version}");
-        // Somebody else takes it over by its id.
+        // Another handle continues the task by its id.
         let again = client.task(task.id());
         let waiting = start(async move { again.result().await });
         gate.add_permits(1);
@@ -90,7 +90,7 @@ async fn runs_a_call_as_a_task_if_the_tool_allows_it() {
 async fn awaits_a_task_only_tool_as_a_call() {
     for &version in ProtocolVersion::ALL {
         let (client, _gate) = connect(version).await;
-        // 2025-11-25 says so in the list only.
+        // In 2025-11-25 only the list declares the task support of a tool.
         client.list_tools().await.unwrap();
         assert_eq!(client.call_tool("must", ()).await.unwrap().text(), "must", "{version}");
         let failed = client.call_tool("fail", ()).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_server_may_turn_any_call_into_a_task_if_allowed() {
     tokio::time::sleep(Duration::from_secs(100)).await;
     gate.add_permits(1);
     assert_eq!(call.await.unwrap().unwrap().text(), "through");
-    // What is left of the time of the call bounds the task.
+    // The remaining time of the call limits the task.
     let late = client.call_tool("gated", ()).total_timeout(Duration::from_secs(5)).await;
     assert!(late.unwrap_err().is_timeout());
     assert_eq!(client.pending(), 0);
@@ -210,7 +210,7 @@ async fn a_task_without_permission_is_an_invalid_response() {
     assert!(call.await.unwrap().unwrap_err().is_invalid_response());
 }
 
-/// A server whose tasks are kept by the test: what it was asked, answered by what the test says.
+/// A server whose task states the test controls.
 pub(crate) async fn with_tasks(client: ClientBuilder, version: ProtocolVersion) -> (Client, Peer) {
     let (connector, mut peers) = crate::common::scripted();
     let connecting = start(client.versions([version]).connect(connector));
@@ -235,14 +235,14 @@ pub(crate) fn core(status: &str) -> Value {
     json!({ "taskId": "t1", "status": status, "createdAt": "a", "lastUpdatedAt": "b", "ttl": null, "pollInterval": 500 })
 }
 
-/// Lists a tool that is a task and nothing else, which 2025-11-25 says there.
+/// Lists a tool that requires a task. Only 2025-11-25 declares this in the list.
 pub(crate) async fn list(peer: &mut Peer) {
     let id = peer.expect("tools/list").await;
     let tool = json!({ "name": "t", "inputSchema": {}, "execution": { "taskSupport": "required" } });
     peer.answer(id, json!({ "tools": [tool] })).await;
 }
 
-/// Receives a tool call that asks for a task. Returns its id.
+/// Receives a tool call that requests a task. Returns its id.
 pub(crate) async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Value {
     if version.has_core_tasks() {
         list(peer).await;
@@ -250,11 +250,11 @@ pub(crate) async fn task_call(peer: &mut Peer, version: ProtocolVersion) -> Valu
     peer.expect("tools/call").await
 }
 
-/// Starts the task of a call: gives the request.
+/// Starts the task of a call. Returns the request.
 pub(crate) async fn becomes_a_task(peer: &mut Peer, version: ProtocolVersion) -> Value {
     let mut request = peer.recv().await;
     if version.has_core_tasks() {
-        // Nothing was listed yet.
+        // The client has not listed the tools yet.
         peer.refuse(request["id"].clone(), json!({ "code": -32601, "message": "a task and nothing else" })).await;
         list(peer).await;
         request = peer.recv().await;
@@ -307,7 +307,7 @@ async fn user_time_does_not_count_towards_the_timeout_of_a_task() {
         }
         assert_eq!(call.await.unwrap().unwrap().text(), "done", "{version}");
 
-        // What the server takes does count.
+        // The time that the server takes does count.
         let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(5)));
         let request = peer.expect("tools/call").await;
         let mut created = detailed("working", json!({}));
@@ -346,7 +346,7 @@ async fn the_timeout_of_a_call_includes_the_listing_of_tools() {
     let error = calling.await.unwrap().unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("tools/call took longer than 10s"), "{error}");
     assert_eq!(began.elapsed().as_secs(), 10);
-    // Nothing is asked for that nobody waits for.
+    // The client sends no poll request without a waiting caller.
     peer.expect("notifications/cancelled").await;
     drop(client);
     assert!(peer.next().await.is_none());
@@ -388,7 +388,7 @@ async fn a_task_keeps_the_options_of_its_call() {
                     peer.answer(look["id"].clone(), working).await;
                 }
             }
-            // The second look is never answered, and the call has its own patience.
+            // The second poll is never answered, and the time limit of the call applies.
             let began = tokio::time::Instant::now();
             let error = awaiting.await.unwrap().unwrap_err();
             assert!(error.is_timeout() && error.to_string().contains("tasks/get took longer than 2s"), "{error}");
@@ -432,7 +432,7 @@ async fn dropping_the_call_cancels_its_task() {
                 (&json!("tasks/cancel"), &json!("t1")),
                 "{way}"
             );
-            // Without an answer it is given up in the end.
+            // Without a response the client cancels it at the time limit.
             peer.expect("notifications/cancelled").await;
             wait_until(|| client.pending() == 0).await;
         }

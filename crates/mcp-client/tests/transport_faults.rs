@@ -1,5 +1,5 @@
-//! Faults that a transport reports, as that of HTTP does: of one request, or of the session.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Faults that a transport reports, as the HTTP transport does: about one request or about the session.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use crate::common::{builder, discovery, initialized, tool_result};
 
 type Inbound = Result<Frame, TransportError>;
 
-/// What becomes of a request: an answer, or a fault.
+/// The outcome of a request: a response or a fault.
 type Answering = Arc<dyn Fn(&str, usize) -> Result<Value, TransportError> + Send + Sync>;
 
-/// Answers each request by its method and how often that was asked before.
+/// Answers each request by its method and the number of earlier requests with that method.
 #[derive(Clone)]
 struct Faulty {
     answering: Answering,
@@ -84,7 +84,7 @@ impl FrameSender for FaultySender {
             self.faulty.seen.lock().unwrap().push(request.method.to_string());
             let inbound = match (self.faulty.answering)(&request.method, times) {
                 Ok(mut result) => {
-                    // A member of its own says that the answer is an error.
+                    // A member `code` marks the answer as an error.
                     let outcome = if result.get("code").is_some() { "error" } else { "result" };
                     let answer = json!({ "jsonrpc": "2.0", "id": request.id, outcome: result.take() });
                     Ok(Frame::new(answer.to_string()))
@@ -115,7 +115,7 @@ impl FrameSender for FaultySender {
     }
 }
 
-/// Opens in the era of a revision, and answers everything else by `rest`.
+/// Opens in the era of a revision, and answers all other requests by `rest`.
 fn server(
     version: ProtocolVersion,
     rest: impl Fn(&str, usize) -> Result<Value, TransportError> + Send + Sync + 'static,
@@ -157,7 +157,7 @@ async fn http_statuses_determine_the_era_or_are_errors() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_fall_back_after_a_stateless_error_with_status_400() {
-    // The transport gives the body of such a 400 as an ordinary answer.
+    // The transport returns the body of such a 400 as an ordinary response.
     let refusal = json!({ "code": -32022, "message": "no", "data": { "supported": ["2026-07-28"], "requested": "x" } });
     let faulty = Faulty::new(move |method, times| match (method, times) {
         ("server/discover", 0) => Ok(refusal.clone()),
@@ -195,7 +195,7 @@ async fn repeats_a_request_whose_stream_ended_if_it_is_safe() {
         let error = client.call_tool("t", ()).await.unwrap_err();
         assert!(error.is_retryable(), "{version}: {error}");
         assert_eq!((faulty.count_of("prompts/list"), faulty.count_of("tools/call")), (2, 1), "{version}");
-        assert_eq!(faulty.connections.load(Ordering::SeqCst), 1, "the connection goes on");
+        assert_eq!(faulty.connections.load(Ordering::SeqCst), 1, "the connection stays open");
     }
 }
 
@@ -248,7 +248,7 @@ async fn detects_a_server_that_returns_to_sessions() {
         ("-32600", rpc(-32600), true),
         ("-32601", rpc(-32601), true),
         ("-32022", rpc(-32022), true),
-        // May mean anything, also that it failed half way.
+        // The status is ambiguous: the request may have failed halfway.
         ("-32000", rpc(-32000), false),
     ] {
         let (is_back, in_session) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -272,7 +272,7 @@ async fn detects_a_server_that_returns_to_sessions() {
         assert_eq!(client.call_tool("t", ()).await.unwrap().text(), "done", "{what}");
         assert_eq!(client.version(), ProtocolVersion::V2025_11_25, "{what}");
 
-        // So does a subscription.
+        // The same holds for a subscription.
         in_session.store(false, Ordering::SeqCst);
         is_back.store(false, Ordering::SeqCst);
         let client = connect(&faulty).await;
@@ -293,7 +293,7 @@ async fn does_not_probe_an_unchanged_server_for_every_rejection() {
         assert_eq!(client.call_tool("t", ()).await.unwrap_err().rpc().unwrap().code.0, -32601);
     }
     assert_eq!((faulty.count_of("tools/call"), faulty.count_of("server/discover")), (10, 2));
-    // Nor is it connected to without end.
+    // The number of connections is limited, too.
     assert_eq!(client.subscribe(["a:b"]).await.unwrap_err().rpc().unwrap().code.0, -32022);
     assert!(faulty.connections.load(Ordering::SeqCst) < 10);
 }
@@ -341,7 +341,7 @@ async fn renews_callback_subscriptions_when_the_server_recovers() {
         is_ill.store(true, Ordering::SeqCst);
         client.reconnect();
         states.wait_for(|state| *state == State::Down).await.unwrap();
-        // Nobody needs the server, and it is left alone.
+        // No subscription and no call needs the server, so the client does not reconnect.
         tokio::time::sleep(Duration::from_secs(3600)).await;
         let (before, probes) = (faulty.count_of("subscriptions/listen"), faulty.count_of("server/discover"));
         tokio::time::sleep(Duration::from_secs(3600)).await;

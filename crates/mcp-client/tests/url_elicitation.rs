@@ -1,5 +1,5 @@
-//! The error that sends the user to pages before the server does what was asked for (`-32042`, 2025-11-25).
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! The error that requests the visit of pages before the call (`-32042`, 2025-11-25).
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ fn required(pages: &[Value]) -> Value {
     json!({ "code": -32042, "message": "sign in first", "data": { "elicitations": pages } })
 }
 
-/// A client whose user agrees to everything, and the pages that were shown.
+/// A client whose user accepts every page, and the list of shown pages.
 fn agreeing() -> (ClientBuilder, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let seen = shown.clone();
@@ -76,7 +76,7 @@ async fn repeats_the_call_without_a_notification_and_shows_no_page_twice() {
     assert!(error.is_url_elicitation_required(), "{error}");
     assert_eq!(*shown.lock().unwrap(), ["https://example.com/x"]);
 
-    // The time of the call holds.
+    // The time limit of the call applies.
     let started = Instant::now();
     let call = start(client.call_tool("t", ()).total_timeout(Duration::from_secs(12)));
     for _ in 0..2 {

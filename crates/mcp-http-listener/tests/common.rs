@@ -28,7 +28,7 @@ use tokio::{
 /// Waits for a step of a test, and panics after a minute.
 pub(crate) async fn within<T>(step: &str, work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| panic!("{step} did not come"))
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| panic!("no {step} in time"))
 }
 
 /// A service that answers `hello`, a large answer at `/large`, and waits for a release at `/wait`.

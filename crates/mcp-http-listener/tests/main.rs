@@ -1,4 +1,4 @@
-//! The tests of this crate from the outside, in one program: one topic a module.
+//! The integration tests of this crate, in one program: one module per topic.
 
 mod common;
 mod serve;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "only what does not fit is of interest")]
+    #[expect(dead_code, reason = "the test reads only the error")]
     struct Outer {
         inner: Option<Vec<Inner>>,
         names: Option<std::collections::BTreeMap<String, String>>,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "only what does not fit is of interest")]
+    #[expect(dead_code, reason = "the test reads only the error")]
     struct Inner {
         n: u8,
     }

@@ -150,7 +150,8 @@ impl RpcError {
     /// `-32021` with the capabilities that are missing, which the message names as well.
     #[must_use]
     pub fn missing_client_capability(required: &ClientCapabilities) -> Self {
-        let text = format!("the request needs what the client did not declare: {}", capability_names(required));
+        let text =
+            format!("the request needs client capabilities that are not declared: {}", capability_names(required));
         Self::new(ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)
             .with_data(json!({ "requiredCapabilities": required }))
     }
@@ -196,7 +197,7 @@ mod tests {
         ] {
             let required = ClientCapabilities::deserialize(&capabilities).unwrap();
             let message = RpcError::missing_client_capability(&required).message;
-            assert_eq!(message, format!("the request needs what the client did not declare: {names}"));
+            assert_eq!(message, format!("the request needs client capabilities that are not declared: {names}"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Reads the example messages of the 2026-07-28 schema and writes them again: nothing may get lost or change.
+//! Reads and writes the example messages of the 2026-07-28 schema. No member may be lost or changed.
 
 use mcp_protocol::{
     jsonrpc::{self, decode_params},
@@ -12,7 +12,7 @@ const EXAMPLES: &str = include_str!("data/examples-2026-07-28.json");
 #[test]
 fn examples_of_the_specification_round_trip() {
     let examples: serde_json::Map<String, Value> = serde_json::from_str(EXAMPLES).unwrap();
-    assert!(examples.len() > 100, "the examples are there");
+    assert!(examples.len() > 100, "the directory of examples exists");
     for (name, example) in &examples {
         let (kind, _) = name.split_once('/').unwrap();
         let back = match round_trip(kind, example) {
@@ -89,7 +89,7 @@ fn round_trip(kind: &str, example: &Value) -> Result<Value, String> {
         "Tool" => value::<Tool>(example),
         "CreateMessageRequest" | "ElicitRequest" | "ListRootsRequest" => {
             value::<InputRequest>(example).map(|mut back| {
-                // Some examples carry an id, which a request inside a result does not have.
+                // Some examples have an id, and a request inside a result has none.
                 if let Some(id) = example.get("id") {
                     back["id"] = id.clone();
                 }

@@ -1,4 +1,4 @@
-//! The subset of JSON Schema that a form can ask for.
+//! The subset of JSON Schema for elicitation forms.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -197,7 +197,7 @@ fn converts_the_schema_of_a_rust_type_to_a_form() {
     };
     let schema = form.schema();
     let mut properties = schema["properties"].clone();
-    // The generator decides in which order the variants come.
+    // The order of the variants depends on the generator.
     for pointer in ["/wrapping/oneOf", "/inner_wrapping/oneOf", "/wrappings/items/anyOf"] {
         let list = properties.pointer_mut(pointer).unwrap().take();
         assert_eq!(by_value(&list), by_value(&wrapping), "{pointer}");

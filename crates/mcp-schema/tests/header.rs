@@ -101,7 +101,7 @@ fn rejects_annotations_elsewhere() {
     ] {
         assert_eq!(header_params(&schema).unwrap_err().kind(), Kind::Misplaced, "{schema}");
     }
-    // What is no keyword in the dialect holds no schemas.
+    // A member that is not a keyword of the dialect contains no schemas.
     assert!(header_params(&old(json!({"properties": {"p": {"prefixItems": [a()]}}}))).unwrap().is_empty());
     assert!(header_params(&with(json!({"additionalItems": a(), "x-own": a()}))).unwrap().is_empty());
     // Beside a reference the newer dialects do read other keywords.

@@ -1,4 +1,4 @@
-//! What a hostile schema or value must not achieve.
+//! Limits that bound the cost of hostile schemas and values.
 
 use mcp_schema::{Limits, Schema, SchemaErrorKind};
 use serde_json::{Map, Value, json};
@@ -153,7 +153,7 @@ fn error_reports_do_not_copy_a_large_value_per_alternative() {
     let schema = Schema::compile(&json!({"anyOf": branches})).unwrap();
     let errors = schema.validate(&json!("x".repeat(4 << 20))).unwrap_err();
     assert!(!errors.is_complete());
-    // The same schema explains itself for a value of ordinary size.
+    // The same schema reports a useful error for a small value.
     assert!(schema.validate(&json!("x")).unwrap_err().is_complete());
 }
 
@@ -193,7 +193,7 @@ fn recursion_is_bounded_on_a_small_stack() {
                 for depth in [1, 2, 3, 4, 5, 10, 50, 127, 300, 1_000] {
                     for leaf in [json!([]), json!(1)] {
                         let value = (0..depth).fold(leaf, |inner, _| json!([inner]));
-                        // The outcome differs; that it comes at all is what counts.
+                        // The result may differ. The test checks that validation returns.
                         assert_eq!(schema.is_valid(&value), schema.validate(&value).is_ok());
                     }
                 }

@@ -1,4 +1,4 @@
-//! Validation and the errors_are_readable_sentences that it answers with.
+//! Validation and its error texts.
 
 use mcp_schema::{Dialect, Schema, ValidationErrorKind};
 use serde_json::{Value, json};

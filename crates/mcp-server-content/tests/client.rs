@@ -1,5 +1,5 @@
 //! A client over a transport in memory, whose requests and results are JSON.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 

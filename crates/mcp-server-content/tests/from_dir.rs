@@ -1,5 +1,5 @@
-//! Directories that become servers: what is loaded, what is reported, and what a command may do.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Servers from directories: loaded files, reported problems, and the rights of commands.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     fmt::Write as _,
@@ -80,8 +80,8 @@ async fn serves_a_directory() {
     assert_eq!(server.read_resource("file:///a.txt").await.unwrap().contents[0].as_text(), Some("A"));
 }
 
-/// Sets a subscriber for this thread. A second subscriber of the process keeps `tracing` from caching for all threads that
-/// no subscriber wants a callsite.
+/// Sets a subscriber for this thread. With a second subscriber in the process, `tracing` does not disable a callsite
+/// for all threads.
 fn subscribe(subscriber: impl Into<Dispatch>) -> DefaultGuard {
     static OTHER: OnceLock<Dispatch> = OnceLock::new();
     OTHER.get_or_init(|| Dispatch::new(NoSubscriber::new()));
@@ -201,7 +201,7 @@ async fn reports_a_file_with_a_registered_uri_and_serves_the_others() {
     let server = builder.build();
     assert_eq!(server.resources().names(), ["file:///a", "file:///b", "file:///c"]);
     let mut client = Client::connect(&server, ProtocolVersion::LATEST_LEGACY).await;
-    // The directory is watched, and what it has no part in stays when the file goes.
+    // The server watches the directory. Removing a file does not remove entries from elsewhere.
     disk.remove("resources/a");
     disk.remove("resources/b");
     client.notification("notifications/resources/list_changed").await;
@@ -223,7 +223,7 @@ async fn serves_the_skills_of_a_directory() {
 
 #[cfg(unix)]
 mod commands {
-    //! What commands get, and what becomes of what they write.
+    //! The input and the output of commands.
     #![allow(clippy::verbose_file_reads, reason = "a pipe is read, from where it is")]
 
     use std::{
@@ -306,7 +306,7 @@ mod commands {
     #[tokio::test]
     async fn a_process_outside_the_group_does_not_delay_the_call() {
         let disk = TempDir::new("what_leaves_the_group");
-        // It holds every pipe open, and reads nothing of what is more than a pipe takes.
+        // The process keeps every pipe open and does not read more than a pipe buffers.
         let text = "exec 3<&0; setsid sh -c 'echo >started; exec sleep 30' <&3 &\n\
                     while ! [ -e started ]; do sleep 0.01; done; echo done";
         script(&disk, "outside", json!({}), text);
@@ -319,7 +319,7 @@ mod commands {
     #[tokio::test]
     async fn runs_as_many_commands_concurrently_as_configured() {
         let disk = TempDir::new("as_many_run_at_once");
-        // Who finds the other one's directory says so.
+        // The command that finds the file of another command reports it.
         script(
             &disk,
             "alone",
@@ -363,7 +363,7 @@ mod commands {
     #[tokio::test]
     async fn a_command_that_cannot_start_discloses_nothing_about_the_server() {
         let disk = TempDir::new("a_command_that_cannot");
-        // Nothing but running it tells that its interpreter is missing.
+        // Only running the program shows that its interpreter is missing.
         disk.write("bin/x", "#!/no-such-program-anywhere\n");
         std::fs::set_permissions(disk.path("bin/x"), std::fs::Permissions::from_mode(0o755)).unwrap();
         disk.write("tools/x.json", r#"{ "description": "d", "command": ["bin/x"] }"#);
@@ -373,13 +373,13 @@ mod commands {
         assert!(result.is_error && text.contains("reference") && !text.contains("no-such"), "{text}");
     }
 
-    /// Opens a named pipe for reading; for writing as well it has no end. Neither waits for anybody.
+    /// Opens a named pipe for reading. The end for writing stays open, too, so that neither open blocks.
     fn open(pipe: &Path, and_write: bool) -> std::fs::File {
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         std::fs::OpenOptions::new().read(true).write(and_write).custom_flags(flags).open(pipe).unwrap()
     }
 
-    /// Waits until something can be read, or nobody is left who writes: how much there was.
+    /// Waits until the pipe has data or has no writer. Returns the number of bytes.
     async fn read(pipe: &mut std::fs::File) -> usize {
         for _ in 0..2000 {
             match pipe.read(&mut [0; 64]) {
@@ -389,10 +389,10 @@ mod commands {
                 read => return read.unwrap(),
             }
         }
-        panic!("nothing is written, and a process is left that could");
+        panic!("the pipe is empty and still has a writer");
     }
 
-    /// Runs a command that starts another one, both of which hold a pipe open, and waits until nobody does.
+    /// Runs a command that starts another process. Waits until both have closed the pipe.
     async fn ends_with_all_it_started(test: &str, cancel: bool) {
         let disk = TempDir::new(test);
         let wait = json!({ "timeout": 50 });
@@ -411,7 +411,7 @@ mod commands {
         if cancel {
             drop(call);
         } else {
-            // The clock jumps to the time limit, and runs again for what really takes time.
+            // The paused clock jumps to the time limit. Then the real clock runs for the end of the processes.
             tokio::time::pause();
             let result = call.await.unwrap();
             tokio::time::resume();

@@ -1,5 +1,5 @@
-//! Directories as resources: what is listed, what can be read, and what never can.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Directories as resources: listed files, readable files, and hidden files.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ async fn follows_links_only_within_the_directory() {
         let error = server.read_resource(&format!("file:///{path}")).await.unwrap_err();
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{path}");
     }
-    // A file that was listed, and was a plain one then, is asked for by its own URI.
+    // A client reads a listed file by its URI after the file was replaced.
     disk.remove("root/b.md");
     symlink("../secret.txt", disk.path("root/b.md")).unwrap();
     server.read_resource("file:///b.md").await.unwrap_err();
@@ -233,7 +233,7 @@ async fn a_new_file_does_not_replace_another_resource() {
     client.result("resources/subscribe", json!({ "uri": "file:///y.txt" })).await;
     client.notification("notifications/resources/updated").await;
     assert_eq!(server.read_resource("file:///z.txt").await.unwrap().contents[0].as_text(), Some("mine"));
-    // It takes the place as soon as that is free.
+    // The new file is registered when the URI is free.
     assert!(server.resources().remove("file:///z.txt"));
     client.notification("notifications/resources/list_changed").await;
     client.notification("notifications/resources/list_changed").await;

@@ -1,5 +1,5 @@
-//! Skills: what is told of them in every revision, and what is read.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Skills of a directory: their lists in every revision, and their files.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::{
     client::{Client, code_and_text, names},
@@ -208,7 +208,7 @@ async fn serves_a_directory_of_skills() {
     uris.sort();
     let refunds = "skill://acme/billing/refunds";
     assert_eq!(uris, [&format!("{refunds}/SKILL.md"), &format!("{refunds}/inner/SKILL.md"), "skill://zoo/SKILL.md"]);
-    // What lies in the inner skill is a part of the outer one as well.
+    // The files of an inner skill also belong to the outer skill.
     let outer = client.result("skills/get", json!({ "uri": format!("{refunds}/SKILL.md") })).await;
     assert_eq!(outer["skill"]["resources"].as_array().unwrap().len(), 2);
 

@@ -1,5 +1,5 @@
-//! Directories for tests: empty at the start, one for each test.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Temporary directories for tests: empty at the start, one per test.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ impl TempDir {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
-        // The directory of a build may be behind a link.
+        // The build directory may be a symbolic link.
         Self(path.canonicalize().unwrap())
     }
 

@@ -1,4 +1,4 @@
-//! Batches on a connection, in sessions of 2025-03-26 alone.
+//! Batches on a connection. Only sessions of 2025-03-26 allow them.
 
 use std::time::Duration;
 

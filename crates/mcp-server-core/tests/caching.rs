@@ -1,5 +1,5 @@
-//! Caching hints: on the six results that have them, in the revision that has them.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Cache hints on six results of the newest revision.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 

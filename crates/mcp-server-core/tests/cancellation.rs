@@ -35,7 +35,7 @@ async fn a_cancellation_immediately_after_its_request_takes_effect() {
         ours.sender().send(Frame::new(message.to_string())).await.unwrap();
     }
     ours.sender().shutdown().await.unwrap();
-    // All three are there before the server reads the first, and the end of input behind them.
+    // All three messages and the end of input are available before the server reads the first one.
     let drain = Duration::from_secs(600);
     let server =
         Server::builder("test", "1").tool(hold.timeout(drain * 2)).limits(|limits| limits.drain = drain).build();
@@ -138,7 +138,7 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         .tool(tool("default", forever))
         .tool(tool("own", forever).timeout(Duration::from_secs(5)))
         .tool(tool("busy", async |context: Context| {
-            // Progress holds no limit off.
+            // Progress does not extend the timeout of a tool.
             for step in 1.. {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 context.progress().report(f64::from(step), None, None).await;

@@ -1,5 +1,5 @@
 //! Concurrent calls: they run in parallel, do not delay other requests, and are rejected above the limit.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -134,7 +134,7 @@ async fn enforces_the_limits_of_the_connection_and_the_server() {
             }
             wire.quiet().await;
         }
-        // A call that is cancelled makes room for one.
+        // A cancelled call releases its permit.
         if held[0] > 0 {
             wires[0].send(cancel(0)).await;
             assert_eq!(event(&mut seen).await, "dropped");
@@ -164,7 +164,7 @@ async fn rejects_an_id_in_use_and_accepts_it_after_the_response() {
     }
 }
 
-/// Calls that run see nothing of the change, and no session hears of it twice or never.
+/// Running calls do not see the change. Each session receives one notification.
 #[tokio::test(start_paused = true)]
 async fn announces_a_tool_added_during_calls_once_per_session() {
     let server = Server::builder("test", "1").tool(slow()).build();
@@ -195,7 +195,7 @@ async fn announces_a_tool_added_during_calls_once_per_session() {
         wire.quiet().await;
     }
     assert_eq!(text_of(&stateless.recv().await), "slow");
-    assert!(stateless.close().await.is_empty(), "nobody is told who has no session");
+    assert!(stateless.close().await.is_empty(), "a connection without a session receives no list change");
 }
 
 /// A call continues when its tool is removed. The next call does not find the tool.
@@ -239,7 +239,7 @@ async fn a_panicking_handler_does_not_affect_other_calls() {
     assert_eq!(text_of(&two.recv().await), "slow");
 }
 
-/// A client that sends and never reads is not read either, once enough answers wait for it: nothing piles up.
+/// The server stops reading from a client that does not read its responses, so that the queue stays bounded.
 #[tokio::test(start_paused = true)]
 async fn does_not_read_from_a_client_that_does_not_read() {
     for (method, runs) in [("tools/call", 4..=10), ("tools/list", 0..=0)] {
@@ -266,7 +266,7 @@ async fn does_not_read_from_a_client_that_does_not_read() {
                 sender.send(Frame::new(modern(id, method, call("quick")).to_string())).await.unwrap();
             }
         };
-        assert!(timeout(Duration::from_secs(1), flood).await.is_err(), "everything was taken");
+        assert!(timeout(Duration::from_secs(1), flood).await.is_err(), "the server read all requests");
         let mut ran = 0;
         while seen.try_recv().is_ok() {
             ran += 1;
@@ -274,6 +274,6 @@ async fn does_not_read_from_a_client_that_does_not_read() {
         assert!(runs.contains(&ran), "{method}: {ran}");
         // A shutdown ends the wait for such a client.
         server.shutdown();
-        timeout(Duration::from_secs(4), served).await.expect("it goes on").unwrap().unwrap();
+        timeout(Duration::from_secs(4), served).await.expect("the server did not stop").unwrap().unwrap();
     }
 }

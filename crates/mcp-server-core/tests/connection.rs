@@ -1,5 +1,5 @@
-//! How a connection ends, and what it survives: lines that are too long, the end of input, shutdown, a lost client.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Connections: overlong lines, the end of input, shutdown, and lost clients.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Pipe {
     }
 
     async fn read(&mut self) -> Value {
-        let line = timeout(Duration::from_secs(600), self.lines.next_line()).await.expect("no line comes");
+        let line = timeout(Duration::from_secs(600), self.lines.next_line()).await.expect("no line in time");
         serde_json::from_str(&line.unwrap().expect("the output has ended")).unwrap()
     }
 }
@@ -60,7 +60,7 @@ impl Pipe {
 #[tokio::test(start_paused = true)]
 async fn reads_one_message_per_line() {
     let mut pipe = Pipe::open(&server(), None);
-    // Blank lines are nothing, `\r\n` ends a line, and the last line needs no end.
+    // The server ignores blank lines and accepts `\r\n`. The last line needs no line break.
     pipe.write(&format!("\n{}\r\n  \n{}\n", initialize("2025-11-25"), legacy(1, "tools/call", call("quick")))).await;
     assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-11-25");
     assert_eq!(text_of(&pipe.read().await), "quick");
@@ -198,7 +198,7 @@ async fn shutdown_closes_every_connection_after_quick_calls() {
     let start = Instant::now();
     server.shutdown();
     assert!(one.next().await.is_none());
-    assert_eq!(start.elapsed(), Duration::ZERO, "nothing ran there");
+    assert_eq!(start.elapsed(), Duration::ZERO, "no handler ran");
     let ended = two.recv().await;
     assert_eq!((&ended["id"], &ended["error"]["message"]), (&json!(1), &json!("the server was shut down")));
     assert!(two.next().await.is_none());
@@ -217,7 +217,7 @@ async fn a_disconnected_client_ends_the_connection() {
     drop(ours);
     // The response has no receiver.
     sender.send(mcp_transport::Frame::new(modern(1, "tools/list", json!({})).to_string())).await.unwrap();
-    timeout(Duration::from_secs(60), served).await.expect("it goes on").unwrap().unwrap();
+    timeout(Duration::from_secs(60), served).await.expect("the connection did not close").unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! The context of a handler in every era: request, client, caller and log messages.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use mcp_transport::{Transport, memory::duplex};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-/// Everything, as the tool `context` sees it.
+/// The parts of a context that the tool `context` returns.
 async fn seen(context: Context, meta: Meta, principal: Option<Principal>, shoe: Option<Extension<u32>>) -> Json<Value> {
     let logs = [LoggingLevel::Debug, LoggingLevel::Info, LoggingLevel::Emergency].map(|level| context.logs(level));
     Json(json!({
@@ -120,7 +120,7 @@ async fn a_handler_receives_the_id_of_its_session() {
     assert_eq!(text_json(&response)["session"], "secret");
 }
 
-/// Arguments are the client's own words: nothing is put into them.
+/// The server does not add members to the arguments.
 #[tokio::test(start_paused = true)]
 async fn arguments_are_exactly_those_of_the_client() {
     let echo =
@@ -132,7 +132,7 @@ async fn arguments_are_exactly_those_of_the_client() {
     assert_eq!(text_json(&response), json!({ "a": 1, "_auth": "mine" }));
 }
 
-/// State is shared on purpose: it is what the program made it, and the sessions share nothing else.
+/// The sessions share only the state that the application provides.
 #[tokio::test(start_paused = true)]
 async fn handlers_share_the_state_across_sessions() {
     let count = async |State(count): State<Arc<Mutex<u32>>>, context: Context| {
@@ -150,7 +150,7 @@ async fn handlers_share_the_state_across_sessions() {
     assert_eq!(text_of(&one.exchange(legacy(2, "tools/call", call("count"))).await), "3 2025-03-26");
 }
 
-/// Which of all levels reach the client when one is asked for; `None` asks for nothing.
+/// The levels that reach the client for a requested level. `None` requests no log records.
 async fn levels(wire: &mut Wire, request: Value) -> Vec<String> {
     wire.send(request).await;
     let mut levels = Vec::new();

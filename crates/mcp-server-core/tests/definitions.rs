@@ -1,5 +1,5 @@
 //! Definitions in the lists of each revision.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::json_client;
 use mcp_protocol::{Annotations, Icon, IconTheme, Meta, PromptArgument, ProtocolVersion, Role, ToolAnnotations};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 #[derive(Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "only its schema is of interest")]
 struct Search {
-    /// What to look for.
+    /// The member to check.
     #[schemars(length(min = 1, max = 80))]
     query: String,
     kind: Option<Kind>,
@@ -88,7 +88,7 @@ async fn a_handler_defines_its_tool() {
     assert_eq!(tool["description"], "Find places by name.\n\nNames are matched loosely.");
     let input = &tool["inputSchema"];
     for repeated in ["description", "title", "$schema"] {
-        assert!(input.get(repeated).is_none(), "{repeated} is said once: {input}");
+        assert!(input.get(repeated).is_none(), "the schema repeats {repeated}: {input}");
     }
     assert_eq!(input["type"], "object");
     assert_eq!(input["required"], json!(["query", "tags"]));
@@ -98,7 +98,7 @@ async fn a_handler_defines_its_tool() {
     );
     let limit = &input["properties"]["limit"];
     assert_eq!((&limit["minimum"], &limit["maximum"], &limit["default"]), (&json!(1), &json!(50), &json!(10)));
-    // What schemars calls the type of a number is no format that JSON Schema knows.
+    // The names that schemars writes for number types are not formats of JSON Schema.
     assert_eq!(limit.get("format"), None);
     assert_eq!(limit["description"], "At most this many.");
     assert_eq!(input["$defs"]["Kind"]["enum"], json!(["city", "river"]));

@@ -1,5 +1,5 @@
-//! Error codes: each revision sees its own and no others.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Error codes: the server uses only the codes of the negotiated revision.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::collections::BTreeSet;
 

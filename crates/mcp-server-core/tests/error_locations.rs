@@ -1,4 +1,4 @@
-//! Parameters that do not fit a method: the error names the method, the place and what belongs there, in both eras.
+//! Invalid parameters: the error names the method, the location and the expected type, in both eras.
 #![allow(clippy::needless_pass_by_value, reason = "tables are read by value")]
 
 use mcp_server_core::{Server, TaskSupport, prompt, resource, tool};

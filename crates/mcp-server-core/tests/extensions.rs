@@ -1,5 +1,5 @@
-//! Extensions of a server: methods, capabilities, registrations, background work.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Server extensions: methods, capabilities, registrations and background work.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     sync::{

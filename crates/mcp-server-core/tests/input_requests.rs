@@ -1,6 +1,6 @@
 //! Input requests that each revision allows, and answers that only the Rust type rejects.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use mcp_protocol::{CreateMessageParams, JsonObject, SamplingBlock, SamplingMessage, ToolUseContent};
 use mcp_server_core::{Inputs, Server, ToolError, tool};
@@ -72,7 +72,7 @@ async fn client_capabilities_count_only_in_revisions_that_define_them() {
     }
 }
 
-/// A form cannot say what its type is about.
+/// A type with a rule that a form cannot express.
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 struct Even(u32);

@@ -1,8 +1,9 @@
-//! One handler source, asked in every revision: in sessions by requests of the server, statelessly by rounds.
+//! Input requests of one handler in every revision: as requests of the server in a session, and as input rounds in
+//! the stateless era.
 //!
-//! The same tests run over every transport: `Link`, of the module around this one, is the way to the server.
+//! The same tests run over every transport. The parent module defines `ClientTransport`.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     collections::VecDeque,
@@ -34,7 +35,7 @@ struct Age {
     age: u8,
 }
 
-/// How often things happened.
+/// Counts the runs of the handler and of its once block.
 #[derive(Clone, Default)]
 struct Counts {
     runs: Arc<AtomicUsize>,
@@ -99,7 +100,7 @@ fn server(counts: &Counts) -> Server {
         .build()
 }
 
-/// What the client answers to one question: method, then result or error.
+/// The answers of the client to the input requests: method, then result or error.
 pub(crate) type Answers = Vec<(&'static str, Value)>;
 
 pub(crate) struct Client {
@@ -107,7 +108,7 @@ pub(crate) struct Client {
     version: &'static str,
     capabilities: Value,
     next: i64,
-    /// The questions that came, in order.
+    /// The received input requests, in order.
     pub(crate) input_requests: Vec<Value>,
 }
 
@@ -154,12 +155,12 @@ impl Client {
         serde_json::from_slice(&message.unwrap()).unwrap()
     }
 
-    /// Calls, answers what is asked, and gives the response in the end.
+    /// Makes a call, answers its input requests, and returns the response.
     async fn call(&mut self, method: &str, params: Value, answers: Answers) -> Value {
         let mut answers: VecDeque<_> = answers.into();
         let mut answer = |request: &mut Vec<Value>, input_request: &Value| {
             request.push(input_request.clone());
-            let (method, value) = answers.pop_front().expect("a question that the test does not expect");
+            let (method, value) = answers.pop_front().expect("an unexpected input request");
             assert_eq!(input_request["method"], method);
             value
         };
@@ -167,7 +168,7 @@ impl Client {
         loop {
             let message = self.receive().await;
             if let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) {
-                assert!(self.is_legacy(), "a server of this revision asks nothing by itself: {message}");
+                assert!(self.is_legacy(), "a server of this revision sends no requests: {message}");
                 let value = answer(&mut self.input_requests, &message);
                 let outcome = if value.get("code").is_some() { "error" } else { "result" };
                 self.write(json!({ "jsonrpc": "2.0", "id": id, outcome: value })).await;
@@ -217,7 +218,7 @@ async fn an_invalid_answer_repeats_the_input_request_with_the_reason() {
         assert_eq!(text(&client.tool("greet", answers).await), "Hello, Bo!", "{version}");
 
         let wrong = || accept(json!({ "name": 7 }));
-        // Who is asked again is told what was wrong.
+        // The repeated input request contains the reason.
         let messages: Vec<_> = client.input_requests[1..]
             .iter()
             .map(|request| request["params"]["message"].as_str().unwrap().to_owned())
@@ -297,7 +298,7 @@ async fn concurrent_input_requests_share_one_round() {
         let mut client = Client::connect(&server(&Counts::default()), version, everything()).await;
         let mut answers = vec![accept(json!({ "age": 36 })), accept(json!({ "name": "Ada" }))];
         if client.is_legacy() {
-            // Requests come in the order of the calls, rounds in the order of their keys.
+            // Requests are in the order of the calls, rounds in the order of their keys.
             answers.reverse();
         }
         assert_eq!(text(&client.tool("two", answers.clone()).await), "Ada is 36", "{version}");
@@ -328,7 +329,7 @@ async fn a_list_of_input_requests_returns_the_answers_in_order() {
     }
 }
 
-/// Holds `Inputs`; `TELLS` is whether it hands on that it asks.
+/// Wraps `Inputs`. `DESCRIBES` is whether the extractor calls `Inputs::describe`.
 struct Wrapper<const DESCRIBES: bool>(Inputs);
 
 impl<S: Send + Sync, const DESCRIBES: bool> FromCallParts<S> for Wrapper<DESCRIBES> {
@@ -366,7 +367,7 @@ async fn input_rounds_repeat_the_handler_with_the_remembered_values() {
         let mut client = Client::connect(&server(&counts), version, everything()).await;
         let answers = vec![accept(json!({ "name": "a" })), accept(json!({ "name": "b" }))];
         let response = client.tool("steps", answers).await;
-        // The choice was made in the run that had the first answer, and stayed.
+        // The choice is remembered from the run with the first answer.
         let (runs, choice) = if client.is_legacy() { (1, 1) } else { (3, 2) };
         assert_eq!(text(&response), format!("a b {choice}"), "{version}");
         assert_eq!(counts.runs.load(Ordering::SeqCst), runs, "{version}");
@@ -416,7 +417,7 @@ async fn an_unanswered_input_request_times_out_and_is_cancelled() {
     assert_eq!(taken_back["method"], "notifications/cancelled");
     assert_eq!(taken_back["params"]["requestId"], input_request["id"]);
     assert_eq!(text(&client.receive().await), "the client did not answer in time");
-    // An answer that comes after all changes nothing.
+    // A late answer has no effect.
     client.write(json!({ "jsonrpc": "2.0", "id": input_request["id"], "result": { "roots": [] } })).await;
     client.send("ping", json!({})).await;
     assert_eq!(client.receive().await["result"], json!({}));
@@ -481,7 +482,7 @@ async fn rejects_the_request_state_of_another_request() {
         let response = client.receive().await;
         assert_eq!(response["error"]["code"], -32602, "{what}: {response}");
     }
-    // What cannot be read as a value is no parameter that a state can be bound to.
+    // The server cannot bind the request state to parameters that are not valid JSON values.
     for junk in ["1e400", r#""\ud800""#] {
         let text = changed(&|p| p["junk"] = json!("JUNK")).to_string().replace(r#""JUNK""#, junk);
         let body = text.strip_suffix('}').unwrap();
@@ -508,7 +509,7 @@ async fn missing_and_unknown_answers_repeat_the_input_request() {
         assert_eq!(response["result"]["resultType"], "input_required", "{response}");
         assert!(response["result"]["inputRequests"]["name"].is_object());
     }
-    // An answer without its state is taken: the handler asked nothing else before.
+    // The server accepts an answer without a request state if the handler has no earlier input request.
     let responses = json!({ "name": { "action": "accept", "content": { "name": "Ada" } }, "extra": 1 });
     client.send("tools/call", json!({ "name": "greet", "arguments": {}, "inputResponses": responses })).await;
     assert_eq!(text(&client.receive().await), "Hello, Ada!");

@@ -1,4 +1,4 @@
-//! The inputs of handlers over pipes.
+//! The tests of input requests over newline-delimited JSON.
 
 use crate::stream_transports::OverNdjson as ClientTransport;
 

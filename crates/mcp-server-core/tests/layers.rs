@@ -1,5 +1,5 @@
 //! Layers around handlers: their order, their changes, and the responses of calls.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     sync::{Arc, Mutex},
@@ -165,7 +165,7 @@ async fn a_layer_can_change_arguments_and_results_and_answer_itself() {
         result.content.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect()
     };
     assert_eq!(texts(call_server("number", json!({ "n": 21 })).await.unwrap()), ["42", "signed"]);
-    // Behind the layers arguments are checked.
+    // The server validates the arguments inside of the layers.
     assert!(call_server("number", json!({})).await.unwrap().is_error);
     assert_eq!(texts(call_server("never", json!({})).await.unwrap()), ["instead"]);
     assert_eq!(call_server("odd", json!({})).await.unwrap_err().message, "odd");

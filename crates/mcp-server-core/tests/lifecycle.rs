@@ -25,7 +25,7 @@ async fn negotiates_every_revision_and_answers_unknown_ones_with_the_latest() {
         let result = wire.open(offered).await;
         assert_eq!(result["protocolVersion"], chosen, "{offered:?}");
         let version = wire.exchange(legacy(1, "tools/call", call("version"))).await;
-        assert_eq!(text_of(&version), chosen, "the session speaks what was chosen");
+        assert_eq!(text_of(&version), chosen, "the session uses the negotiated revision");
     }
 }
 
@@ -106,7 +106,7 @@ async fn declares_registered_capabilities_and_serves_no_other_methods() {
             let mut wire = Wire::connect(&server);
             let mut expected = only(names);
             if version == "2024-11-05" {
-                // Completions were there, and undeclared.
+                // The server has completions and does not declare them.
                 expected.as_object_mut().unwrap().remove("completions");
             }
             assert_eq!(wire.open(version).await["capabilities"], expected, "{version} {names:?}");
@@ -320,7 +320,7 @@ async fn a_server_can_support_fewer_revisions() {
         let versions = versions.to_vec();
         Server::builder::<()>("test", "1").versions(versions).tool(tool("t", async || "t")).build()
     };
-    // Only older ones: the newest of them is the answer to what is not spoken.
+    // With older revisions only, the newest of them answers an unsupported offer.
     let server = some(&[ProtocolVersion::V2024_11_05, ProtocolVersion::V2025_06_18]);
     for (offered, chosen) in [
         ("2024-11-05", "2024-11-05"),

@@ -1,6 +1,6 @@
-//! Records of the application on their way to its clients: whose, at which level, how many, and what stays here.
+//! Log records of the application for clients: their receivers, levels and limits.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -98,7 +98,7 @@ async fn events_in_a_call_go_to_its_client_at_its_level() {
     assert_eq!(received[2], ("error".into(), "app".into(), json!({ "message": "of a helper" })));
     assert_eq!(received.len(), 3);
 
-    // 2026-07-28: the request says what it wants, and nothing when it says nothing.
+    // In 2026-07-28 the request sets the level. Without a level the client receives no records.
     for (level, expected) in [
         (None, vec![]),
         (Some("debug"), vec!["debug low", "info in a call", "warning inside", "error of a helper"]),
@@ -150,7 +150,7 @@ async fn a_finished_call_sends_no_more_events() {
     wire.quiet().await;
 }
 
-/// A span that bears the name of ours is no way into a call.
+/// A span of the application with the name of a request span is not a request span.
 #[tokio::test]
 async fn a_span_that_imitates_a_call_sends_nothing() {
     let pretended: Arc<OnceLock<tracing::Span>> = Arc::default();
@@ -199,7 +199,7 @@ async fn a_flood_of_events_is_dropped_without_delaying_others() {
     assert!(received.iter().enumerate().all(|(n, (_, _, data))| data["step"] == n));
 }
 
-/// A way to the client that says something about itself, while it holds a lock.
+/// A transport that logs while it holds a lock.
 #[derive(Debug, Default)]
 struct Talkative(Mutex<Vec<Value>>);
 

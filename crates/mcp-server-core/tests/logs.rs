@@ -1,5 +1,5 @@
-//! Log records for the client: declared, levelled, and only with the request that they are about.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Log records for the client: declared, filtered by level, and sent with their request.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::json_client::{Client, refused, request_with_scope};
 use mcp_protocol::{LoggingLevel, ProtocolVersion};

@@ -35,14 +35,14 @@ fn messages() -> Vec<Value> {
     ]
 }
 
-/// Sends the bytes; at most one answer comes before that of the ping behind them.
+/// Sends the bytes and a ping. At most one other response comes before the response to the ping.
 async fn survives(wire: &mut Wire, bytes: &[u8]) {
     let shown = String::from_utf8_lossy(bytes);
     wire.bytes(bytes.to_vec()).await;
     wire.send(legacy("fence", "ping", json!({}))).await;
     let mut answers = Vec::new();
     let mut fenced = false;
-    // The call may be answered behind the ping.
+    // The response to the call may come after that of the ping.
     for _ in 0..16 {
         tokio::task::yield_now().await;
     }

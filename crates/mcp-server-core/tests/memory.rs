@@ -1,5 +1,5 @@
-//! A server as what a client connects to: each transport is a connection of its own.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! A server as a connector: each transport is an independent connection.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use mcp_server_core::{Server, tool};
 use mcp_transport::{Connect, Frame, Transport, recv};

@@ -1,6 +1,6 @@
-//! Effects that happen once, questions beside them, and who asks when the call is over.
+//! Once blocks, concurrent input requests, and input requests after the end of the call.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
     json_client::request_with_scope,
 };
 
-/// Takes a while, and counts how often it happens.
+/// Takes some time and counts its runs.
 async fn buy(count: &AtomicUsize) -> Result<usize, ToolError> {
     tokio::time::sleep(Duration::from_millis(50)).await;
     Ok(count.fetch_add(1, Ordering::SeqCst) + 1)

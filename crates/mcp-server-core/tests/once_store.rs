@@ -1,5 +1,5 @@
-//! A store that does not answer: what needs it fails in time, and ends at once when its client gives up.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! A store that does not respond: requests that need it fail in time, and end at once when the client cancels.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -74,7 +74,7 @@ async fn waits_at_most_five_seconds_for_the_store() {
     }
 }
 
-/// A tool that asks, then has its effect, and a request that brings the answer.
+/// A tool with an input request and a once block, and a request with the answer.
 async fn buying(store: &StallingStore, effect: Duration) -> (Wire, Value) {
     let server = Server::builder("buying", "1")
         .store(Arc::new(store.clone()))

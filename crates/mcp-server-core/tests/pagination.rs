@@ -1,5 +1,5 @@
-//! Lists in pages: complete, in order, and in place while they change.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Paged lists: complete, in order, and stable during changes.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use crate::common::{LEGACY, Wire, code, legacy, modern};
@@ -26,7 +26,7 @@ fn builder(count: usize) -> ServerBuilder {
     })
 }
 
-/// The four lists: method, member of the result, what tells an entry.
+/// The four lists: method, member of the result, and the member that identifies an entry.
 const LISTS: [(&str, &str, &str); 4] = [
     ("tools/list", "tools", "name"),
     ("prompts/list", "prompts", "name"),
@@ -43,7 +43,7 @@ fn params(cursor: Option<&Value>) -> Value {
     cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
 
-/// The pages of a list, walked as a client does.
+/// Reads the pages of a list as a client does.
 async fn walk(wire: &mut Wire, (method, member, key): (&str, &str, &str)) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut cursor = None;
@@ -71,7 +71,7 @@ async fn a_thousand_entries_fit_on_one_page() {
             assert!(response["result"].get("nextCursor").is_none(), "{method}");
         }
     }
-    // One more makes a second page.
+    // One more entry needs a second page.
     server.tools().add(tool("last", text)).unwrap();
     assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
     let pages = walk(&mut wire, LISTS[0]).await;
@@ -118,7 +118,8 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
         loop {
             let response = wire.exchange(legacy(1, "tools/list", params(cursors.last()))).await;
             seen.extend(names(&response, "tools", "name"));
-            // Between pages one goes that was seen, one that was not, the very one that the cursor points at, and some come.
+            // Between the pages, the test removes an entry that was listed, one that was not, and the one at the
+            // cursor. It also adds entries.
             match cursors.len() {
                 0 => {
                     for gone in [0, 3, 5] {
@@ -139,7 +140,7 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
         let expected: Vec<String> = [0, 1, 2, 3, 4, 6, 7, 8, 9].into_iter().map(name).collect();
         assert_eq!(seen[..9], expected, "{version}");
         assert_eq!(seen[9..], ["new1".to_owned(), "new2".to_owned(), name(0)], "{version}");
-        // Old cursors still point at their places.
+        // Old cursors keep their positions.
         let response = wire.exchange(legacy(1, "tools/list", params(cursors.first()))).await;
         assert_eq!(names(&response, "tools", "name"), [4, 6, 7, 8].map(name));
     }

@@ -1,4 +1,4 @@
-//! Progress of a call: with the client's token, growing, before the answer and never behind it.
+//! Progress of a call: with the token of the client, increasing, and before the response.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn server() -> Server {
         .build()
 }
 
-/// The progress that came, and the answer behind it.
+/// The received progress notifications and the response.
 async fn run(wire: &mut Wire, request: Value) -> (Vec<Value>, Value) {
     wire.send(request).await;
     let mut progress = Vec::new();
@@ -95,7 +95,7 @@ async fn progress_only_increases() {
     let (progress, _) = run(&mut wire, legacy(1, "tools/call", with_token("erratic", json!(1)))).await;
     let values: Vec<_> = progress.iter().map(|params| params["progress"].as_f64().unwrap()).collect();
     assert_eq!(values, [1.0, 1.5, 4.0]);
-    assert!(progress.iter().all(|params| params.get("total").is_none()), "a total that is no number is left out");
+    assert!(progress.iter().all(|params| params.get("total").is_none()), "a total that is not a number is omitted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn each_call_has_its_own_progress() {
     while answered < 8 {
         let message = wire.recv().await;
         if let Some(id) = message["id"].as_u64() {
-            assert_eq!(last[id as usize], 5, "the answer comes last");
+            assert_eq!(last[id as usize], 5, "the response is the last message");
             answered += 1;
             continue;
         }
@@ -152,7 +152,7 @@ async fn each_call_has_its_own_progress() {
     wire.quiet().await;
 }
 
-/// A client that reads slowly holds the handler back; nothing piles up.
+/// A slow reader delays the handler, so that the queue stays bounded.
 #[tokio::test(start_paused = true)]
 async fn progress_reports_wait_for_a_slow_reader() {
     let (events, mut seen) = unbounded_channel();
@@ -176,7 +176,7 @@ async fn progress_reports_wait_for_a_slow_reader() {
     while seen.try_recv().is_ok() {
         reported += 1;
     }
-    assert_eq!(reported, 4, "as many as there is room for");
+    assert_eq!(reported, 4, "as many as the queue holds");
     for step in 1..=100 {
         let message: Value = serde_json::from_slice(&recv(&mut ours).await.unwrap().unwrap().message).unwrap();
         assert_eq!(message["params"]["progress"], step);
@@ -186,7 +186,7 @@ async fn progress_reports_wait_for_a_slow_reader() {
     served.await.unwrap().unwrap();
 }
 
-/// Several tasks may report for one call: what arrives still grows, and nothing comes behind the answer.
+/// Several tasks report progress of one call. The values increase, and none follows the response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_reports_increase_the_progress() {
     let many = async |progress: Progress| {

@@ -1,5 +1,5 @@
 //! Prompts: messages that a handler writes, and messages that are templates.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::json_client::{Client, code_and_text};
 use mcp_protocol::{

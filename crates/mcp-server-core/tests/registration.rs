@@ -1,5 +1,6 @@
-//! Mistakes of the programmer end the start-up: as errors where asked for, as panics at the caller's line otherwise.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Programming errors in registrations: a `try_` function returns an error, and the others panic at the line of the
+//! caller.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -118,7 +119,10 @@ fn rejects_invalid_tools_with_a_reason() {
     ] {
         let shown = format!("{route:?}");
         let error = builder().try_tool(route).expect_err(&shown).to_string();
-        assert!(error.starts_with("the tool `") && error.contains(expected_text), "{error} should say {expected_text}");
+        assert!(
+            error.starts_with("the tool `") && error.contains(expected_text),
+            "{error} must contain {expected_text}"
+        );
     }
     for name in ["a", "get_weather", "a.b-C_9", &"n".repeat(128)] {
         assert!(builder().try_tool(named(name)).is_ok(), "{name}");

@@ -1,5 +1,5 @@
 //! Resources: the result of a read, and the error for a missing resource.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::json_client::{Client, code_and_text};
 use mcp_protocol::{Meta, ProtocolVersion, ReadResourceResult, ResourceContents, RpcError};
@@ -95,7 +95,7 @@ async fn a_missing_resource_has_the_error_code_of_the_revision() {
             assert_eq!(error["code"], code, "{version} {uri}: {error}");
             assert_eq!(error["data"]["uri"], uri, "{version} {uri}: {error}");
         }
-        // The newest revision does not allow empty contents for what is not there.
+        // The newest revision does not allow empty contents for a missing resource.
         let response = client.request("resources/read", json!({ "uri": "a:empty" })).await;
         if version.is_stateless() {
             assert_eq!(response["error"]["code"], code);

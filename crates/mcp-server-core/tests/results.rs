@@ -1,5 +1,5 @@
 //! Return values of tools and their form in messages.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::json_client;
 use std::io;
@@ -215,7 +215,7 @@ async fn older_revisions_receive_only_forms_that_they_define() {
         assert_eq!(result["content"][0]["text"], "[1]", "{version}");
         let result = call("object").await;
         assert_eq!(result["structuredContent"], object, "{version}");
-        // Without a place for the data it travels as text, so that nothing is lost.
+        // In a revision without structured content, the data is sent as text.
         let copied = if object.is_null() { json!([text(r#"{"sum":1}"#)]) } else { json!([]) };
         assert_eq!(result["content"], copied, "{version}");
         assert_eq!(call("audio").await["content"][0]["type"], audio, "{version}");

@@ -1,5 +1,5 @@
 //! Changes of a running server, and their effect on clients.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,7 +48,7 @@ async fn adds_and_removes_entries_while_the_server_runs() {
     server.read_resource("x:later").await.unwrap_err();
     server.read_resource("x:later/1").await.unwrap_err();
     server.get_prompt("later", [("", ""); 0]).await.unwrap_err();
-    // A name that was given up is free, and its place is at the end.
+    // The name of a removed tool is free. A tool with this name is added at the end.
     server.tools().extend([named("y"), named("later")]).unwrap();
     assert_eq!(server.tools().names(), ["x", "y", "later"]);
 }
@@ -88,7 +88,7 @@ async fn announces_a_change_once_to_each_session() {
     for version in ProtocolVersion::ALL.iter().copied().filter(|version| version.has_handshake()) {
         let mut first = Client::connect(&server, version).await;
         let mut second = Client::connect(&server, version).await;
-        // Both have said that they are initialized once they have an answer.
+        // Both sessions have a response, so the server has processed `notifications/initialized`.
         first.result("ping", json!({})).await;
         second.result("ping", json!({})).await;
         let changes: [(&str, &dyn Fn()); 7] = [
@@ -207,7 +207,7 @@ async fn calls_and_lists_continue_while_tools_change() {
         move || {
             let mut rounds = 0;
             while !DONE.load(Ordering::Acquire) || rounds < 20 {
-                // Both or none of a pair are there at any moment.
+                // At any moment the list has both tools of a pair or neither.
                 server.tools().extend([named("left"), named("right")]).unwrap();
                 assert!(server.tools().remove("left") && server.tools().remove("right"));
                 rounds += 1;

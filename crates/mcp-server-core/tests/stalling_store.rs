@@ -1,5 +1,5 @@
-//! A store that can be held.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! A store that a test can stall.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     sync::{
@@ -12,14 +12,14 @@ use std::{
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreFuture, Subscription, Swap};
 use tokio::sync::watch;
 
-/// A store that answers nothing about some records while it is held.
+/// A store that does not respond for some records while it is stalled.
 #[derive(Debug, Clone)]
 pub(crate) struct StallingStore {
     store: MemoryStore,
     pub(crate) is_stalled: watch::Sender<bool>,
     /// Whether a write takes effect but its response is lost.
     loses_responses: bool,
-    /// Whether no node hears of cancellations on another.
+    /// Whether cancellations do not reach other nodes.
     pub(crate) drops_cancellations: bool,
     /// Whether the next swap stays pending until the test releases the store.
     delays_next_swap: Arc<AtomicBool>,
@@ -44,20 +44,20 @@ impl StallingStore {
         }
     }
 
-    /// The same, where swaps happen before they are held, and nothing else is.
+    /// Executes swaps before the stall, and delays only their responses.
     pub(crate) fn losing_responses(mut self) -> Self {
         self.loses_responses = true;
         self
     }
 
-    /// The same, where the first swap alone is held, and arrives late.
+    /// Delays only the first swap. It takes effect after the stall.
     pub(crate) fn delaying_first_swap(mut self) -> Self {
         self.delays_next_swap.store(true, Ordering::SeqCst);
         self.delays_first_swap = true;
         self
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub(crate) fn usage(&self) -> usize {
         self.store.usage().entries
     }
@@ -84,7 +84,7 @@ impl KeyValue for StallingStore {
 
     fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            // It is there before anybody hears that it is.
+            // The write takes effect before its response.
             self.store.put(key, value, ttl).await?;
             if !self.loses_responses {
                 self.pass(key).await;

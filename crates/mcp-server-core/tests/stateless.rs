@@ -1,5 +1,5 @@
-//! Requests of 2026-07-28: each stands alone, also beside a session of an older revision on the same connection.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Requests of 2026-07-28: each is independent, also beside a session of an older revision on the same connection.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
 use mcp_protocol::{CacheScope, ClientCapabilities, LoggingLevel, Meta, meta::keys};
@@ -23,7 +23,7 @@ fn server() -> Server {
         .build()
 }
 
-/// Every method that a result comes back from.
+/// Every method that returns a result.
 fn every_method() -> Vec<(&'static str, Value)> {
     vec![
         ("server/discover", json!({})),
@@ -161,7 +161,11 @@ async fn checks_metadata_before_the_method_and_the_method_before_its_parameters(
         }
     }
     let nameless = modern(1, "tools/call", json!({ "name": "client", "_meta": { keys::CLIENT_INFO: null } }));
-    assert_eq!(text_of(&wire.exchange(nameless).await), "2026-07-28 nobody false", "a client need not say who it is");
+    assert_eq!(
+        text_of(&wire.exchange(nameless).await),
+        "2026-07-28 nobody false",
+        "the client information is optional"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,7 +271,7 @@ async fn extensions_that_only_one_peer_declares_change_nothing() {
     for info in [json!({ "name": "other", "version": "9" }), Value::Null] {
         let meta = json!({ keys::CLIENT_CAPABILITIES: capabilities, keys::CLIENT_INFO: info, "com.example/key": [1] });
         let fancy = wire.exchange(modern(1, "tools/list", json!({ "_meta": meta }))).await;
-        assert_eq!(fancy, plain, "who asks makes no difference");
+        assert_eq!(fancy, plain, "the client information has no effect");
     }
     let discovered = wire.exchange(modern(1, "server/discover", json!({}))).await;
     assert!(discovered["result"]["capabilities"].get("extensions").is_none());
@@ -276,7 +280,7 @@ async fn extensions_that_only_one_peer_declares_change_nothing() {
 #[tokio::test(start_paused = true)]
 async fn both_eras_interleave_on_one_connection() {
     let mut wire = Wire::connect(&server());
-    // Before any handshake, and it opens nothing.
+    // A stateless request works before the handshake and does not open a session.
     assert_eq!(
         text_of(&wire.exchange(modern(1, "tools/call", call("client"))).await),
         "2026-07-28 modern-client false"
@@ -296,7 +300,7 @@ async fn both_eras_interleave_on_one_connection() {
         assert_eq!(text_of(&response), "2026-07-28 modern-client true");
         assert_eq!(response["result"]["resultType"], "complete");
         assert_eq!(code(&wire.exchange(modern("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32602));
-        // A modern request that fails changes nothing either.
+        // A failed stateless request has no effect on the session.
         assert_eq!(code(&wire.exchange(modern("x", "initialize", json!({}))).await), Some(-32601));
 
         let response = wire.exchange(legacy(round, "tools/call", call("client"))).await;

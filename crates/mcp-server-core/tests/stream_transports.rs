@@ -1,6 +1,6 @@
-//! Ways to a server that carry everything in one stream: memory, and pipes with a line for each message as on stdio.
+//! Client transports with one stream for all messages: memory, and newline-delimited JSON as on stdio.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use bytes::Bytes;
 use mcp_server_core::Server;
@@ -45,7 +45,7 @@ impl<T: Transport> StreamTransport<T> {
         recv(&mut self.0).await.unwrap().unwrap().message
     }
 
-    /// Gives a request up.
+    /// Cancels a request.
     pub(crate) async fn cancel(&mut self, id: i64) {
         let params = json!({ "requestId": id });
         self.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }).to_string()).await;

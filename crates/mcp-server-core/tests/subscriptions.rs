@@ -1,5 +1,5 @@
-//! List changes and resource updates: receivers, frequency, and readers that do not read.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! List changes and resource updates: receivers, frequency, and clients that do not read.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ fn all(uris: &[&str]) -> Value {
     })
 }
 
-/// Opens a stream: what was acknowledged.
+/// Opens a stream and returns its acknowledgement.
 async fn open(wire: &mut Wire, id: impl Into<Value>, filter: Value) -> Value {
     let id = id.into();
     wire.send(listen(id.clone(), filter)).await;
@@ -80,7 +80,7 @@ async fn acknowledges_a_stream_with_the_accepted_filter() {
     }
     let nothing = Server::builder("test", "1").build();
     let response = Wire::connect(&nothing).exchange(listen(1, json!({}))).await;
-    assert_eq!(code(&response), Some(-32601), "a server without lists and resources has nothing to tell");
+    assert_eq!(code(&response), Some(-32601), "a server without lists and resources has no subscriptions");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn a_session_receives_changes_of_the_declared_lists() {
             wire.quiet().await;
         }
     }
-    // A list that comes to be is promised to who comes after it.
+    // A later session declares list changes of a kind that was registered at runtime.
     let server = empty().build();
     let (mut before, mut after) = (Wire::connect(&server), Wire::connect(&server));
     before.open("2025-11-25").await;
@@ -237,7 +237,7 @@ async fn streams_have_their_own_limit_besides_calls() {
     }
     assert_eq!(code(&wire.exchange(listen(5, json!({}))).await), Some(-32603));
     wire.send(modern("call", "tools/call", call("hold"))).await;
-    assert_eq!(seen.recv().await, Some("entered"), "there is room for the one handler");
+    assert_eq!(seen.recv().await, Some("entered"), "a permit for the handler is free");
     let mut other = Wire::connect(&server);
     assert_eq!(code(&other.exchange(listen(5, json!({}))).await), Some(-32603), "the bound is the server's");
     wire.send(cancel(3)).await;
@@ -251,7 +251,7 @@ async fn streams_have_their_own_limit_besides_calls() {
             return;
         }
     }
-    panic!("a connection that is gone keeps its streams");
+    panic!("a closed connection keeps its streams");
 }
 
 /// Streams are counted per principal, and separately for anonymous callers.
@@ -328,7 +328,7 @@ async fn a_session_can_subscribe_and_unsubscribe_repeatedly() {
         ] {
             assert_eq!(updates_after(&mut wire, method).await, expected, "{version} {method}");
         }
-        assert!(!other.has_more(), "who did not subscribe is not told");
+        assert!(!other.has_more(), "a session without a subscription receives no update");
         assert_eq!(code(&wire.exchange(legacy(2, "resources/subscribe", json!({}))).await), Some(-32602));
     }
 }
@@ -364,7 +364,7 @@ async fn limits_the_subscriptions_of_a_session() {
     assert_eq!(code(&response), Some(-32601), "a server without resources has no subscriptions");
 }
 
-/// However often something changes while a client does not read: it is told of each thing once, and of none never.
+/// A client that does not read receives each changed resource once, however often it changed.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_loses_nothing_at_bounded_cost() {
     let server = server();
@@ -395,7 +395,7 @@ async fn a_slow_reader_loses_nothing_at_bounded_cost() {
         }
         assert_eq!(received.len(), uris.len() + 3);
         let sent: usize = received.values().sum();
-        assert!(sent <= uris.len() + 3 + 8, "no more than one of each, and what had room before: {sent}");
+        assert!(sent <= uris.len() + 3 + 8, "at most one update each, besides the queued ones: {sent}");
     }
     // The server announces the next change at once.
     server.notify().resource_updated("x:7");
@@ -489,14 +489,14 @@ async fn nodes_of_a_fleet_exchange_changes() {
         }
         assert!(!near.has_more() && !far.has_more() && !apart.has_more(), "once each, and to no other fleet");
     }
-    // There are no prompts to tell of.
+    // The server has no prompts.
     for list in ["tools", "resources"] {
         assert_eq!(subject_and_id(&session.recv().await).0, format!("notifications/{list}/list_changed"));
     }
     drop((near, far, apart, session));
     drop((here, there, other_fleet));
     settle().await;
-    assert_eq!(store.usage().subscriptions, 0, "a server that is gone does not listen");
+    assert_eq!(store.usage().subscriptions, 0, "a dropped server has no subscription");
 }
 
 #[tokio::test(start_paused = true)]
@@ -508,7 +508,7 @@ async fn the_application_receives_client_notifications() {
             async move {
                 let session = notification.session().map(|session| session.version().as_str());
                 sender.send((notification.method().to_owned(), notification.params().cloned(), session)).unwrap();
-                assert_ne!(notification.method(), "notifications/panic", "a failure is nobody's business");
+                assert_ne!(notification.method(), "notifications/panic", "a failure of the callback is ignored");
             }
         })
         .limits(|limits| limits.handlers_per_session = 4)
@@ -554,14 +554,14 @@ async fn notifications_wait_for_the_application_but_not_for_handlers() {
         .build();
     let mut wire = Wire::connect(&server);
     wire.open("2025-11-25").await;
-    // Every handler that may run does.
+    // All allowed handlers run.
     wire.send(legacy("hold", "tools/call", call("hold"))).await;
     assert_eq!(event(&mut seen).await, "entered");
     let changed = || notification("notifications/roots/list_changed", json!({}));
     for message in [changed(), changed(), notification("notifications/x", json!({ "a": 1 })), changed()] {
         wire.send(message).await;
     }
-    // Beyond what may wait they are dropped.
+    // The server drops notifications above the limit of the queue.
     for n in 0..200 {
         wire.send(notification("notifications/y", json!({ "n": n }))).await;
     }
@@ -570,7 +570,10 @@ async fn notifications_wait_for_the_application_but_not_for_handlers() {
     let mut received = Vec::new();
     while received.last() != Some(&("notifications/y".to_owned(), Some(json!({ "n": 61 })))) {
         received.push(
-            tokio::time::timeout(Duration::from_secs(10), receiver.recv()).await.expect("all that waits").unwrap(),
+            tokio::time::timeout(Duration::from_secs(10), receiver.recv())
+                .await
+                .expect("a queued notification")
+                .unwrap(),
         );
     }
     let methods: Vec<_> = received.iter().map(|(method, _)| method.as_str()).take(4).collect();

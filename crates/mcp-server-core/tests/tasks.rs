@@ -1,6 +1,6 @@
-//! Tasks as 2025-11-25 has them: the client asks for one, waits for its result, lists and cancels.
+//! Tasks of 2025-11-25: the client requests a task, waits for its result, and lists and cancels tasks.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -72,7 +72,7 @@ async fn a_task_remains_reachable_after_its_tool_is_removed() {
             true => make(&mut client, "slow").await,
             false => made(&mut client, "slow").await,
         };
-        // No tool is left that runs as a task.
+        // No tool supports tasks.
         assert!(server.tools().remove("slow"));
         assert_eq!(client.result("tasks/get", of(&id)).await["status"], "working", "{version}");
         gate.add_permits(1);
@@ -260,7 +260,7 @@ async fn a_task_may_exceed_the_timeout_of_a_call() {
     tokio::time::sleep(Duration::from_secs(59)).await;
     let plain = client.start("tools/call", call("gated")).await;
     let waiting = client.start("tasks/result", json!({ "taskId": id })).await;
-    // A minute is all that a call has, and what the first task asked for; the next one has as long as tasks have.
+    // A call and the first task have a time limit of one minute. The second task has the limit of tasks.
     let later = client.result("tools/call", json!({ "name": "gated", "task": {} })).await["task"]["taskId"].clone();
     let response = client.response(waiting).await;
     assert_eq!(code_and_text(&response["error"]), (-32602, "Task not found"));

@@ -1,6 +1,6 @@
-//! Tasks as the extension `io.modelcontextprotocol/tasks` has them: the server decides, results are inlined.
+//! Tasks of the extension `io.modelcontextprotocol/tasks`: the server decides, and `tasks/get` contains the result.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     tasks_fixture::{Jobs, QUICK, call, declared, made, make, of, wait_for},
 };
 
-/// The kind of a result, and nothing else that says something.
+/// The result without its metadata.
 fn ack() -> Value {
     json!({ "resultType": "complete" })
 }
@@ -154,7 +154,7 @@ async fn accepts_answers_one_by_one_while_the_handler_waits() {
     let rest = client.result("tasks/get", of(&id)).await;
     assert_eq!((&rest["status"], keys(&rest)), (&json!("input_required"), vec!["age".to_owned()]));
 
-    // An answer that does not fit is asked for again, under a key that was not there before.
+    // The server repeats a rejected input request with a new key.
     client.result("tasks/update", update(&id, json!({ "age": accept(json!({ "age": "old" })) }))).await;
     let again = wait_for(&mut client, &id, "input_required").await;
     assert_eq!(keys(&again), ["age#2"]);
@@ -210,7 +210,7 @@ async fn a_task_sends_no_messages_of_its_own() {
     client.meta = json!({ "progressToken": "p", "io.modelcontextprotocol/logLevel": "debug" });
     let id = made(&mut client, "gated").await;
     let before = client.notifications.len();
-    assert_eq!(before, 1, "progress of a call that is no task yet");
+    assert_eq!(before, 1, "progress before the call is a task");
     jobs.gate.add_permits(1);
     wait_for(&mut client, &id, "completed").await;
     assert_eq!(client.notifications.len(), before, "{:?}", client.notifications);
@@ -307,7 +307,7 @@ async fn a_cancellation_on_another_node_reaches_the_handler() {
         assert_eq!(event(&mut first.seen).await, "entered");
         there.result("tasks/cancel", of(&id)).await;
         let ended = async { [event(&mut first.seen).await, event(&mut first.seen).await] };
-        let mut events = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it goes on");
+        let mut events = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the handler did not end");
         events.sort_unstable();
         assert_eq!(events, ["dropped", "fired"], "{version}");
         for client in [&mut here, &mut there] {

@@ -1,6 +1,6 @@
-//! Tasks for work that lives outside of a call.
+//! Tasks for work outside of a call.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 

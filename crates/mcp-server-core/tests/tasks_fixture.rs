@@ -1,6 +1,6 @@
 //! A server whose tools run as tasks and wait for the test, with helpers to create and read tasks.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,9 +34,9 @@ pub(crate) struct Age {
 /// A server, and the strings to its tools.
 pub(crate) struct Jobs {
     pub(crate) server: Server,
-    /// Lets the tool `gated` end.
+    /// Releases the tool `gated`.
     pub(crate) gate: Arc<Semaphore>,
-    /// What happens to the tool `hold`: `entered`, `dropped`, `fired`.
+    /// The events of the tool `hold`: `entered`, `dropped`, `fired`.
     pub(crate) seen: UnboundedReceiver<&'static str>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn call(tool: &str) -> Value {
     json!({ "name": tool })
 }
 
-/// A call that asks for a task (2025-11-25).
+/// A call that requests a task (2025-11-25).
 pub(crate) fn as_task(tool: &str) -> Value {
     json!({ "name": tool, "task": { "ttl": 60_000 } })
 }
@@ -136,12 +136,12 @@ pub(crate) fn of(id: &Value) -> Value {
     json!({ "taskId": id })
 }
 
-/// Makes a task in a legacy session: its id.
+/// Creates a task in a session. Returns its id.
 pub(crate) async fn make(client: &mut Client, tool: &str) -> Value {
     client.result("tools/call", as_task(tool)).await["task"]["taskId"].take()
 }
 
-/// Makes a task where the server decides: its id.
+/// Creates a task of the extension. Returns its id.
 pub(crate) async fn made(client: &mut Client, tool: &str) -> Value {
     let mut result = client.result("tools/call", call(tool)).await;
     assert_eq!(result["resultType"], "task", "{result}");

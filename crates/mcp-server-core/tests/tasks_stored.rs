@@ -1,6 +1,6 @@
 //! Tasks in the store and on other nodes, also when the creating or ending request is dropped.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     future::Future,
@@ -23,10 +23,10 @@ use crate::{
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},
 };
 
-/// Polls a future once, and gives it up.
+/// Polls a future once and drops it.
 fn drop_halfway(future: impl Future) {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(matches!(std::pin::pin!(future).poll(&mut cx), Poll::Pending), "it is not held");
+    assert!(matches!(std::pin::pin!(future).poll(&mut cx), Poll::Pending), "the store is not stalled");
 }
 
 fn node(store: &StallingStore) -> Server {
@@ -75,7 +75,7 @@ async fn stores_a_cancellation_although_its_request_is_dropped() {
 /// Waits until the tool `hold` ended.
 async fn stops(jobs: &mut Jobs) {
     let ended = async { while jobs.seen.recv().await.expect("the tool runs") != "fired" {} };
-    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it goes on");
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the tool did not end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,10 +92,10 @@ async fn a_handler_receives_a_remote_cancellation_whose_response_was_lost() {
         let serving = request_with_scope(&second.server, "tasks/cancel", params, |scope| scope.local());
         if gives_up {
             let given_up = tokio::time::timeout(Duration::from_secs(1), serving).await;
-            assert!(given_up.is_err(), "the store is not held");
+            assert!(given_up.is_err(), "the store is not stalled");
             store.is_stalled.send_replace(false);
         } else {
-            // The store takes longer than anybody waits.
+            // The store takes longer than the caller waits.
             drop(serving.await);
             store.is_stalled.send_replace(false);
             there.result("tasks/cancel", of(&id)).await;
@@ -179,7 +179,7 @@ async fn reads_the_result_of_a_task_only_when_it_is_sent() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
-    // The acknowledgement lies unread, and the first task waits behind it.
+    // The client has not read the acknowledgement, so the status of the first task waits.
     assert_eq!(store.gets.load(Ordering::SeqCst), 3 + 1);
     for n in 0..4 {
         let frame = tokio::time::timeout(Duration::from_secs(10), mcp_transport::recv(&mut far)).await;
@@ -199,7 +199,8 @@ async fn sends_the_status_later_when_the_store_is_unavailable() {
     let serving = tokio::spawn(async move {
         request_with_scope(&serving, "subscriptions/listen", filter, |scope| scope.local().sink(near.sender())).await
     });
-    // The acknowledgement lies unread, and the first task waits behind it; the store fails before the second.
+    // The client has not read the acknowledgement, so the status of the first task waits. The store fails before the
+    // second one.
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.is_stalled.send_replace(true);
     for n in 0..2 {
@@ -327,7 +328,7 @@ async fn input_requests_during_task_creation_belong_to_the_task() {
     store.is_stalled.send_replace(true);
     let mut client = client(&server).await;
     let call = client.start("tools/call", call("helped")).await;
-    // Its record waits to be taken, and it is no task yet.
+    // The store still delays the record, so the task does not exist yet.
     for _ in 0..1000 {
         if store.usage() > 0 {
             break;

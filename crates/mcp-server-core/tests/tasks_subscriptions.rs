@@ -1,6 +1,6 @@
 //! The status of tasks on a `subscriptions/listen` stream.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn tasks(ids: &[&Value]) -> Value {
     json!({ "notifications": { "taskIds": ids } })
 }
 
-/// A stream of notices of its own, whose reader holds so many messages.
+/// A subscription stream whose transport queues this many messages.
 fn listen(server: &Server, params: Value, caller: Option<Principal>, room: usize) -> MemoryTransport {
     let (near, far) = duplex(room);
     let server = server.clone();
@@ -89,7 +89,7 @@ async fn a_stream_receives_only_the_status_of_its_tasks() {
         }
     };
     assert_eq!(ended["params"]["result"]["content"][0]["text"], "through");
-    // Neither progress nor logs, nor anything of the other task.
+    // The stream has no progress, no log records, and no status of the other task.
     client.result("tools/list", json!({})).await;
     assert!(client.notifications.is_empty(), "{:?}", client.notifications);
 
@@ -162,7 +162,7 @@ async fn a_slow_reader_keeps_no_result_beyond_its_task() {
     let expired = server_task(&jobs.server, &ada, Duration::from_secs(10)).await;
     let filter = tasks(&[&json!(kept.id()), &json!(expired.id())]);
     let mut stream = listen(&jobs.server, filter, Some(ada), 1);
-    // The acknowledgement lies unread, and the first task waits behind it.
+    // The client has not read the acknowledgement, so the status of the first task waits.
     settle().await;
     let id = json!(kept.id());
     for task in [kept, expired] {
@@ -179,7 +179,7 @@ async fn a_slow_reader_keeps_no_result_beyond_its_task() {
     assert_eq!(update, ["working", "completed"]);
     settle().await;
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(stream.poll_recv(&mut cx).is_pending(), "a result is told of a task that is no more");
+    assert!(stream.poll_recv(&mut cx).is_pending(), "the stream sends the result of an expired task");
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_slow_reader_receives_the_latest_status_only() {
     let ada = Principal::new("ada");
     let task = task_of(&jobs.server, &ada).await;
     let mut stream = listen(&jobs.server, tasks(&[&json!(task.id())]), Some(ada), 1);
-    // The acknowledgement lies unread, and the first notice waits behind it.
+    // The client has not read the acknowledgement, so the first notification waits.
     settle().await;
     for step in 0..1000 {
         task.progress(format!("step {step}"));
@@ -254,7 +254,7 @@ async fn list_changes_do_not_delay_the_status_of_a_task() {
     settle().await;
     task.progress("half");
     for _ in 0..10 {
-        // There is always a change to tell of.
+        // A list change is always pending.
         jobs.server.notify().tools_changed();
         settle().await;
         if read(&mut stream).await["params"]["statusMessage"] == "half" {
@@ -262,7 +262,7 @@ async fn list_changes_do_not_delay_the_status_of_a_task() {
             return;
         }
     }
-    panic!("the task is never told of");
+    panic!("the stream never sends the status of the task");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Resource templates: which one reads a URI, and what of it its handler gets.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Resource templates: the matching template and the captured variables.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use crate::json_client;
 use mcp_schema::safe_relative_path;
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The variables that a template captures of a URI; `None` when nothing reads it.
+/// The variables that a template captures from a URI. `None` means that no template matches.
 async fn captured(uri_template: &str, uri: &str) -> Option<Value> {
     let route: TemplateRoute = template(uri_template, async |RawArgs(args): RawArgs| json!(args.0));
     let server = Server::builder("t", "1").resource_template(route).build();

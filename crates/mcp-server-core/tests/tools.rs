@@ -1,5 +1,5 @@
-//! Calling tools: what handlers may ask for, who may call, and what is refused before a handler runs.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! Tool calls: extractors of handlers, authorization, and rejections before a handler runs.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::sync::{
     Arc, Mutex,
@@ -143,7 +143,7 @@ async fn handlers_extract_the_extensions_of_the_request() {
     let reply = request_with_scope(&server, "tools/call", json!({ "name": "needs" }), |scope| scope).await.unwrap();
     let (code, text) = code_and_text(&reply["error"]);
     assert_eq!(code, -32603);
-    assert!(!text.contains("Tenant"), "types of the server are no news for clients: {text}");
+    assert!(!text.contains("Tenant"), "the error discloses a type of the server: {text}");
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_cancelled_call_notifies_the_handler_and_gets_no_response() {
         .tool(tool(
             "wait",
             async |State(notified): State<Arc<tokio::sync::Notify>>, cancelled: Cancelled, p: Progress| {
-                // Work that was handed to a task of its own hears of it as well.
+                // A spawned task observes the cancellation, too.
                 tokio::spawn(async move {
                     cancelled.await;
                     notified.notify_one();
@@ -216,7 +216,7 @@ async fn a_cancelled_call_notifies_the_handler_and_gets_no_response() {
     let params = json!({ "requestId": "w" });
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
     tokio::time::timeout(std::time::Duration::from_secs(10), notified.notified()).await.unwrap();
-    // The client would refuse an answer to `w` here.
+    // A client would reject a response to `w` here.
     client.result("tools/call", json!({ "name": "next" })).await;
 }
 

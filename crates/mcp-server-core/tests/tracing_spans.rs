@@ -1,6 +1,6 @@
-//! The spans of requests as a subscriber sees them, and the traces of clients that they belong to.
+//! The spans of requests as a subscriber observes them, and the parent traces of clients.
 
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     collections::BTreeMap,
@@ -207,7 +207,7 @@ async fn spans_distinguish_sessions_without_disclosing_their_ids() {
     assert!(seen[0] == seen[1] && seen[1] != seen[2] && seen.iter().all(|id| id.len() == 16), "{seen:?}");
 }
 
-/// Follows a client, and stands at a place of its own.
+/// A trace propagator with its own trace id.
 struct Bridge(Arc<Mutex<Vec<String>>>);
 
 impl Propagate for Bridge {
@@ -279,7 +279,7 @@ async fn input_requests_carry_the_trace_of_their_call() {
     assert_eq!(*bridged.lock().unwrap(), [PARENT]);
 }
 
-/// The other end of a connection, which is asked as well.
+/// A connection whose client also receives requests.
 struct Client<'a>(&'a mut mcp_transport::memory::MemoryTransport);
 
 impl Client<'_> {

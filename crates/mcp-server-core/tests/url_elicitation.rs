@@ -1,5 +1,5 @@
-//! Pages that the user is sent to, and the notice that they are done there.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! URL elicitation, and the notification that the user has completed a page.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use mcp_protocol::{ProtocolVersion, RpcError, UrlElicitParams};
 use mcp_server_core::{Inputs, Server, ToolError, prompt, resource, tool};

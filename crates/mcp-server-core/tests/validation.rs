@@ -1,5 +1,5 @@
 //! Validation before and after the handler of a tool.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     net::Ipv4Addr,
@@ -42,7 +42,7 @@ fn server<S: Clone + Send + Sync + 'static>(route: ToolRoute<S>, state: S) -> Se
     Server::builder("t", "1").tool(route).with_state(state).build()
 }
 
-/// What a tool tells the model; `None` when it succeeded.
+/// The error text of a tool result. `None` means success.
 fn complaint(result: &CallToolResult) -> Option<&str> {
     result.is_error.then(|| result.content[0].as_text().unwrap())
 }
@@ -248,7 +248,7 @@ async fn a_failure_needs_no_structured_content() {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "its debug form is what is looked at")]
+#[expect(dead_code, reason = "the test reads its debug form")]
 struct Whole {
     number: i64,
     small: Option<u8>,
@@ -258,7 +258,7 @@ struct Whole {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
-#[expect(dead_code, reason = "its debug form is what is looked at")]
+#[expect(dead_code, reason = "the test reads its debug form")]
 enum Operation {
     Open { path: String },
     Close { id: u32 },

@@ -1,4 +1,4 @@
-//! `Accept` and `Content-Type`: what is required, and what the lenient endpoint does for clients that list less.
+//! `Accept` and `Content-Type`: the required values, and the lenient endpoint for clients that list fewer values.
 
 use crate::common;
 use crate::common::{Answer, initialize, legacy, open, request, send, service, stateless};
@@ -37,7 +37,7 @@ async fn rejects_a_post_that_does_not_accept_json_and_event_streams() {
         if status == 406 {
             assert!(answer.json()["error"]["message"].as_str().unwrap().contains("text/event-stream"), "{answer:?}");
         } else {
-            // What is answered decides the form, and not the order in which the client names them.
+            // The kind of response determines its form. The order of the accepted types does not.
             assert_eq!(answer.header("content-type"), Some("application/json"), "{accept:?}");
         }
     }
@@ -48,7 +48,7 @@ async fn a_lenient_endpoint_answers_in_the_accepted_content_type() {
     let service = common::server().into_service(HttpConfig::new().lenient_accept());
     let quiet = list(&service, "application/json").await;
     assert_eq!((quiet.status, quiet.header("content-type")), (StatusCode::OK, Some("application/json")));
-    // Without a stream there is nowhere for progress to go, and the answer is all that comes.
+    // Without a stream the server drops the progress and sends only the response.
     let spoke = call_progress(&service, "application/json").await;
     assert_eq!(spoke.json()["result"]["content"][0]["text"], "done");
 
@@ -105,7 +105,7 @@ async fn rejects_a_body_without_the_json_content_type() {
         ("multipart/form-data; boundary=x", 415),
         ("-", 415),
     ] {
-        // The first three are what a form on another page can send without asking.
+        // A form on another page can send the first three types without a preflight.
         let answer = send(&service, stateless("tools/list", json!({}), &[("content-type", content_type)])).await;
         assert_eq!(answer.status.as_u16(), status, "{content_type}");
     }

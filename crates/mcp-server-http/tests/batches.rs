@@ -1,5 +1,5 @@
 //! Batches, which only sessions of 2025-03-26 allow.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};

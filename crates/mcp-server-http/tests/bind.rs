@@ -1,5 +1,5 @@
 //! Addresses of a server: loopback without configuration, other addresses only with allowed hosts.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ async fn rejects_a_public_address_without_allowed_hosts() {
     let error = refused.unwrap_err();
     assert!(matches!(error, HttpError::HostsRequired(address) if address.ip().is_unspecified()), "{error:?}");
     assert!(error.to_string().contains("allowed_hosts"), "{error}");
-    // Allowed origins say nothing about where the server is.
+    // Allowed origins are not allowed hosts.
     let config = HttpConfig::new().allowed_origins(["https://app.example.com"]);
     let refused = within("the refusal", server.serve_http_on(listener("0.0.0.0:0").await, config)).await;
     assert!(matches!(refused, Err(HttpError::HostsRequired(_))));
@@ -84,21 +84,21 @@ async fn an_invalid_address_is_an_error() {
 #[tokio::test]
 async fn reports_the_bound_address_when_it_listens() {
     let server = common::server();
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (address_sender, mut addresses) = tokio::sync::mpsc::unbounded_channel();
     let config = HttpConfig::new().path("/there").ignore_signals().on_listening(move |address| {
         // A client can connect after the report.
         let connected = std::net::TcpStream::connect(address);
-        tell.send((address, connected.is_ok())).unwrap();
+        address_sender.send((address, connected.is_ok())).unwrap();
     });
     let serving = tokio::spawn({
         let server = server.clone();
         async move { server.serve_http_with("127.0.0.1:0", config).await }
     });
-    let (address, connected) = within("the address", told.recv()).await.unwrap();
+    let (address, connected) = within("the address", addresses.recv()).await.unwrap();
     assert!(address.port() != 0 && connected);
     let taken = Server::builder("test", "1").build().serve_http_with(address, HttpConfig::new()).await;
     assert!(matches!(taken, Err(HttpError::Bind { .. })), "{taken:?}");
     server.shutdown();
     within("the end", serving).await.unwrap().unwrap();
-    assert!(told.recv().await.is_none(), "told once");
+    assert!(addresses.recv().await.is_none(), "the callback runs once");
 }

@@ -1,5 +1,5 @@
-//! Streams whose connections break at random, over real sockets: every event of every stream comes once, in its order.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Streams with randomly broken connections, over sockets: every event of every stream arrives once and in order.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ impl Dice {
     }
 }
 
-/// A client that reads one stream, and whose connection breaks again and again, also inside of an event: what it saw, and
-/// how often it broke.
+/// Reads one stream over connections that break at random positions, also inside of an event. Returns the events and
+/// the number of breaks.
 async fn read_whole(
     site: &Site,
     session: &str,
@@ -51,7 +51,7 @@ async fn read_whole(
         let chunk_limit = 1 + dice.roll(8);
         for chunks in 1..=chunk_limit {
             let Some(mut chunk) = wire.chunk().await else { break };
-            // A client without the id that opens a stream could not come back to it.
+            // A client cannot resume a stream before it has an event id.
             if chunks == chunk_limit && !last.is_empty() {
                 chunk.truncate(dice.roll(chunk.len() as u64) as usize);
             }

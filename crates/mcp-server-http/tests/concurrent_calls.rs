@@ -1,5 +1,5 @@
-//! Many calls at once on one session: they run side by side, and what is quick is answered meanwhile.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Many concurrent calls of one session: they run in parallel, and quick calls do not wait for slow ones.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use std::{sync::Arc, time::Duration};
@@ -11,7 +11,7 @@ use mcp_server_http::{HttpConfig, HttpServer};
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
-/// A server whose tool `wait` counts how many of it run, and waits for a permit.
+/// A server whose tool `wait` counts its running calls and waits for a permit.
 fn server(limit: usize) -> (Server, watch::Receiver<usize>, Arc<Semaphore>) {
     let (count, running) = watch::channel(0);
     let permits = Arc::new(Semaphore::new(0));
@@ -86,7 +86,7 @@ async fn the_limit_of_the_server_applies_to_stateless_calls() {
     assert_eq!((busy.status, busy.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
     let list = common::send(&service, stateless("tools/list", json!({}), &[])).await;
     assert_eq!(list.status, StatusCode::OK);
-    // A call that is given up makes room at once.
+    // A cancelled call releases its permit at once.
     given_up.abort();
     assert!(given_up.await.unwrap_err().is_cancelled());
     let third = start();

@@ -1,5 +1,5 @@
 //! Streams that share the event log of a session: a reader gets every message despite other streams.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use http_body_util::BodyExt;
 use mcp_server_core::{Progress, Server, tool};
@@ -49,7 +49,7 @@ async fn concurrent_large_responses_reach_their_readers() {
     for id in 1..=4 {
         responses.push(begin(&service, &session, id, "large").await);
     }
-    // All are answered before anybody reads.
+    // All responses are ready before the client reads.
     settle().await;
     for (id, response) in (1..).zip(responses) {
         let events = rest(response).await;

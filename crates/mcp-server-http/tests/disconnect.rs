@@ -53,7 +53,7 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
         watched.expect(Event::Started).await;
     }
     drop((quiet, streaming, other));
-    // The stateless call ends at once: by then the server knows that the others were given up as well.
+    // The stateless call ends at once. By then the server also knows that the other connections are lost.
     watched.expect(Event::Dropped).await;
     for _ in 0..10 {
         assert_eq!(site.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
@@ -78,7 +78,7 @@ async fn a_session_call_without_messages_finishes_after_a_lost_connection() {
     other.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
     watched.expect(Event::Started).await;
     drop((wire, other));
-    // The stateless call ends at once: by then the server knows that the other was given up as well.
+    // The stateless call ends at once. By then the server also knows that the other connection is lost.
     watched.expect(Event::Dropped).await;
     watched.release.add_permits(1);
     watched.expect(Event::Finished).await;

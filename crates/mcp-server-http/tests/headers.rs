@@ -1,4 +1,4 @@
-//! Headers that mirror the body: compared as the specification says, and never by half.
+//! Mirrored headers: the server compares each of them with the body.
 
 use crate::common;
 use crate::common::{request, send, service, stateless};
@@ -144,7 +144,7 @@ async fn another_member_does_not_bypass_the_comparison_of_the_name() {
         headers.extend([("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "safe")]);
         let answer = send(&service, request(Method::POST, &headers, body.clone())).await;
         assert_eq!((answer.status.as_u16(), answer.error_code()), (400, Some(-32020)), "{extra}: {answer:?}");
-        // The same call with its own name is served.
+        // The server accepts the same call with the name of the body.
         headers.retain(|(name, _)| *name != "mcp-name");
         headers.push(("mcp-name", "danger"));
         let answer = send(&service, request(Method::POST, &headers, body)).await;

@@ -1,5 +1,5 @@
-//! The route that tells whether the server serves.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! The health endpoint.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use http::{Method, StatusCode};
 use mcp_server_http::{HttpConfig, HttpServer};

@@ -1,4 +1,4 @@
-//! HTTP itself: paths, methods, connections that are used again, and bytes that are no request at all.
+//! HTTP/1.1: paths, methods, reused connections, and invalid requests.
 
 use crate::common;
 use crate::common::{Answer, initialize, request, socket::serve, stateless};
@@ -126,7 +126,7 @@ async fn invalid_bytes_close_only_their_connection() {
         });
         cases.push(noise.chain(*b"\r\n\r\n").collect());
     }
-    // One client that was there before all that, in the middle of a request.
+    // This client connected before the others and has sent a part of its request.
     let mut witness = site.connect().await;
     let whole = common::socket::raw(list()).await;
     witness.write(&whole[..40]).await;

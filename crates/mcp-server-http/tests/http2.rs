@@ -58,7 +58,7 @@ async fn runs_streams_of_one_connection_concurrently() {
     let response = within("the head", client.open(call("hold"))).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     watched.expect(Event::Started).await;
-    // The held call is no hindrance to others.
+    // The held call does not delay other calls.
     assert_eq!(client.exchange(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
     watched.release.add_permits(1);
     let text = within("the rest", response.into_body().collect()).await.unwrap().to_bytes();
@@ -73,7 +73,7 @@ async fn resetting_a_stream_cancels_its_stateless_call() {
     let mut watched = ObservedServer::new();
     let site = serve(&watched.server, HttpConfig::new()).await;
     let mut client = Http2::connect(site.stream().await).await;
-    // While it streams, and before it has said anything.
+    // One call has sent an event, and the other has sent none.
     let response = within("the head", client.open(call("hold"))).await.unwrap();
     watched.expect(Event::Started).await;
     drop(response);
@@ -81,7 +81,7 @@ async fn resetting_a_stream_cancels_its_stateless_call() {
     {
         let mut quiet = std::pin::pin!(client.open(call("mute")));
         tokio::select! {
-            _ = &mut quiet => panic!("nothing is said before it is released"),
+            _ = &mut quiet => panic!("the response does not begin before the release"),
             () = watched.expect(Event::Started) => {}
         }
     }
@@ -90,7 +90,7 @@ async fn resetting_a_stream_cancels_its_stateless_call() {
     assert_eq!(client.exchange(call("quick")).await.status, StatusCode::OK);
 }
 
-/// Why the rest of an answer never came.
+/// The reason for the end of a truncated response.
 async fn broken(response: http::Response<hyper::body::Incoming>) -> String {
     let outcome = within("the end of an answer", response.into_body().collect()).await;
     let error = outcome.map(|_| ()).err();
@@ -108,7 +108,7 @@ async fn resets_an_unread_stream_and_cancels_its_call_without_affecting_others()
     watched.expect(Event::Started).await;
     let read = within("the head", client.open(call("hold"))).await.unwrap();
     watched.expect(Event::Started).await;
-    // The first one has far more to say than its client lets through.
+    // The first response is larger than the window of its client.
     watched.release.add_permits(1);
     watched.expect(Event::Dropped).await;
     assert_eq!(broken(unread).await, RESET);

@@ -1,6 +1,6 @@
-//! The inputs of handlers over HTTP: the table of `mcp-server-core`, with a request for each message.
+//! The tests of input requests of `mcp-server-core` over HTTP, with one POST per message.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::collections::HashMap;
 
@@ -20,17 +20,17 @@ use crate::common::{BASE, request};
 
 mod inputs;
 
-/// A client's end: every message is a POST, and what comes back is read in the order in which it comes.
+/// A client transport. Every message is a POST, and the received messages are queued in order.
 pub(crate) struct ClientTransport {
     service: McpService,
     session: Option<String>,
     sender: UnboundedSender<Bytes>,
     received: UnboundedReceiver<Bytes>,
-    /// What runs, by the id of the request.
+    /// The running requests by id.
     running: HashMap<i64, AbortHandle>,
 }
 
-/// What the headers repeat.
+/// The members that headers mirror.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -87,14 +87,14 @@ impl ClientTransport {
         self.received.recv().await.unwrap()
     }
 
-    /// Gives a request up: who closes its stream wants no answer (2026-07-28).
+    /// Cancels a request. In 2026-07-28 the client closes its stream.
     pub(crate) async fn cancel(&mut self, id: i64) {
         self.running.remove(&id).unwrap().abort();
         tokio::task::yield_now().await;
     }
 }
 
-/// Takes the messages out of an answer of either form.
+/// Extracts the messages of a JSON response or an event stream.
 async fn forward(mut body: Body, sender: &UnboundedSender<Bytes>) {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {

@@ -20,7 +20,7 @@ use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use serde_json::json;
 use tokio::time::Instant;
 
-/// A body that was declared, or not, and gives what its function gives.
+/// A body with or without a declared length. The function returns its chunks.
 struct Fed<F> {
     declared: Option<u64>,
     next: F,
@@ -103,7 +103,7 @@ async fn answers_a_large_body_with_413_before_it_is_sent() {
              content-length: {length}\r\n\r\n"
         ))
         .await;
-        // No `100 Continue` came before it.
+        // The server sent no `100 Continue` before it.
         assert_eq!(wire.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE, "{length}");
     }
     let mut wire = site.connect().await;
@@ -125,10 +125,10 @@ async fn a_client_that_sends_a_whole_rejected_body_receives_the_reason() {
     for (head, status) in [(declared, 413), (chunked, 413), (mistyped, 415)] {
         let mut wire = site.connect().await;
         wire.write(head).await;
-        // Not lost on the way, as it would be if the connection was reset by what still comes.
+        // The server reads the rest of the body, so that a connection reset does not discard the response.
         wire.write(vec![b' '; length]).await;
         assert_eq!(wire.answer().await.status.as_u16(), status);
-        // Said, and nothing else: the client need not guess whether the connection can be used again.
+        // The server sends nothing after the response and closes the connection.
         assert!(wire.closes_silently().await);
     }
 }

@@ -1,5 +1,5 @@
-//! Changes of the lists: one notice for each session, on one of its streams.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! List changes: one notification per session, on one of its streams.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use std::time::Duration;
@@ -107,7 +107,12 @@ async fn merges_unread_list_changes_until_a_stream_opens() {
         let mut stream = opened(&service, &id).await;
         let mut read = String::new();
         while !read.contains("prompts/list_changed") {
-            let data = common::within("what waits", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
+            let data = common::within("the pending notifications", stream.frame())
+                .await
+                .unwrap()
+                .unwrap()
+                .into_data()
+                .unwrap();
             read.push_str(std::str::from_utf8(&data).unwrap());
         }
         for notice in ["tools/list_changed", "resources/updated", "prompts/list_changed"] {
@@ -123,7 +128,7 @@ async fn subscribe(service: &McpService, session: &str, uri: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replaced_streams_lose_no_list_change_and_no_wake_up() {
-    // Each change is of a resource of its own, so that no two are one.
+    // Each change concerns another resource, so that changes are not merged.
     let server = Server::builder("test", "1.0")
         .resource(resource("x:0", async || ""))
         .limits(|limits| limits.subscribed_uris = CHANGES)
@@ -137,7 +142,7 @@ async fn replaced_streams_lose_no_list_change_and_no_wake_up() {
     }
     let (mut sent, mut received) = (0, 0);
     for _ in 0..CHANGES / 2 {
-        // Both open the stream in the same moment: one of them takes the other's place.
+        // Both clients open the stream at the same time. One of them replaces the other.
         let read = || {
             let (service, id) = (service.clone(), id.clone());
             tokio::spawn(async move { notices(opened(&service, &id).await.frame().await) })
@@ -149,7 +154,7 @@ async fn replaced_streams_lose_no_list_change_and_no_wake_up() {
         })
         .await;
         if first > 0 {
-            // Whichever waits now is told of the next change, or has lost its place.
+            // The waiting client receives the next change or was replaced.
             change(&server, &mut sent);
         }
         received += first + common::within("a notice for the other stream, or its end", rest).await.unwrap();
@@ -161,7 +166,7 @@ async fn replaced_streams_lose_no_list_change_and_no_wake_up() {
     assert_eq!(received, sent);
 }
 
-/// The most changes that a test makes.
+/// The maximum number of changes in a test.
 const CHANGES: usize = 2000;
 
 fn change(server: &Server, sent: &mut usize) {

@@ -1,5 +1,5 @@
-//! Bodies that mean harm: each is answered in a form that a client can read, and the next client is served.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Malformed bodies: the server rejects each with a readable error and serves the next client.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use crate::common::{Answer, initialized, open, request, send, service};
@@ -29,7 +29,7 @@ async fn both(service: &McpService, session: &str, body: &[u8]) -> [Answer; 2] {
     [old, new]
 }
 
-/// An answer is empty and accepted, or a JSON-RPC message that says what was wrong.
+/// A response is an empty 202 or a JSON-RPC message with the reason.
 fn assert_readable(answer: &Answer, body: &[u8]) {
     let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
     assert!(answer.status.as_u16() < 500, "{shown}: {answer:?}");
@@ -102,7 +102,7 @@ async fn rejects_malformed_messages_with_the_matching_code() {
                 (StatusCode::BAD_REQUEST, Some(code)),
                 "{what}: {answer:?}"
             );
-            assert!(answer.body.len() < 2000, "{what} is not sent back whole");
+            assert!(answer.body.len() < 2000, "the response repeats the whole {what}");
         }
     }
     assert_still_serving(&service, &session).await;

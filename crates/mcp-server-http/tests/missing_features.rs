@@ -1,4 +1,4 @@
-//! Missing features are not declared: tasks, and kinds without registrations.
+//! A server does not declare tasks or kinds without registrations.
 
 use crate::common::{initialize, legacy, open, send, service, stateless};
 use http::StatusCode;

@@ -61,7 +61,7 @@ async fn an_allowed_origin_can_read_every_response() {
         }
         assert_eq!(answer.header("access-control-allow-credentials"), None);
     }
-    // Refusals can be read as well, or a page could not tell what was wrong.
+    // A page can read rejections, too.
     let refused = send(&service, stateless("no/such", json!({}), &[("origin", "https://app.example.com")])).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND);
     assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example.com"));
@@ -123,7 +123,7 @@ async fn serves_clients_without_an_origin_under_public_names() {
     // A page on the visitor's own machine has no business with a public server.
     let local_page = call(&[("host", "mcp.example.com"), ("origin", "http://localhost:3000")]);
     assert_eq!(send(&service, local_page).await.status, StatusCode::FORBIDDEN);
-    // A browser that leaves the origin out still says that the request crosses sites.
+    // A browser that omits the origin marks the request as cross-site.
     let crossing = call(&[("host", "mcp.example.com"), ("sec-fetch-site", "cross-site")]);
     assert_eq!(send(&service, crossing).await.status, StatusCode::FORBIDDEN);
 }
@@ -138,6 +138,6 @@ async fn exposes_no_session_id_to_foreign_origins() {
             assert!(!format!("{answer:?}").contains(&session), "{method} {answer:?}");
         }
     }
-    // Nor do logs: the service and what is in it print no ids.
+    // The logs contain no session ids, too.
     assert!(!format!("{service:?}").contains(&session));
 }

@@ -1,5 +1,5 @@
 //! Principals from an authentication layer: sessions, streams and tasks belong to their principal.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -35,7 +35,7 @@ fn server() -> Server {
         .build()
 }
 
-/// The endpoint behind a layer that believes what `x-user` says. It is a stand-in for one that checks.
+/// The endpoint with a test layer that uses `x-user` as the principal.
 struct App(Router);
 
 impl App {
@@ -70,7 +70,7 @@ impl App {
         Answer { status: parts.status, headers: parts.headers, body }
     }
 
-    /// Opens a session; gives back its id and what the server can do.
+    /// Opens a session. Returns its id and the capabilities of the server.
     async fn session(&mut self, caller: Option<&str>) -> (String, Value) {
         let answer = self.exchange(caller, initialize()).await;
         (answer.header("mcp-session-id").unwrap().to_owned(), answer.json()["result"]["capabilities"].clone())
@@ -142,7 +142,7 @@ async fn a_session_belongs_to_the_principal_that_opened_it() {
                 );
             }
         }
-        // It is still there, with its stream.
+        // The session and its stream still exist.
         let ping = app.exchange(owner, legacy(Some(&session), "ping", json!({}))).await;
         assert_eq!(ping.json()["result"], json!({}));
         assert_eq!(app.open(owner, listen(&session)).await.status(), StatusCode::OK);
@@ -170,7 +170,7 @@ async fn an_sse_stream_accepts_messages_only_from_its_principal() {
     assert!(frame.ends_with(b"\"result\":{}}\n\n"), "{frame:?}");
 }
 
-/// Tasks have an owner then, who can list them, and whom no other principal can ask about them.
+/// A principal can list its tasks. Other principals cannot read them.
 #[tokio::test]
 async fn tasks_belong_to_a_principal() {
     let mut app = App::new();

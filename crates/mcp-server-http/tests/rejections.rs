@@ -71,7 +71,7 @@ async fn negotiates_each_session_revision_and_answers_unknown_ones_with_the_newe
         let answer = send(&service, legacy(None, "initialize", params)).await;
         assert_eq!(answer.json()["result"]["protocolVersion"], given);
         assert_eq!(answer.header("mcp-protocol-version"), Some(given));
-        // Without a version header the session knows what it speaks.
+        // Without a version header, the revision of the session applies.
         let session = answer.header("mcp-session-id").unwrap();
         let mut list = legacy(Some(session), "tools/list", json!({}));
         list.headers_mut().remove("mcp-protocol-version");

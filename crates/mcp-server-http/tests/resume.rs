@@ -1,5 +1,5 @@
 //! Resumed streams of a session: no event is lost, repeated or sent to another stream.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Event {
     }
 }
 
-/// Takes the whole events off what was read.
+/// Removes the complete events from the received bytes.
 pub(crate) fn take_events(read: &mut BytesMut) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(end) = read.windows(2).position(|window| window == b"\n\n") {
@@ -50,7 +50,7 @@ async fn rest(body: Body) -> Vec<Event> {
     take_events(&mut BytesMut::from(&bytes[..]))
 }
 
-/// The next events of a body that does not end.
+/// Returns the next events of an open stream.
 async fn next(body: &mut Body) -> Vec<Event> {
     let bytes = within("an event", body.frame()).await.unwrap().unwrap().into_data().unwrap();
     take_events(&mut BytesMut::from(&bytes[..]))
@@ -90,7 +90,7 @@ async fn a_reader_receives_all_messages_of_a_call_with_many_notifications() {
     // Every id is another, but for the one that opens the stream and names the same place as none of them.
     let ids: std::collections::HashSet<_> = events.iter().map(|event| &event.id).collect();
     assert_eq!(ids.len(), events.len());
-    // From the middle of what is held, twice: the same each time, strictly after.
+    // The client resumes twice after an event in the middle. It receives the same later events each time.
     for _ in 0..2 {
         let at = events.len() - 100;
         let again = rest(service.handle(resume(&session, &events[at].id)).await.into_body()).await;
@@ -106,7 +106,7 @@ async fn a_call_continues_after_a_lost_connection_and_reports_evicted_events_onc
     let mut stream = service.handle(talk(1, &session)).await.into_body();
     let first = next(&mut stream).await;
     drop(stream);
-    // Until its answer is there, so that all that is lost is lost.
+    // Waits for the response, so that the eviction is complete.
     let found = within("the answer", async {
         loop {
             let mut stream = service.handle(resume(&session, &first[0].id)).await.into_body();
@@ -139,7 +139,7 @@ async fn a_call_that_closes_its_stream_answers_after_the_client_reconnects() {
     let session = open(&service).await;
     let call = legacy(Some(&session), "tools/call", json!({ "name": "polled" }));
     let mut events = rest(service.handle(call).await.into_body()).await;
-    // The answer may be there before the connection ends; it is found all the same.
+    // The response may come before the end of the connection. The client finds it in both cases.
     assert!(events[0].retry && events[0].message.is_none());
     events.extend(rest(service.handle(resume(&session, &events[0].id)).await.into_body()).await);
     let answer = events.last().unwrap().message.clone().unwrap();
@@ -160,7 +160,7 @@ async fn rejects_event_ids_of_another_session() {
         let answer = send(&service, resume(&session, id)).await;
         assert_eq!((answer.status, answer.error_code()), (StatusCode::BAD_REQUEST, Some(-32600)), "{id}");
     }
-    // A foreign session is no way around.
+    // The id of another session does not give access.
     let mut theirs = resume(&session, &foreign[5].id);
     theirs.headers_mut().insert("mcp-session-id", "mcp_0".parse().unwrap());
     assert_eq!(send(&service, theirs).await.status, StatusCode::NOT_FOUND);
@@ -214,7 +214,7 @@ async fn older_revisions_get_event_ids_but_no_events_without_data() {
         let events = rest(service.handle(talk(1, session)).await.into_body()).await;
         assert_eq!(events.len(), 601, "{version}");
         assert!(events.iter().all(|event| event.message.is_some() && !event.id.is_empty() && !event.retry));
-        // They have no way to be sent away.
+        // In these revisions a handler cannot close the stream of its call.
         let polled = legacy(Some(session), "tools/call", json!({ "name": "polled" }));
         assert_eq!(send(&service, polled).await.json()["result"]["content"][0]["text"], "found later");
     }
@@ -261,19 +261,19 @@ async fn waits_five_seconds_for_a_stalled_reader_and_then_reports_evicted_events
     let mut stream = service.handle(talk(1, &session)).await.into_body();
     let first = next(&mut stream).await;
     assert!(first[0].message.is_none() && first[0].retry);
-    // The reader stays, and takes nothing more until the handler is through.
+    // The reader stays connected and does not read until the handler has finished.
     let pauses = within("the end of the call", end.wait_for(Option::is_some)).await.unwrap().clone().unwrap();
     assert_eq!(pauses, [Duration::from_secs(5)]);
     let events = rest(stream).await;
     let told: Vec<_> =
         (0..events.len()).filter(|at| events[*at].method() == "notifications/replay_truncated").collect();
-    assert_eq!(told, [0], "once, before all that is left");
+    assert_eq!(told, [0], "one notification before the stored events");
     assert_eq!(events[0].message.as_ref().unwrap()["params"], json!({}));
     let steps = steps(&events);
     assert_eq!((steps.len() + 2, steps.last()), (events.len(), Some(&599)));
     assert!(steps.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{steps:?}");
     assert_eq!(events.last().unwrap().method(), "response");
-    // The notice has a place of its own: who resumes behind it gets what came after, and is not told again.
+    // The notification has its own event id. A client that resumes after it receives the later events only.
     let again = rest(service.handle(resume(&session, &events[0].id)).await.into_body()).await;
     let ids = |events: &[Event]| events.iter().map(|event| event.id.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&again[1..]), ids(&events[1..]));

@@ -1,5 +1,5 @@
 //! The endpoint as a part of an axum application.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use crate::common::{Answer, initialize, legacy, stateless};
@@ -32,7 +32,7 @@ async fn merges_into_a_router_with_other_routes() {
         .merge(server.into_router(HttpConfig::new().path("/api/mcp")));
     assert_eq!(call_router(&mut app, "/health", plain("GET")).await.body, "well");
     assert_eq!(call_router(&mut app, "/api/mcp", stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
-    // A session opens, works and ends there as well: every method arrives.
+    // The router passes all methods on, so that a session opens, works and ends.
     let session = call_router(&mut app, "/api/mcp", initialize()).await.header("mcp-session-id").unwrap().to_owned();
     let ping = call_router(&mut app, "/api/mcp", legacy(Some(&session), "ping", json!({}))).await;
     assert_eq!(ping.json()["result"], json!({}));

@@ -1,4 +1,4 @@
-//! The older revisions without sessions: plain JSON-RPC over POST.
+//! The session era in sessionless mode: JSON-RPC over POST.
 
 use http::{Method, StatusCode};
 use mcp_protocol::LoggingLevel;
@@ -24,7 +24,7 @@ async fn each_post_is_independent_and_opens_no_session() {
     let promised = result["capabilities"].to_string();
     assert!(!promised.contains("listChanged") && !promised.contains("subscribe"), "{promised}");
     assert_eq!(service.open_sessions(), 0);
-    // With or without `initialize`, with a session id that means nothing, and for who accepts nothing but JSON.
+    // The client may omit `initialize`, send an unknown session id, and accept only JSON.
     for session in [None, Some("mcp_0")] {
         let mut call = legacy(session, "tools/call", json!({ "name": "hi" }));
         call.headers_mut().insert("accept", "application/json".parse().unwrap());

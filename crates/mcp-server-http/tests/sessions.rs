@@ -74,7 +74,7 @@ async fn expires_idle_sessions_and_keeps_busy_sessions() {
     assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
     tokio::time::advance(Duration::from_secs(59)).await;
     assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
-    // A call that runs keeps the session: it takes 20 seconds, and the minute counts from its end.
+    // A running call keeps its session. It takes 20 seconds, and the minute starts at its end.
     tokio::time::advance(Duration::from_secs(50)).await;
     assert_eq!(send(&service, legacy(Some(&id), "tools/call", json!({ "name": "slow" }))).await.status, StatusCode::OK);
     tokio::time::advance(Duration::from_secs(59)).await;
@@ -120,7 +120,7 @@ async fn a_cancelled_call_gets_no_response() {
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
     let call = send(&service, legacy(Some(&id), "tools/call", json!({ "name": "forever" })));
     let cancelling = async {
-        // Until the call is entered a cancellation finds nothing, which is a race that clients may lose.
+        // A cancellation has no effect before the call is registered. Clients may lose this race.
         loop {
             send(&service, request(Method::POST, &headers, cancel.to_string())).await;
             tokio::task::yield_now().await;
@@ -156,7 +156,7 @@ async fn sends_a_list_change_once_to_each_initialized_session() {
     let text = std::str::from_utf8(&frame).unwrap();
     assert_eq!(text.matches("notifications/tools/list_changed").count(), 1, "{text}");
 
-    // Ending the sessions ends the streams: nothing else was in them, and nothing at all for who never initialized.
+    // The end of a session ends its streams. They contain no other events.
     for (session, stream) in [&id, &without_stream].into_iter().zip(streams) {
         send(&service, request(Method::DELETE, &[("mcp-session-id", session)], "")).await;
         assert_eq!(stream.collect().await.unwrap().to_bytes().len(), 0);

@@ -1,4 +1,4 @@
-//! How serving ends: what runs may finish, what only waits ends at once, and the deadline is the end of all.
+//! Shutdown: running calls may finish, idle streams end at once, and the grace period bounds the shutdown.
 
 use crate::common;
 use std::time::Duration;
@@ -69,7 +69,7 @@ async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
     watched.server.shutdown();
     for (tool, wire) in &mut wires {
         let answer = wire.answer().await;
-        // The tool `hold` sends a notification first, so its answer is a stream.
+        // The tool `hold` sends a notification first, so its response is a stream.
         let message = if *tool == "hold" { answer.events().last().unwrap().clone() } else { answer.json() };
         assert_eq!(message["error"]["message"], "the server was shut down", "{tool} {message}");
         watched.expect(Event::Dropped).await;
@@ -109,11 +109,11 @@ async fn calls_of_a_mounted_endpoint_end_with_it_or_after_the_grace_period() {
         let streaming = service.handle(hold).await.into_body();
         watched.expect(Event::Started).await;
         {
-            // One whose connection was lost before it said anything.
+            // This call lost its connection before its first message.
             let mute = common::legacy_as(2, Some(&session), "tools/call", params("mute"));
             let mut quiet = std::pin::pin!(service.handle(mute));
             tokio::select! {
-                _ = &mut quiet => panic!("nothing is said before it is released"),
+                _ = &mut quiet => panic!("the response does not begin before the release"),
                 () = watched.expect(Event::Started) => {}
             }
         }
@@ -170,7 +170,7 @@ async fn shutdown_rejects_a_request_without_its_body_at_once() {
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
                 content-length: 9\r\n\r\n";
     wire.write(head).await;
-    // The server asks for the body, so the request is open.
+    // The server has requested the body, so the request is open.
     assert_eq!(wire.head().await.unwrap().0, StatusCode::CONTINUE);
     wire.write("{").await;
     server.shutdown();

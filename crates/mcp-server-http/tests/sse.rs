@@ -75,7 +75,7 @@ async fn a_session_receives_list_changes() {
     let site = serve(&server, config()).await;
     let mut client = Client::open(&site).await;
     client.initialize("2024-11-05", json!({})).await;
-    // The notification before it was taken.
+    // The server has processed the earlier notification.
     client.exchange(1, "ping", json!({})).await;
     server.tools().add(tool("new", async || "new")).unwrap();
     assert_eq!(client.message().await.unwrap()["method"], "notifications/tools/list_changed");
@@ -363,7 +363,8 @@ async fn waits_for_a_client_that_reads_a_large_event_slowly() {
     }
     let mut text = String::new();
     while !(1..=3).all(|id| text.contains(&format!("\"id\":{id},"))) || !text.ends_with("\n\n") {
-        let piece = within("a piece", stream.frame()).await.expect("the stream goes on").unwrap().into_data().unwrap();
+        let piece =
+            within("a piece", stream.frame()).await.expect("the stream did not end").unwrap().into_data().unwrap();
         assert!(piece.len() <= 64 << 10);
         text.push_str(std::str::from_utf8(&piece).unwrap());
         tokio::time::sleep(Duration::from_secs(5)).await;

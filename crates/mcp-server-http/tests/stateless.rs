@@ -1,4 +1,4 @@
-//! The stateless revision over HTTP: status codes, mirrored headers, the shape of answers.
+//! The stateless era over HTTP: status codes, mirrored headers, and the forms of responses.
 
 use crate::common;
 use crate::common::{request, send, service, stateless};
@@ -178,6 +178,6 @@ async fn closing_the_request_cancels_the_call() {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     drop(server);
-    // Every sender lived in the handler's future or in the server: both are gone.
+    // The future of the handler and the server owned all senders. Both are dropped.
     assert_eq!(receiver.recv().await, None);
 }

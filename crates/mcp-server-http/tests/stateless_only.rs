@@ -1,4 +1,4 @@
-//! A server that speaks the stateless revision only: no sessions, no GET, no handshake.
+//! A server that supports only the stateless era: no sessions, no GET, no handshake.
 
 use crate::common;
 use crate::common::{initialize, legacy, request, send, stateless};

@@ -1,5 +1,5 @@
-//! Streams of events: kept alive, bounded, each message on one of them, over when the response is sent.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! Event streams: keep-alives, limits, one stream for each message, and the end after the response.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
 use std::{
@@ -95,7 +95,7 @@ async fn a_stream_ends_with_its_response_despite_later_messages() {
     let mut events = send(&service, stateless("tools/call", params, &[])).await.events();
     let last = events.pop().unwrap();
     assert_eq!((&last["id"], &last["result"]["content"][0]["text"]), (&json!(1), &json!("done")));
-    // Before it there are notifications about this request, and no requests.
+    // The events before it are notifications of this request, and no requests.
     assert!(!events.is_empty());
     for event in events {
         assert_eq!((&event["method"], event.get("id")), (&json!("notifications/progress"), None));
@@ -107,7 +107,7 @@ async fn a_stream_ends_with_its_response_despite_later_messages() {
 async fn an_unread_stream_blocks_its_writers_and_loses_nothing() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counter = sent.clone();
-    // The work is on a task of its own, so that only the queue can hold it up.
+    // The work runs in its own task, so that only the queue can delay it.
     let talk = move |context: Context| {
         let sent = counter.clone();
         async move {
@@ -174,7 +174,7 @@ async fn closes_the_stream_of_a_client_that_stops_reading_without_delaying_other
     let mut wire = site.connect().await;
     wire.send(stateless("tools/call", json!({ "name": "flood", "_meta": { "progressToken": 1 } }), &[])).await;
     assert_eq!(wire.head().await.unwrap().0, 200);
-    // Nothing more is read. Others are answered all the while, until the connection is given up and the work with it.
+    // The client stops reading. The server answers others, then closes the connection and cancels the work.
     let others = async {
         let mut answered = 0;
         while ended.try_recv().is_err() {

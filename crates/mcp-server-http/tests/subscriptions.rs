@@ -1,5 +1,6 @@
-//! `subscriptions/listen` over HTTP: a stream that opens with its acknowledgement and ends with its client or its server.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! `subscriptions/listen` over HTTP: the stream begins with its acknowledgement and ends with its client or its
+//! server.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ async fn message(body: &mut Body) -> Option<Value> {
     Some(serde_json::from_str(data).unwrap())
 }
 
-/// Opens a stream and takes its acknowledgement.
+/// Opens a stream and reads its acknowledgement.
 async fn stream(service: &McpService, filter: &Value) -> Body {
     let response = service.handle(listen_request(filter)).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -186,7 +187,7 @@ async fn a_client_that_does_not_read_uses_bounded_memory_and_loses_nothing() {
         server.notify().tools_changed();
         server.notify().resource_updated("x:a");
     }
-    // Nothing polls the body meanwhile, so what changed is a set of two.
+    // The body is not polled, so that the server merges the changes into two.
     let frame = within("a frame", slow.frame()).await.unwrap().unwrap().into_data().unwrap();
     let text = std::str::from_utf8(&frame).unwrap();
     assert_eq!(text.matches("data: ").count(), 2, "{text}");

@@ -1,6 +1,6 @@
 //! Tasks over HTTP: mirrored ids, anonymous callers, and input requests on the stream of the result.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{future::Future, time::Duration};
 
@@ -92,7 +92,7 @@ async fn anonymous_callers_get_no_task_list() {
     assert_eq!(result.json()["result"]["content"][0]["text"], "must");
 }
 
-/// Opens a session whose client can do something.
+/// Opens a session whose client has these capabilities.
 async fn open_with(service: &McpService, capabilities: Value) -> String {
     let info = json!({ "name": "t", "version": "1" });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
@@ -100,7 +100,7 @@ async fn open_with(service: &McpService, capabilities: Value) -> String {
     opening.header("mcp-session-id").unwrap().to_owned()
 }
 
-/// Makes a task that asks, and waits until it does.
+/// Creates a task with an input request, and waits for the request.
 async fn task_awaiting_input(service: &McpService, session: &str) -> Value {
     let made = send(service, legacy(Some(session), "tools/call", json!({ "name": "asks", "task": {} }))).await;
     let id = made.json()["result"]["task"]["taskId"].clone();
@@ -114,7 +114,7 @@ async fn task_awaiting_input(service: &McpService, session: &str) -> Value {
     panic!("the task does not ask");
 }
 
-/// A request for the result, whose stream is read as it comes.
+/// A result request whose stream the test reads incrementally.
 struct Waiting {
     body: mcp_server_http::Body,
     text: String,
@@ -182,7 +182,7 @@ async fn the_session_that_requests_the_result_answers_the_input_request() {
     let able = json!({ "elicitation": {} });
     let (maker, other) = (open_with(&service, able.clone()).await, open_with(&service, able).await);
     let id = task_awaiting_input(&service, &maker).await;
-    // One that cannot be asked is passed over.
+    // The server skips a stream whose client does not support the input request.
     let unable = open_with(&service, json!({})).await;
     let mut request = Box::pin(service.handle(legacy_as(8, Some(&unable), "tasks/result", json!({ "taskId": id }))));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -211,7 +211,7 @@ async fn repeats_an_input_request_when_its_carrier_request_ends() {
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }),
     )
     .await;
-    // The next one is asked, and the one after it when its whole session ends.
+    // The next stream receives the input request. When its session ends, the one after it does.
     let mut waiting = Waiting::start(&service, 10, &first, &id).await;
     let again = waiting.question().await;
     assert_eq!(again["params"], lost["params"]);

@@ -1,4 +1,4 @@
-//! Child processes: what they see, how they end, and that nothing of them is left.
+//! Child processes: their environment, their end, and their descendants.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -7,7 +7,7 @@ use std::{future::Future, path::Path, time::Duration};
 use mcp_transport::{Connect, Frame, Transport, TransportError, child::ChildProcess, recv};
 use tokio::time::{sleep, timeout};
 
-/// Whatever does not happen within this time does not happen.
+/// The time limit of every wait.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -27,7 +27,7 @@ async fn line(transport: &mut Box<dyn Transport>) -> String {
     String::from_utf8(frame.message.to_vec()).unwrap()
 }
 
-/// The error that comes after the last line, and nothing after it.
+/// Receives the error after the last line. No frame follows it.
 async fn last_error(transport: &mut Box<dyn Transport>) -> TransportError {
     let error = soon("the end", recv(transport)).await.unwrap().unwrap_err();
     assert!(soon("the end", recv(transport)).await.is_none());
@@ -37,10 +37,10 @@ async fn last_error(transport: &mut Box<dyn Transport>) -> TransportError {
 async fn shut_down(transport: &mut Box<dyn Transport>) {
     let sender = transport.sender();
     soon("the shutdown", sender.shutdown()).await.ok();
-    assert!(soon("the end", recv(transport)).await.is_none(), "an end that was asked for is no error");
+    assert!(soon("the end", recv(transport)).await.is_none(), "a requested end is not an error");
 }
 
-/// Waits until the process is gone, or dead and not yet reaped by whoever adopted it.
+/// Waits until the process has exited or is a zombie.
 async fn wait_until_exited(id: &str) {
     let stat = format!("/proc/{}/stat", id.trim());
     soon("the end of a process", async {
@@ -65,7 +65,7 @@ async fn exchanges_lines_and_the_end_of_input_ends_the_process() {
 
 #[tokio::test]
 async fn passes_only_the_configured_environment() {
-    // Cargo sets it for every test; it stands for a secret.
+    // Cargo sets this variable for every test. It represents a secret.
     let script = r#"echo "${CARGO_PKG_NAME-none} ${GIVEN-none} ${PATH:+path} $PWD""#;
     let case = async |process: ChildProcess| line(&mut open(&process.current_dir("/")).await).await;
     assert_eq!(case(shell(script)).await, "none none path /");
@@ -91,7 +91,7 @@ async fn terminates_the_descendants_of_the_process() {
     shut_down(&mut transport).await;
     wait_until_exited(&grandchild).await;
 
-    // It leaves by itself, and leaves something behind that holds none of its pipes, or all of them.
+    // The process exits on its own. Its descendant holds none of its pipes, or all of them.
     for script in ["sleep 1000 <&- >&- 2>&- & echo $!; exit 3", "sleep 1000 & echo $!; exit 3"] {
         let mut transport = open(&shell(script)).await;
         let grandchild = line(&mut transport).await;

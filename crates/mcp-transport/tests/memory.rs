@@ -1,4 +1,4 @@
-//! The pair in memory: order, bounds, and both ways of ending.
+//! The memory transport: order, limits, and both ways to end it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
@@ -53,8 +53,8 @@ async fn a_full_queue_blocks_its_sender() {
     assert!(matches!(refused, TrySendError::Full(_)));
     assert_eq!(refused.into_frame().message, "3");
 
-    // A send that is given up while it waits leaves nothing behind.
-    assert!(poll(sender.send(Frame::new("given up"))).is_pending());
+    // A dropped send leaves nothing in the queue.
+    assert!(poll(sender.send(Frame::new("dropped"))).is_pending());
     let waiting = tokio::spawn({
         let sender = a.sender();
         async move { sender.send(Frame::new("4")).await }

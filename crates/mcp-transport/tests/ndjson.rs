@@ -1,4 +1,4 @@
-//! Newline-delimited JSON over a pipe in memory: framing, limits, backpressure, and ending.
+//! Newline-delimited JSON over a pipe in memory: framing, limits, backpressure, and the end.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -23,7 +23,7 @@ use self::common::{Broken, Counting, Panicking};
 
 type Peer = (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>);
 
-/// A transport, and the peer at the other end of a pipe that holds `buffer` bytes.
+/// A transport, and its peer behind a pipe of `buffer` bytes.
 fn pair(buffer: usize, options: &Options) -> (Ndjson<ReadHalf<DuplexStream>>, Peer) {
     let (ours, theirs) = duplex(buffer);
     let (reader, writer) = split(ours);
@@ -41,7 +41,7 @@ async fn bounded<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
 }
 
-/// Ends the transport, of which nobody else has a sender: everything that it sent.
+/// Ends the transport, which has no other sender. Returns the written bytes.
 async fn sent(transport: Ndjson<ReadHalf<DuplexStream>>, mut reader: ReadHalf<DuplexStream>) -> String {
     let ending = async {
         let sender = transport.sender();
@@ -61,7 +61,7 @@ fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What the transport receives until the end; an error shows as its text.
+/// Receives until the end. An error appears as its text.
 async fn receive(transport: &mut impl Transport) -> Vec<String> {
     let mut all = Vec::new();
     while let Some(next) = recv(transport).await {
@@ -70,7 +70,7 @@ async fn receive(transport: &mut impl Transport) -> Vec<String> {
     all
 }
 
-/// What the transport receives when the peer sends `input` through a pipe of `buffer` bytes and closes it.
+/// Receives the frames of `input`, which the peer writes through a pipe of `buffer` bytes.
 async fn received(buffer: usize, max_line: usize, input: &str) -> Vec<String> {
     let (mut transport, (_reader, mut writer)) = pair(buffer, &options(|o| o.max_line = max_line));
     let write = async move {
@@ -151,7 +151,7 @@ async fn writes_one_frame_per_line_in_few_writes() {
         sender.try_send(Frame::new(format!("{{\"id\":{n}}}"))).unwrap();
     }
     sender.shutdown().await.unwrap();
-    assert_eq!(counts.writes.load(Ordering::Relaxed), 1, "everything was queued before the writer ran");
+    assert_eq!(counts.writes.load(Ordering::Relaxed), 1, "all frames were queued before the writer ran");
     assert_eq!(counts.flushes.load(Ordering::Relaxed), 1);
 }
 
@@ -182,7 +182,8 @@ async fn writes_a_multi_line_message_in_one_line() {
     assert_eq!(got, "{   \"a\": \"\\n\"  }\n{} {} \n");
 }
 
-/// Sends frames of `len` bytes to a peer that does not read, until there is no room; how many went in.
+/// Sends frames of `len` bytes to a peer that does not read, until the queue is full. Returns the number of sent
+/// frames.
 async fn accepted(len: usize, options: &Options) -> usize {
     let (transport, _peer) = pair(16, options);
     let sender = transport.sender();
@@ -204,13 +205,13 @@ async fn limits_the_queue_in_messages_and_bytes() {
             o.queue_bytes = bytes;
         })
     };
-    // What the writer holds and cannot write counts too; what the pipe took does not.
+    // The frames of the writer count towards the queue. The bytes in the pipe do not.
     assert_eq!(accepted(100, &limits(4, 1 << 20)).await, 4);
     assert_eq!(accepted(100, &limits(1, 1 << 20)).await, 1);
     assert_eq!(accepted(300, &limits(100, 1_000)).await, 3);
     assert_eq!(accepted(500, &limits(100, 1_000)).await, 2);
     assert_eq!(accepted(501, &limits(100, 1_000)).await, 1);
-    assert_eq!(accepted(5_000, &limits(100, 1_000)).await, 1, "a message over the cap goes alone");
+    assert_eq!(accepted(5_000, &limits(100, 1_000)).await, 1, "a message above the limit is queued alone");
     assert_eq!(accepted(100, &limits(0, 0)).await, 1);
 }
 
@@ -220,7 +221,7 @@ async fn senders_wait_in_order_for_a_stalled_peer() {
     let sender = transport.sender();
     sender.send(Frame::new("a".repeat(100))).await.unwrap();
     sender.send(Frame::new("b".repeat(100))).await.unwrap();
-    assert!(poll(sender.send(Frame::new("given up"))).is_pending());
+    assert!(poll(sender.send(Frame::new("dropped"))).is_pending());
     let waiting: Vec<_> = ["c", "d", "e"]
         .into_iter()
         .map(|name| {
@@ -260,7 +261,7 @@ async fn the_caller_bounds_a_shutdown() {
     assert!(shutdown.await.is_err(), "the peer does not read");
     assert!(sender.send(Frame::new("{}")).await.unwrap_err().is_closed());
 
-    // The peer wakes up: nothing was lost.
+    // The peer reads again and receives all frames.
     let mut got = vec![0; 101];
     reader.read_exact(&mut got).await.unwrap();
     sender.shutdown().await.unwrap();

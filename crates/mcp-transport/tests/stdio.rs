@@ -1,6 +1,6 @@
-//! Server stdio in a process of its own: a clean channel, and an end on EOF and on SIGTERM while a read is parked.
+//! Server stdio in its own process: a clean output, and an end on EOF and on SIGTERM during a read.
 //!
-//! Without a harness: the test starts itself as the server.
+//! The test has no harness, because it starts its own program as the server.
 
 #[cfg(unix)]
 #[path = "stdio/client.rs"]

@@ -83,7 +83,7 @@ impl Run {
         Ok(())
     }
 
-    /// Accepts a form without filling anything in.
+    /// Accepts a form without values.
     async fn elicitation_defaults(&self) -> Outcome {
         let accept = |_| async { ElicitResult::accept_json(()) };
         let client = self.builder().on_elicit(accept).connect(&self.url).await?;

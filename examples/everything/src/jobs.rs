@@ -64,8 +64,8 @@ async fn slow_compute(
     let label = compute.label.unwrap_or_else(|| "the computation".into());
     for second in 1..=compute.seconds {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let words = format!("{label}: {second} of {} seconds", compute.seconds);
-        progress.report(second.into(), Some(compute.seconds.into()), words.as_str()).await;
+        let status = format!("{label}: {second} of {} seconds", compute.seconds);
+        progress.report(second.into(), Some(compute.seconds.into()), status.as_str()).await;
     }
     running.finish();
     format!("{label} is done.")
@@ -113,7 +113,7 @@ async fn multi_input(inputs: Inputs) -> Result<String, ToolError> {
     Ok(format!("{name} said {}.", if confirm { "yes" } else { "no" }))
 }
 
-/// The call asks its first question before it becomes a task.
+/// The handler sends its first input request before the call becomes a task.
 async fn asks_first(inputs: Inputs, context: Context) -> Result<String, ToolError> {
     let Name { name } = inputs.elicit("user_name", "What is your name?").await?;
     context.detach().await;

@@ -41,8 +41,8 @@ async fn tools_return_results() {
     ] {
         let result = server.call_tool(tool, arguments).await.unwrap();
         assert_eq!(result.is_error, is_error, "{tool}: {result:?}");
-        let said = result.content[0].as_text().unwrap();
-        assert!(said.contains(text), "{tool}: {said}");
+        let text_of_result = result.content[0].as_text().unwrap();
+        assert!(text_of_result.contains(text), "{tool}: {text_of_result}");
     }
 }
 
@@ -52,9 +52,9 @@ async fn counts_finished_and_dropped_calls() {
     server.call_tool("slow", json!({ "ms": 0 })).await.unwrap();
     let cut = tokio::time::timeout(Duration::from_millis(20), server.call_tool("slow", json!({ "ms": 50_000 }))).await;
     assert!(cut.is_err());
-    let told = server.call_tool("observed", json!({})).await.unwrap();
+    let observed = server.call_tool("observed", json!({})).await.unwrap();
     let expected = json!({ "running": 0, "finished": 1, "dropped": 1, "roots_changed": 0 });
-    assert_eq!(told.structured_content, Some(expected));
+    assert_eq!(observed.structured_content, Some(expected));
 }
 
 #[tokio::test]

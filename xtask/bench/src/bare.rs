@@ -18,9 +18,10 @@ use axum::{
 use serde_json::Value;
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 
-use crate::{case::WORDS, error::Error, peer};
+use crate::{case::ECHO_TEXT, error::Error, peer};
 
-/// An axum handler that parses the body and answers what was written before. It prints its address and ends with stdin.
+/// An axum handler that parses the body and returns a prepared response. It prints its address and exits at the end
+/// of stdin.
 pub(crate) fn http(answer: Vec<u8>) -> Result<(), Error> {
     serve(Router::new().route("/mcp", routing::post(respond)).with_state(Bytes::from(answer)))
 }
@@ -69,7 +70,7 @@ async fn answer_call(body: Bytes) -> Response {
     let info = r#"{"name":"bare","version":"1.0.0"}"#;
     let result = match message["method"].as_str().unwrap_or_default() {
         "tools/call" => {
-            format!(r#"{{"resultType":"complete","content":[{{"type":"text","text":"{WORDS}"}}]}}"#)
+            format!(r#"{{"resultType":"complete","content":[{{"type":"text","text":"{ECHO_TEXT}"}}]}}"#)
         }
         "initialize" => {
             let version = &message["params"]["protocolVersion"];

@@ -45,7 +45,7 @@ pub(crate) enum Over {
 pub(crate) const TOOLS: usize = 1000;
 /// The bytes of the large text.
 const TEXT: usize = 1 << 20;
-pub(crate) const WORDS: &str = "The quick brown fox jumps over the lazy dog.";
+pub(crate) const ECHO_TEXT: &str = "The quick brown fox jumps over the lazy dog.";
 
 const fn case(name: &'static str, call: Call, over: Over, aim: Option<f64>) -> Case {
     Case { name, call, over, gathered: false, aim }
@@ -86,7 +86,7 @@ impl Call {
 
     fn params(self) -> Value {
         match self {
-            Self::Echo => json!({ "name": "echo", "arguments": { "text": WORDS } }),
+            Self::Echo => json!({ "name": "echo", "arguments": { "text": ECHO_TEXT } }),
             Self::Text => json!({ "name": "big", "arguments": { "n": TEXT } }),
             Self::List => json!({}),
         }
@@ -105,7 +105,7 @@ impl Call {
         let result = &message["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
         match self {
-            Self::Echo if text != WORDS => wrong("text"),
+            Self::Echo if text != ECHO_TEXT => wrong("text"),
             Self::Text if text.len() != TEXT => wrong("length of the text"),
             Self::List if result["tools"].as_array().map(Vec::len) != Some(TOOLS) => wrong("number of tools"),
             Self::List if !result["nextCursor"].is_null() => wrong("more than one page"),
@@ -117,7 +117,7 @@ impl Call {
 /// In which revision the requests are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revision {
-    /// 2026-07-28: every request stands alone.
+    /// 2026-07-28: every request is independent.
     Stateless,
     /// 2025-11-25: in a session.
     Session,
@@ -172,7 +172,7 @@ pub(crate) struct Template {
 /// Ids have ten digits, so that all requests of a case are equally long, and so are the answers.
 const FIRST_ID: u64 = 1_000_000_000;
 /// Ids of different lanes do not meet.
-const LANE: u64 = 50_000_000;
+const IDS_PER_WORKER: u64 = 50_000_000;
 
 impl Template {
     /// A request alone.
@@ -208,9 +208,9 @@ impl Template {
         Self { id: at..at + mark.len(), bytes, next: FIRST_ID }
     }
 
-    /// The same request with ids of its own.
-    pub(crate) fn lane(&self, n: usize) -> Self {
-        Self { next: FIRST_ID + n as u64 * LANE, ..self.clone() }
+    /// The same request with a separate range of ids.
+    pub(crate) fn for_worker(&self, n: usize) -> Self {
+        Self { next: FIRST_ID + n as u64 * IDS_PER_WORKER, ..self.clone() }
     }
 
     /// The next request, and its id.
@@ -253,7 +253,7 @@ mod tests {
     fn requests_differ_in_their_ids_only() {
         for revision in Revision::ALL {
             let template = Template::line(Call::Echo, revision);
-            let (mut first, mut second) = (template.lane(0), template.lane(1));
+            let (mut first, mut second) = (template.for_worker(0), template.for_worker(1));
             let (a, b, c) = (text(&mut first), text(&mut first), text(&mut second));
             assert!(a.contains("\"id\":1000000000,") && a.ends_with("}\n"), "{a}");
             assert_eq!(b, a.replace("1000000000", "1000000001"));
@@ -279,8 +279,8 @@ mod tests {
             let result = json!({ "content": [{ "type": "text", "text": text }] });
             json!({ "jsonrpc": "2.0", "id": 7, "result": result }).to_string().into_bytes()
         };
-        assert!(Call::Echo.verify(&answer(WORDS), 7).is_ok());
-        assert!(Call::Echo.verify(&answer(WORDS), 8).is_err());
+        assert!(Call::Echo.verify(&answer(ECHO_TEXT), 7).is_ok());
+        assert!(Call::Echo.verify(&answer(ECHO_TEXT), 8).is_err());
         assert!(Call::Echo.verify(&answer("no"), 7).is_err());
         assert!(Call::Text.verify(&answer("no"), 7).is_err());
         assert!(Call::List.verify(&answer("no"), 7).is_err());

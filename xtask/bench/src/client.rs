@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
-    case::{Call, Case, Revision, Template, WORDS},
+    case::{Call, Case, ECHO_TEXT, Revision, Template},
     cpu,
     error::Error,
-    load::{GRACE, WARM_UP, since, tell},
+    load::{GRACE, WARM_UP, print_pair, since},
     options::Options,
     peer::{Peer, Start},
     report::Round,
@@ -44,7 +44,7 @@ pub(crate) async fn measure(
     for n in 1..=options.rounds {
         let of_ours = round(&mut ours, at_once, options.round, &peer).await?;
         let pair = (of_ours, round(&mut bare, at_once, options.round, &peer).await?);
-        tell(case, revision, n, options, &pair);
+        print_pair(case, revision, n, options, &pair);
         rounds.push(pair);
     }
     Ok(rounds)
@@ -67,7 +67,7 @@ impl Caller {
     }
 
     fn bare(url: &str, revision: Revision) -> Result<Self, Error> {
-        // An error says that there is one already.
+        // The program may have installed a provider before, so an error has no meaning.
         let _ = ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -81,18 +81,18 @@ impl Caller {
         Ok(Self::Bare { client, url: url.to_owned(), headers, template: Template::message(Call::Echo, revision) })
     }
 
-    /// Calls with ids of its own.
-    fn lane(&self, n: usize) -> Self {
-        let mut lane = self.clone();
-        if let Self::Bare { template, .. } = &mut lane {
-            *template = template.lane(n);
+    /// A caller with a separate range of ids.
+    fn for_worker(&self, n: usize) -> Self {
+        let mut worker = self.clone();
+        if let Self::Bare { template, .. } = &mut worker {
+            *template = template.for_worker(n);
         }
-        lane
+        worker
     }
 
     async fn call(&mut self) -> Result<(), Error> {
-        let said = match self {
-            Self::Ours(client) => client.call_tool("echo", json!({ "text": WORDS })).await?.text(),
+        let text = match self {
+            Self::Ours(client) => client.call_tool("echo", json!({ "text": ECHO_TEXT })).await?.text(),
             Self::Bare { client, url, headers, template } => {
                 let (body, id) = template.next();
                 let sending = client.post(url.as_str()).headers(headers.clone()).body(body.to_vec()).send();
@@ -103,7 +103,7 @@ impl Caller {
                 answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
             }
         };
-        if said == WORDS { Ok(()) } else { Err(Error::new(format!("a wrong answer: {said}"))) }
+        if text == ECHO_TEXT { Ok(()) } else { Err(Error::new(format!("a wrong answer: {text}"))) }
     }
 }
 
@@ -111,24 +111,24 @@ impl Caller {
 async fn round(caller: &mut Caller, at_once: usize, length: Duration, peer: &Peer) -> Result<Round, Error> {
     let own = std::process::id();
     let (server, generator, start) = (peer.used(), cpu::used(own), Instant::now());
-    let until = start + length;
-    let mut lanes = JoinSet::new();
+    let deadline = start + length;
+    let mut workers = JoinSet::new();
     for n in 0..at_once {
-        let mut lane = caller.lane(n);
-        lanes.spawn(async move {
+        let mut worker = caller.for_worker(n);
+        workers.spawn(async move {
             let mut calls = 0;
-            while Instant::now() < until {
-                lane.call().await?;
+            while Instant::now() < deadline {
+                worker.call().await?;
                 calls += 1;
             }
             Ok::<u64, Error>(calls)
         });
     }
     let mut calls = 0;
-    while let Some(lane) = timeout(length + GRACE, lanes.join_next()).await? {
-        calls += lane??;
+    while let Some(outcome) = timeout(length + GRACE, workers.join_next()).await? {
+        calls += outcome??;
     }
     let elapsed = start.elapsed();
-    // The client is what is measured; the server is the other side.
+    // The benchmark measures the client. The server is the peer.
     Ok(Round { calls, elapsed, server: since(generator, cpu::used(own)), generator: since(server, peer.used()) })
 }

@@ -40,13 +40,13 @@ pub(crate) fn pin(_cpu: usize) -> Result<(), Error> {
     Err(Error::new("this system cannot pin a process to a core"))
 }
 
-/// The time that a process has spent on a core so far, its own and the system's for it; `None` where there is no `/proc`.
+/// The user and system time of a process so far; `None` without `/proc`.
 pub(crate) fn used(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&stat)
 }
 
-/// The bytes of memory that a process holds; `None` where there is no `/proc`.
+/// The resident memory of a process in bytes; `None` without `/proc`.
 pub(crate) fn resident(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     session: Option<String>,
     /// The bytes of the body.
     pub(crate) length: usize,
-    /// The body, when it was asked for.
+    /// The body, if the caller requested it.
     pub(crate) body: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; BUFFER], start: 0, end: 0 })
     }
 
-    /// Sends a request and reads the response, whose body is kept on demand only.
+    /// Sends a request and reads the response. The body is returned on demand only.
     pub(crate) async fn call(&mut self, request: &[u8], keep: bool) -> Result<Answer, Error> {
         self.stream.write_all(request).await?;
         let head = self.head().await?;
@@ -189,11 +189,11 @@ impl Target<'_> {
         Template::http(self.call, self.revision, &self.address.to_string(), self.session)
     }
 
-    /// One call, whose answer is kept; the id that it had.
+    /// Makes one call. Returns its response and its id.
     pub(crate) async fn once(&self) -> Result<(Vec<u8>, u64), Error> {
         let mut connection = Connection::open(self.address).await?;
         // Above the lanes of the load.
-        let mut template = self.template().lane(100);
+        let mut template = self.template().for_worker(100);
         let (request, id) = template.next();
         let answer = connection.call(request, true).await?;
         if answer.status != 200 {
@@ -217,16 +217,16 @@ impl Target<'_> {
     pub(crate) async fn drive(
         &self,
         connections: Vec<Connection>,
-        until: Instant,
+        deadline: Instant,
         expected: usize,
     ) -> Result<u64, Error> {
         let template = self.template();
-        let mut lanes = JoinSet::new();
+        let mut workers = JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
-            let mut template = template.lane(n);
-            lanes.spawn(async move {
+            let mut template = template.for_worker(n);
+            workers.spawn(async move {
                 let mut calls = 0;
-                while Instant::now() < until {
+                while Instant::now() < deadline {
                     let answer = connection.call(template.next().0, false).await?;
                     if answer.status != 200 || answer.length != expected {
                         let text = format!("status {} with {} bytes", answer.status, answer.length);
@@ -238,8 +238,8 @@ impl Target<'_> {
             });
         }
         let mut calls = 0;
-        while let Some(lane) = lanes.join_next().await {
-            calls += lane??;
+        while let Some(outcome) = workers.join_next().await {
+            calls += outcome??;
         }
         Ok(calls)
     }

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A folder that goes when the run ends.
+/// A directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -69,7 +69,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that cannot be removed is small and lies below the system's temporary folder.
+        // A file that cannot be removed is small and is in the temporary directory of the system.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -110,14 +110,14 @@ async fn measure(
     let mut rounds = Vec::new();
     for n in 1..=options.rounds {
         let pair = (ours.round(options.round, &answer).await?, bare.round(options.round, &answer).await?);
-        tell(case, revision, n, options, &pair);
+        print_pair(case, revision, n, options, &pair);
         rounds.push(pair);
     }
     Ok(rounds)
 }
 
-/// Says what one pair of rounds came to.
-pub(crate) fn tell(case: &Case, revision: Revision, n: usize, options: &Options, pair: &(Round, Round)) {
+/// Prints the result of one pair of rounds.
+pub(crate) fn print_pair(case: &Case, revision: Revision, n: usize, options: &Options, pair: &(Round, Round)) {
     eprintln!(
         "{:<18} {revision}  {n}/{}  {:>9.0} calls/s, bare {:>9.0}",
         case.name,

@@ -1,4 +1,4 @@
-//! `bench memory`: what an idle session and an open stream cost the server in resident memory.
+//! `bench memory`: the resident memory of the server for each idle session and each open stream.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,7 +13,7 @@ use crate::{
     peer::{Peer, Start},
 };
 
-/// Sessions that are open before anything is measured, so that what the server needs once is not counted.
+/// The number of sessions before the first measurement, so that memory for the first use is not counted.
 const WARM_UP: usize = 500;
 const SESSIONS: usize = 9_500;
 const WARM_UP_STREAMS: usize = 50;
@@ -21,8 +21,8 @@ const STREAMS: usize = 1_000;
 /// The highest accepted values, in bytes.
 const SESSION_AIM: f64 = 4096.0;
 const STREAM_AIM: f64 = 12.0 * 1024.0;
-/// How long the server may take for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit of each response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Measures and prints two lines.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
@@ -78,7 +78,7 @@ impl Client {
         Ok(Self { stream: BufReader::new(connect(address)?) })
     }
 
-    /// Opens sessions that say that they are ready, and nothing more: their ids.
+    /// Opens sessions and sends `notifications/initialized`. Returns their ids.
     fn sessions(&mut self, host: &str, count: usize) -> Result<Vec<String>, Error> {
         let mut ids = Vec::with_capacity(count);
         for _ in 0..count {
@@ -121,8 +121,8 @@ fn listen(address: SocketAddr, host: &str, session: &str) -> Result<TcpStream, E
 fn connect(address: SocketAddr) -> Result<TcpStream, Error> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     Ok(stream)
 }
 

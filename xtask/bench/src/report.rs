@@ -9,7 +9,7 @@ use crate::case::{Case, Over, Revision};
 pub(crate) struct Round {
     pub(crate) calls: u64,
     pub(crate) elapsed: Duration,
-    /// The time on a core that the side under test took, its own and the system's for it: the server.
+    /// The user and system time of the program under test.
     pub(crate) server: Option<Duration>,
     /// The same for the other side: the generator.
     pub(crate) generator: Option<Duration>,

@@ -21,7 +21,7 @@ pub(crate) async fn open_session(peer: &mut Peer, revision: Revision) -> Result<
     Ok(())
 }
 
-/// One call, whose answer is kept; `id` is what it had.
+/// Makes one call with this id. Returns its response.
 pub(crate) async fn once(peer: &mut Peer, template: &mut Template) -> Result<(Vec<u8>, u64), Error> {
     let (request, id) = template.next();
     peer.stdin.write_all(request).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn drive(
     peer: &mut Peer,
     template: &mut Template,
     depth: usize,
-    until: Instant,
+    deadline: Instant,
     expected: usize,
 ) -> Result<u64, Error> {
     let mut batch = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) async fn drive(
     let mut bytes: u64 = 0;
     let mut wanted = depth;
     loop {
-        if Instant::now() < until {
+        if Instant::now() < deadline {
             batch.clear();
             for _ in 0..wanted {
                 batch.extend_from_slice(template.next().0);

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Config, Era, Target,
-    subjects::{Says, Subject},
+    subjects::{Call, Subject},
 };
 
 /// How a check ended.
 pub(crate) enum Outcome {
     Ok,
-    /// The server has no such thing, or there is no way to see it.
+    /// The server does not have the feature, or the client cannot observe it.
     NotOffered(String),
     Failed(String),
 }
@@ -46,15 +46,16 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("subscription", |peer| Box::pin(subscription(peer))),
     ("progress", |peer| Box::pin(progress(peer))),
     ("cancellation", |peer| Box::pin(cancellation(peer))),
-    ("ping", |peer| Box::pin(async { peer.client.ping().await.map_err(said).into() })),
+    ("ping", |peer| Box::pin(async { peer.client.ping().await.map_err(error_text).into() })),
 ];
 
-/// A connected client, and what its server is known to have.
+/// A connected client, and the known features of its server.
 pub(crate) struct Peer {
     pub(crate) client: Client,
     subject: Subject,
     era: Era,
-    /// Whether the server forgets what its client can do: the TypeScript SDK 2.x serves the older revisions so by default.
+    /// Whether the server keeps no client capabilities: the TypeScript SDK 2.x serves the older revisions so by
+    /// default.
     stateless: bool,
 }
 
@@ -77,7 +78,7 @@ impl Peer {
         Ok(Self { client, subject, era: config.era, stateless })
     }
 
-    /// Whether the connection is what was asked for.
+    /// Whether the connection has the expected revision.
     pub(crate) fn connected(&self) -> Outcome {
         let (version, name) = (self.client.version(), self.client.server_info().name);
         let right = match self.era {
@@ -86,12 +87,12 @@ impl Peer {
             Era::Auto => true,
         };
         let unnamed = name.is_empty() && version.has_handshake();
-        let said = format!("version {version} of {name:?} was negotiated");
-        expect(right && !unnamed, said).into()
+        let negotiated = format!("version {version} of {name:?} was negotiated");
+        expect(right && !unnamed, negotiated).into()
     }
 
-    async fn says(&self, (tool, arguments, part): &Says) -> Result<(), String> {
-        let result = self.client.call_tool(tool, arguments).await.map_err(said)?;
+    async fn call(&self, (tool, arguments, part): &Call) -> Result<(), String> {
+        let result = self.client.call_tool(tool, arguments).await.map_err(error_text)?;
         let text = result.text();
         expect(!result.is_error() && text.contains(part), format!("{tool} says {text:?}"))
     }
@@ -106,11 +107,11 @@ async fn open(builder: ClientBuilder, target: &Target) -> Result<Client, String>
         Target::Http { url } => Arc::new(Http::new(url).map_err(|error| error.to_string())?),
         Target::Sse { url } => Arc::new(Http::sse(url).map_err(|error| error.to_string())?),
     };
-    builder.connect(connect).await.map_err(said)
+    builder.connect(connect).await.map_err(error_text)
 }
 
 async fn tools(peer: &Peer) -> Result<(), String> {
-    let listed = peer.client.list_tools().await.map_err(said)?;
+    let listed = peer.client.list_tools().await.map_err(error_text)?;
     let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
     match peer.subject.tools.iter().find(|name| !names.contains(name)) {
         Some(missing) => Err(format!("{missing} is not among {names:?}")),
@@ -122,9 +123,9 @@ async fn call(peer: &Peer) -> Outcome {
     if peer.subject.calls.is_empty() {
         return lacking("its calls would leave this machine");
     }
-    for says in &peer.subject.calls {
-        // A server that works in the roots of its client has to have asked for them first.
-        if let Err(problem) = soon(|| peer.says(says)).await {
+    for call in &peer.subject.calls {
+        // A server that works in the roots of its client must request them first.
+        if let Err(problem) = soon(|| peer.call(call)).await {
             return Outcome::Failed(problem);
         }
     }
@@ -136,16 +137,16 @@ async fn error(peer: &Peer) -> Outcome {
     // Arguments that the schema refuses are an error of the protocol for some servers, and a result for others.
     match peer.client.call_tool(tool, arguments).await {
         Ok(result) => expect(result.is_error() && !result.text().is_empty(), format!("{tool}: {result:?}")).into(),
-        Err(error) => expect(error.rpc().is_some(), said(error)).into(),
+        Err(error) => expect(error.rpc().is_some(), error_text(error)).into(),
     }
 }
 
 async fn resources(peer: &Peer) -> Outcome {
     let Some((uri, part)) = peer.subject.resource else { return lacking("it has no resources") };
     let read = async {
-        peer.client.list_resources().await.map_err(said)?;
-        peer.client.list_resource_templates().await.map_err(said)?;
-        let read = peer.client.read_resource(uri).await.map_err(said)?;
+        peer.client.list_resources().await.map_err(error_text)?;
+        peer.client.list_resource_templates().await.map_err(error_text)?;
+        let read = peer.client.read_resource(uri).await.map_err(error_text)?;
         let text = read.contents.first().and_then(|contents| contents.as_text()).unwrap_or_default();
         expect(text.contains(part), format!("{uri} is {text:?}"))
     };
@@ -155,9 +156,9 @@ async fn resources(peer: &Peer) -> Outcome {
 async fn prompts(peer: &Peer) -> Outcome {
     let Some((name, argument, value, part)) = peer.subject.prompt else { return lacking("it has no prompts") };
     let get = async {
-        let listed = peer.client.list_prompts().await.map_err(said)?;
+        let listed = peer.client.list_prompts().await.map_err(error_text)?;
         expect(listed.iter().any(|prompt| prompt.name == name), format!("{name} is not listed"))?;
-        let got = peer.client.get_prompt(name, [(argument, value)]).await.map_err(said)?;
+        let got = peer.client.get_prompt(name, [(argument, value)]).await.map_err(error_text)?;
         let text = got.messages.first().and_then(|message| message.content.as_text()).unwrap_or_default();
         expect(text.contains(part), format!("{name} is {text:?}"))
     };
@@ -173,15 +174,15 @@ async fn complete(peer: &Peer) -> Outcome {
             let values = result.completion.values;
             expect(values.iter().any(|value| value == whole), format!("{start} is completed to {values:?}")).into()
         }
-        Err(error) => Outcome::Failed(said(error)),
+        Err(error) => Outcome::Failed(error_text(error)),
     }
 }
 
-/// A call in which the server asks this client for something.
-async fn answered(peer: &Peer, call: Option<&Says>) -> Outcome {
+/// A call in which the server sends an input request to this client.
+async fn answered(peer: &Peer, call: Option<&Call>) -> Outcome {
     match call {
         Some(_) if peer.stateless => lacking("its older revisions over HTTP have no sessions to ask in"),
-        Some(call) => soon(|| peer.says(call)).await.into(),
+        Some(call) => soon(|| peer.call(call)).await.into(),
         None => lacking("it does not ask for this"),
     }
 }
@@ -189,7 +190,7 @@ async fn answered(peer: &Peer, call: Option<&Says>) -> Outcome {
 /// A form, and pages that have to be visited first where the server has some.
 async fn elicitation(peer: &Peer) -> Outcome {
     match (answered(peer, peer.subject.elicitation.as_ref()).await, &peer.subject.pages) {
-        (Outcome::Ok, Some(call)) => peer.says(call).await.into(),
+        (Outcome::Ok, Some(call)) => peer.call(call).await.into(),
         (form, _) => form,
     }
 }
@@ -202,16 +203,17 @@ async fn subscription(peer: &Peer) -> Outcome {
         return lacking("none of its resources change in this era");
     }
     let watched = async {
-        let mut changes = peer.client.subscribe([uri]).await.map_err(said)?;
+        let mut changes = peer.client.subscribe([uri]).await.map_err(error_text)?;
         let honoured = changes.honoured().resource_subscriptions;
         expect(honoured == [uri], format!("the server accepted a subscription to {honoured:?}"))?;
-        peer.client.call_tool(trigger, json!({})).await.map_err(said)?;
+        peer.client.call_tool(trigger, json!({})).await.map_err(error_text)?;
         let changed = tokio::time::timeout(SOON, changes.next()).await;
-        let changed = changed.map_err(|_| format!("the server sent no update of {uri}"))?.transpose().map_err(said)?;
+        let changed =
+            changed.map_err(|_| format!("the server sent no update of {uri}"))?.transpose().map_err(error_text)?;
         let expected = Update::ResourceUpdated { uri: uri.to_owned() };
         expect(changed.as_ref() == Some(&expected), format!("what changed is {changed:?}"))?;
         drop(changes);
-        peer.client.call_tool(trigger, json!({})).await.map(drop).map_err(said)
+        peer.client.call_tool(trigger, json!({})).await.map(drop).map_err(error_text)
     };
     watched.await.into()
 }
@@ -219,25 +221,25 @@ async fn subscription(peer: &Peer) -> Outcome {
 async fn progress(peer: &Peer) -> Outcome {
     let Some((tool, quick, _)) = &peer.subject.slow else { return lacking("none of its tools reports progress") };
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&seen);
+    let reports = Arc::clone(&seen);
     let call = peer.client.call_tool(tool, quick);
     let call = call.on_progress(move |update| {
-        heard.lock().push(update.progress);
+        reports.lock().push(update.progress);
     });
     let result = call.await;
     let seen = seen.lock();
     match result {
         Ok(_) => expect(seen.len() >= 4 && seen.is_sorted(), format!("progress came as {seen:?}")).into(),
-        Err(error) => Outcome::Failed(said(error)),
+        Err(error) => Outcome::Failed(error_text(error)),
     }
 }
 
-/// Gives a call up once it has shown that it runs; the connection stays good.
+/// Cancels a running call. The connection stays open.
 async fn cancellation(peer: &Peer) -> Outcome {
     let Some((tool, _, slow)) = &peer.subject.slow else { return lacking("none of its tools takes its time") };
     let (cancel, runs) = (CancellationToken::new(), Arc::new(Notify::new()));
-    let (asked, running) = (cancel.clone(), Arc::clone(&runs));
-    let call = peer.client.call_tool(tool, slow).cancelled_by(asked).on_progress(move |_| running.notify_one());
+    let (token, running) = (cancel.clone(), Arc::clone(&runs));
+    let call = peer.client.call_tool(tool, slow).cancelled_by(token).on_progress(move |_| running.notify_one());
     let given_up = async {
         runs.notified().await;
         cancel.cancel();
@@ -250,7 +252,7 @@ async fn cancellation(peer: &Peer) -> Outcome {
     let checked = async {
         match ended {
             Ok(result) => return Err(format!("the call came to its end: {}", result.text())),
-            Err(error) => expect(error.is_cancelled(), said(error))?,
+            Err(error) => expect(error.is_cancelled(), error_text(error))?,
         }
         expect(peer.client.pending() == 0, "a call is pending still")?;
         tools(peer).await
@@ -278,9 +280,9 @@ fn expect(holds: bool, otherwise: impl Into<String>) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.into()) }
 }
 
-/// An error with everything that is behind it.
+/// The text of an error and its sources.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it away")]
-fn said(error: Error) -> String {
+fn error_text(error: Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {

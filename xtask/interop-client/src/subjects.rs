@@ -4,14 +4,14 @@ use mcp_client::protocol::CompletionReference;
 use serde_json::{Value, json};
 
 /// A call and a part of the text that it answers.
-pub(crate) type Says = (&'static str, Value, String);
+pub(crate) type Call = (&'static str, Value, String);
 
 /// The features of a server. The server does not have a feature that is empty or `None`.
 #[derive(Default)]
 pub(crate) struct Subject {
     /// Some of its tools.
     pub(crate) tools: &'static [&'static str],
-    pub(crate) calls: Vec<Says>,
+    pub(crate) calls: Vec<Call>,
     /// A call that ends with a tool's own error.
     pub(crate) error: Option<(&'static str, Value)>,
     /// A resource and a part of its text.
@@ -22,16 +22,16 @@ pub(crate) struct Subject {
     pub(crate) completion: Option<(CompletionReference, &'static str, &'static str, &'static str)>,
     /// A resource, the tool that changes it, and whether the server sends updates in sessions or on streams of 2026-07-28.
     pub(crate) subscription: Option<(&'static str, &'static str, bool)>,
-    pub(crate) sampling: Option<Says>,
-    pub(crate) elicitation: Option<Says>,
+    pub(crate) sampling: Option<Call>,
+    pub(crate) elicitation: Option<Call>,
     /// A call that fails with the error that sends the user to a page (2025-11-25) until it is made again.
-    pub(crate) pages: Option<Says>,
-    pub(crate) roots: Option<Says>,
+    pub(crate) pages: Option<Call>,
+    pub(crate) roots: Option<Call>,
     /// A tool, arguments that make it quick and arguments that make it slow; it reports progress.
     pub(crate) slow: Option<(&'static str, Value, Value)>,
 }
 
-fn says(tool: &'static str, arguments: Value, part: impl Into<String>) -> Says {
+fn call(tool: &'static str, arguments: Value, part: impl Into<String>) -> Call {
     (tool, arguments, part.into())
 }
 
@@ -43,17 +43,17 @@ pub(crate) fn named(name: &str, dir: &str) -> Option<Subject> {
         "memory" => memory(),
         "time" => Subject {
             tools: &["get_current_time", "convert_time"],
-            calls: vec![says("get_current_time", json!({ "timezone": "UTC" }), "UTC")],
+            calls: vec![call("get_current_time", json!({ "timezone": "UTC" }), "UTC")],
             error: Some(("get_current_time", json!({ "timezone": "No/Where" }))),
             ..Subject::default()
         },
         "git" => Subject {
             tools: &["git_status", "git_log"],
-            calls: vec![says("git_status", json!({ "repo_path": dir }), "branch")],
+            calls: vec![call("git_status", json!({ "repo_path": dir }), "branch")],
             error: Some(("git_status", json!({ "repo_path": "/" }))),
             ..Subject::default()
         },
-        // It would ask the network.
+        // The tool would use the network.
         "fetch" => Subject { tools: &["fetch"], ..Subject::default() },
         "typescript-v2" | "python-v2" => small(),
         _ => return None,
@@ -65,23 +65,23 @@ fn everything() -> Subject {
     Subject {
         tools: &["echo", "get-sum", "trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"],
         calls: vec![
-            says("echo", json!({ "message": "grüße, 世界 🌍" }), "Echo: grüße, 世界 🌍"),
-            says("get-sum", json!({ "a": 2, "b": 3 }), "5"),
-            says("get-structured-content", json!({ "location": "New York" }), "temperature"),
+            call("echo", json!({ "message": "grüße, 世界 🌍" }), "Echo: grüße, 世界 🌍"),
+            call("get-sum", json!({ "a": 2, "b": 3 }), "5"),
+            call("get-structured-content", json!({ "location": "New York" }), "temperature"),
         ],
         error: Some(("get-sum", json!({ "a": "two", "b": 3 }))),
         resource: Some((TEXT, "Resource 1")),
         prompt: Some(("args-prompt", "city", "Kyoto", "Kyoto")),
         completion: Some((CompletionReference::prompt("completable-prompt"), "department", "Eng", "Engineering")),
         subscription: Some((TEXT, "toggle-subscriber-updates", true)),
-        sampling: Some(says("trigger-sampling-request", json!({ "prompt": "What is it?" }), "forty-two")),
-        elicitation: Some(says("trigger-elicitation-request", json!({}), "Ada")),
-        pages: Some(says(
+        sampling: Some(call("trigger-sampling-request", json!({ "prompt": "What is it?" }), "forty-two")),
+        elicitation: Some(call("trigger-elicitation-request", json!({}), "Ada")),
+        pages: Some(call(
             "trigger-url-elicitation",
             json!({ "url": "https://example.com/", "errorPath": true }),
             "completed",
         )),
-        roots: Some(says("get-roots-list", json!({}), "file:///")),
+        roots: Some(call("get-roots-list", json!({}), "file:///")),
         slow: Some((
             "trigger-long-running-operation",
             json!({ "duration": 1, "steps": 5 }),
@@ -96,11 +96,11 @@ fn filesystem(dir: &str) -> Subject {
     Subject {
         tools: &["read_text_file", "write_file", "list_allowed_directories"],
         calls: vec![
-            says("write_file", json!({ "path": file, "content": "hello from a file" }), "hello.txt"),
-            says("read_text_file", json!({ "path": file }), "hello from a file"),
+            call("write_file", json!({ "path": file, "content": "hello from a file" }), "hello.txt"),
+            call("read_text_file", json!({ "path": file }), "hello from a file"),
         ],
         error: Some(("read_text_file", json!({ "path": "/no/such/file" }))),
-        roots: Some(says("list_allowed_directories", json!({}), dir)),
+        roots: Some(call("list_allowed_directories", json!({}), dir)),
         ..Subject::default()
     }
 }
@@ -110,8 +110,8 @@ fn memory() -> Subject {
     Subject {
         tools: &["create_entities", "search_nodes", "read_graph"],
         calls: vec![
-            says("create_entities", json!({ "entities": [entity] }), ""),
-            says("search_nodes", json!({ "query": "program" }), "Ada"),
+            call("create_entities", json!({ "entities": [entity] }), ""),
+            call("search_nodes", json!({ "query": "program" }), "Ada"),
         ],
         error: Some(("create_entities", json!({ "entities": "none" }))),
         ..Subject::default()
@@ -123,16 +123,16 @@ fn small() -> Subject {
     Subject {
         tools: &["echo", "add", "ask", "think", "where", "slow"],
         calls: vec![
-            says("echo", json!({ "text": "grüße, 世界 🌍" }), "grüße, 世界 🌍"),
-            says("add", json!({ "a": 2, "b": 3 }), "5"),
+            call("echo", json!({ "text": "grüße, 世界 🌍" }), "grüße, 世界 🌍"),
+            call("add", json!({ "a": 2, "b": 3 }), "5"),
         ],
         error: Some(("add", json!({ "a": "two", "b": 3 }))),
         resource: Some(("note://one", "A note.")),
         prompt: Some(("greet", "name", "Ada", "Greet Ada.")),
         completion: Some((CompletionReference::prompt("greet"), "name", "A", "Ada")),
-        sampling: Some(says("think", json!({}), "The model says forty-two.")),
-        elicitation: Some(says("ask", json!({}), "Hello, Ada!")),
-        roots: Some(says("where", json!({}), "file:///")),
+        sampling: Some(call("think", json!({}), "The model says forty-two.")),
+        elicitation: Some(call("ask", json!({}), "Hello, Ada!")),
+        roots: Some(call("where", json!({}), "file:///")),
         subscription: Some(("note://one", "touch", false)),
         slow: Some(("slow", json!({ "ms": 500 }), json!({ "ms": 25_000 }))),
         pages: None,

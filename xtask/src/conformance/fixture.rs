@@ -86,20 +86,20 @@ impl Server {
             }
         });
         let deadline = Instant::now() + START_LIMIT;
-        let mut said: Vec<String> = Vec::new();
+        let mut output: Vec<String> = Vec::new();
         while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             if let Some(url) = url_in(&line) {
                 return Ok(Self { url, process });
             }
-            if said.len() < KEPT_LINES {
-                said.push(line);
+            if output.len() < KEPT_LINES {
+                output.push(line);
             }
         }
         Err(Error::msg(format!(
             "{} printed no address within {} s; its output:\n{}",
             binary.display(),
             START_LIMIT.as_secs(),
-            said.join("\n")
+            output.join("\n")
         )))
     }
 

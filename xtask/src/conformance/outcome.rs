@@ -24,7 +24,7 @@ pub(crate) struct Checks {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) warnings: usize,
-    /// Each failed or warned check: its name and what it says.
+    /// Each failed or warned check: its name and its message.
     pub(crate) complaints: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Checks {
                 "SUCCESS" => counted.passed += 1,
                 "FAILURE" => counted.failed += 1,
                 "WARNING" => counted.warnings += 1,
-                // INFO and SKIPPED say that there was nothing to judge.
+                // INFO and SKIPPED mean that the suite judged nothing.
                 _ => continue,
             }
             if check.status != "SUCCESS" {
@@ -99,11 +99,11 @@ fn scenario_of(folder: &Path) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
-    /// Known to fail, with what ends it.
+    /// Known to fail, with the issue that will fix it.
     Expected(String),
     /// Failed and not on the list of known failures: the run fails.
     Unexpected,
-    /// Passed although it is listed as a known failure: the run fails until the line goes.
+    /// Passed although it is listed as a known failure: the run fails until the line is removed.
     Stale,
     /// No checks at all: a crash or a timeout, with the reason. The run fails.
     NoResult(String),

@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// Prints rows as they come and keeps the total.
+/// Prints rows incrementally and counts them.
 pub(super) struct Report {
     leg: Leg,
     scenarios: usize,

@@ -13,7 +13,7 @@ use crate::process;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 const VERSION_LIMIT: Duration = Duration::from_secs(30);
-/// The suite's code imports what only this Node has.
+/// The suite imports modules that only this version of Node.js has.
 const NODE_MAJOR: u32 = 22;
 const FILES: &[&str] = &["package.json", "package-lock.json", ".npmrc"];
 
@@ -60,7 +60,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Installs what is pinned, once, into `<target>/conformance`.
+    /// Installs the pinned packages into `<target>/conformance` once.
     pub(crate) fn install(root: &Path, target: &Path) -> Result<Self, Error> {
         let dir = target.join("conformance");
         let modules = dir.join("node_modules");
@@ -87,7 +87,7 @@ impl Tools {
     }
 }
 
-/// Installs what the lock file in `dir` pins; `what` names it for the user.
+/// Installs the packages of the lock file in `dir`. `what` names them in messages.
 pub(crate) fn npm_ci(dir: &Path, what: &str) -> Result<(), Error> {
     println!("installing {what} into {}", dir.display());
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
@@ -127,6 +127,6 @@ pub(crate) fn node(modules: &Path) -> Result<PathBuf, Error> {
 }
 
 fn major(node: &Path) -> Option<u32> {
-    let said = process::capture(Command::new(node).arg("--version"), VERSION_LIMIT).ok()?;
-    said.stdout.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+    let output = process::capture(Command::new(node).arg("--version"), VERSION_LIMIT).ok()?;
+    output.stdout.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }

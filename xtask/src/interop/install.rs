@@ -19,7 +19,7 @@ const PYTHONS: &[&str] = &["python3", "python3.14", "python3.13", "python3.12", 
 const NPM_FILES: &[&str] = &["package.json", "package-lock.json", ".npmrc"];
 const REQUIREMENTS: &str = "requirements.txt";
 
-/// The folder that everything is installed in, beside copies of the scripts: Node looks for packages there.
+/// The directory of all installations and of copies of the scripts: Node.js looks for packages there.
 pub(super) struct Installed {
     source: PathBuf,
     dir: PathBuf,
@@ -63,7 +63,7 @@ impl Installed {
         format!("{title} {}", version.unwrap_or("of unknown version"))
     }
 
-    /// Installs the runtime of a peer once. The error says which program is missing.
+    /// Installs the runtime of a peer once. The error names the missing program.
     pub(super) fn runtime(&mut self, runtime: Runtime) -> Result<Ready, String> {
         let program = match runtime {
             Runtime::Node => {
@@ -127,12 +127,12 @@ fn succeed(command: &mut Command, otherwise: &str) -> Result<(), Error> {
 
 /// The major and minor version of a Python, if it is one.
 fn version(python: &Path) -> Option<(u32, u32)> {
-    let said = process::capture(Command::new(python).arg("--version"), VERSION_LIMIT).ok()?;
-    python_version(&said.stdout)
+    let output = process::capture(Command::new(python).arg("--version"), VERSION_LIMIT).ok()?;
+    python_version(&output.stdout)
 }
 
-fn python_version(said: &str) -> Option<(u32, u32)> {
-    let mut parts = said.trim().strip_prefix("Python ")?.split('.');
+fn python_version(output: &str) -> Option<(u32, u32)> {
+    let mut parts = output.trim().strip_prefix("Python ")?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
@@ -186,10 +186,10 @@ mod tests {
             "# comment\nmcp-types==2.3.0 \\\n    --hash=sha256:00\nmcp==2.3.1 \\\n    --hash=sha256:00\n";
         assert_eq!(pinned(requirements, "mcp"), Some("2.3.1"));
         assert_eq!(pinned(requirements, "cp"), None);
-        for (said, version) in
+        for (output, version) in
             [("Python 3.11.7\n", Some((3, 11))), ("Python 2.7.18", Some((2, 7))), ("3.11", None), ("Python x.y", None)]
         {
-            assert_eq!(python_version(said), version, "{said}");
+            assert_eq!(python_version(output), version, "{output}");
         }
     }
 }

@@ -73,7 +73,7 @@ impl Cell {
     }
 }
 
-/// Rows and reasons, as they come.
+/// Rows and reasons in order of arrival.
 #[derive(Debug)]
 pub(super) struct Matrix {
     /// The tested side: `client` or `server`.
@@ -121,7 +121,7 @@ impl Matrix {
         self.reasons.push(format!("{title} was not run: {reason}"));
     }
 
-    /// Prints everything; an error if not everything was as it should be.
+    /// Prints the matrix. Fails if a cell is not as expected.
     pub(super) fn finish(self) -> Result<(), Error> {
         println!("\n{}", self.table());
         for (reason, titles) in &self.not_offered {

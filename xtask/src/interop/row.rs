@@ -93,7 +93,7 @@ pub(super) fn run(mut command: Command, columns: Columns, limit: Duration) -> Re
             }
         }
     }
-    // A client that hangs at its end has done its checks; it is killed when `child` goes.
+    // A client that hangs at its end has finished its checks. The drop of `child` kills it.
     let ended = child.wait(END_LIMIT.min(deadline.saturating_duration_since(Instant::now())));
     if cells.iter().any(Option::is_none) {
         if let Ok(status) = ended {
@@ -123,23 +123,23 @@ fn note(line: &str, columns: Columns, cells: &mut [Option<Cell>]) {
 
 /// Fills the columns that nothing was reported for: the first with the reason, the others point to it.
 fn explained(cells: Vec<Option<Cell>>, end: &str) -> Vec<Cell> {
-    let mut told = false;
+    let mut explained = false;
     let cells = cells.into_iter().map(|cell| match cell {
         Some(Cell::Failed(reason)) => {
-            told = true;
+            explained = true;
             Cell::Failed(reason)
         }
         Some(cell) => cell,
-        None if told => Cell::NotReached,
+        None if explained => Cell::NotReached,
         None => {
-            told = true;
+            explained = true;
             Cell::Failed(end.to_owned())
         }
     });
     cells.collect()
 }
 
-/// The lines of a stream, each as it comes.
+/// The lines of a stream, one at a time.
 fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::interop::matrix::COLUMNS;
 
-    /// A "client" that is a shell script: `sh` runs what the table has as the script's name.
+    /// A client that is a shell script: `sh` runs the script of the table.
     fn cells(script: &str, limit: Duration) -> Vec<Cell> {
         let dir = std::env::temp_dir().join(format!("xtask-interop-{}-{}", std::process::id(), script.len()));
         std::fs::create_dir_all(&dir).unwrap();

@@ -149,7 +149,7 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Makes the server a folder of its own, and starts it where it is to listen.
+    /// Creates a directory for the server and starts the server.
     pub(super) fn new(ready: &Ready, subject: &Subject, wire: Wire, era: Era) -> Result<Self, Error> {
         let dir = ready.dir.join("work").join(subject.name);
         drop(std::fs::remove_dir_all(&dir));

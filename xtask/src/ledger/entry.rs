@@ -65,7 +65,7 @@ pub(super) enum Status {
     Met(Vec<String>),
     /// These tests show that the library does it and more.
     Better(Vec<String>),
-    /// The library does not do it; the entry gives the reason.
+    /// The library does not meet it. The entry gives the reason.
     Declined,
     /// The subject of the open issue that will do it.
     Later(String),

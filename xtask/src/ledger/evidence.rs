@@ -129,11 +129,11 @@ fn is_test_attribute(line: &str) -> bool {
     path == "test" || path.ends_with("::test")
 }
 
-/// The name that an item line gives: `pub async fn name(…)`, `mod name {`.
+/// The name in an item line: `pub async fn name(…)`, `mod name {`.
 fn named_after(line: &str, keyword: &str) -> Option<String> {
     let is_prefix = |word: &&str| word.starts_with("pub") || matches!(*word, "async" | "unsafe" | "const");
-    let mut words = line.split_whitespace().skip_while(is_prefix);
-    let name = words.next().filter(|word| *word == keyword).and_then(|_| words.next())?;
+    let mut tokens = line.split_whitespace().skip_while(is_prefix);
+    let name = tokens.next().filter(|word| *word == keyword).and_then(|_| tokens.next())?;
     let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
     Some(name[..end].to_owned()).filter(|name| !name.is_empty())
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{File, Findings};
 
-/// Hosts of registries; the parts are joined here so that this file does not hold what it looks for.
+/// Hosts of registries. The parts are joined here, so that this file does not contain the hosts.
 const HOSTS: &[&[&str]] = &[
     &["registry.npm", "js.org"],
     &["pypi", ".org"],

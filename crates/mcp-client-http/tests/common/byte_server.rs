@@ -1,4 +1,4 @@
-//! A server on a real socket that keeps to a script, byte by byte, and remembers what it was asked.
+//! A server on a socket that sends scripted bytes and stores the received requests.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{answer, within};
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
@@ -44,7 +44,7 @@ impl ReceivedRequest {
     }
 }
 
-/// What the server does about a request.
+/// The reply to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     steps: Vec<Step>,
@@ -55,7 +55,7 @@ pub(crate) struct Reply {
 pub(crate) enum Step {
     /// Bytes as they are.
     Send(Vec<u8>),
-    /// Waits to be told.
+    /// Waits for a notification of the test.
     Wait(Arc<Notify>),
     /// Waits until the client closes the connection.
     Hold,
@@ -92,7 +92,7 @@ impl Reply {
         Self::full(200, &[("content-type", "application/json"), ("mcp-session-id", session)], &answer(seen.id()))
     }
 
-    /// The beginning of an event stream; what is sent on it follows.
+    /// The head of an event stream. The events follow.
     pub(crate) fn events() -> Self {
         Self::events_with("")
     }
@@ -104,7 +104,7 @@ impl Reply {
         Self { steps: vec![Step::Send(head.into_bytes())], is_last: false }
     }
 
-    /// Bytes and nothing of HTTP; the connection is closed then.
+    /// Bytes that are not HTTP. The server closes the connection after them.
     pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self { steps: vec![Step::Send(bytes.into())], is_last: true }
     }
@@ -158,7 +158,7 @@ pub(crate) struct ByteServer {
 struct Log {
     seen: Mutex<Vec<ReceivedRequest>>,
     count: watch::Sender<usize>,
-    /// How often a client has closed a connection that was held.
+    /// How many held connections a client has closed.
     disconnects: watch::Sender<usize>,
     connections: watch::Sender<usize>,
 }
@@ -171,7 +171,7 @@ impl ByteServer {
         Self::serve_on(listener, origin, script, Some).await
     }
 
-    /// Serves what `wrap` makes of a connection; nothing when it makes nothing of it.
+    /// Serves the connection that `wrap` returns. It closes the connection if `wrap` returns `None`.
     pub(crate) async fn serve_on<S, W, F>(
         listener: TcpListener,
         origin: String,
@@ -196,7 +196,7 @@ impl ByteServer {
                 let (log, script, wrap) = (Arc::clone(&shared), Arc::clone(&script), Arc::clone(&wrap));
                 connections.spawn(async move {
                     if let Some(stream) = wrap(stream).wrapped().await {
-                        // A client that goes away is what many tests are about.
+                        // Many tests close connections early, so a failed write is expected.
                         _ = connection(stream, &log, script.as_ref()).await;
                     }
                 });
@@ -218,21 +218,21 @@ impl ByteServer {
         *self.log.connections.borrow()
     }
 
-    /// The requests, once there are this many.
+    /// Waits for this many requests and returns them.
     pub(crate) async fn saw(&self, count: usize) -> Vec<ReceivedRequest> {
         let mut counted = self.log.count.subscribe();
         within(&format!("request {count}"), counted.wait_for(|seen| *seen >= count)).await.unwrap();
         self.seen()
     }
 
-    /// Waits until the client has closed this many connections that were held.
+    /// Waits until the client has closed this many held connections.
     pub(crate) async fn wait_for_disconnects(&self, count: usize) {
         let mut disconnects = self.log.disconnects.subscribe();
         within("the end of a connection", disconnects.wait_for(|disconnects| *disconnects >= count)).await.unwrap();
     }
 }
 
-/// A connection, or one that is made of it, or none.
+/// A function that accepts a connection and may wrap it, for example in TLS.
 pub(crate) trait IntoWrapped<S> {
     fn wrapped(self) -> impl Future<Output = Option<S>> + Send;
 }

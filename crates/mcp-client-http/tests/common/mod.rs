@@ -1,4 +1,4 @@
-//! A server that does what a script says, and frames for it.
+//! A scripted server, and frames for it.
 
 pub(crate) mod byte_server;
 
@@ -14,7 +14,7 @@ thread_local! {
     static DEADLINE: Cell<Duration> = const { Cell::new(Duration::from_secs(20)) };
 }
 
-/// Lets time pass by itself whenever there is nothing else to do, and gives everything more of it.
+/// Pauses the clock, so that time advances when all tasks are idle. Extends each deadline.
 pub(crate) fn pause() {
     tokio::time::pause();
     DEADLINE.set(Duration::from_secs(24 * 60 * 60));
@@ -25,7 +25,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     waited.unwrap_or_else(|_| panic!("{what} did not happen"))
 }
 
-/// A transport that was opened, and what tests do with it.
+/// An open transport with helpers for tests.
 pub(crate) struct Peer {
     pub(crate) transport: Box<dyn Transport>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// What came back: the route, and the message.
+/// A received frame: the route and the message.
 pub(crate) type Received = (Route, Value);
 
 impl Peer {
@@ -76,17 +76,17 @@ impl Peer {
         self.send(Frame::new(message.to_string()).with_hints(hints(version, method))).await;
     }
 
-    /// What comes next, as JSON.
+    /// Receives the next message as JSON.
     pub(crate) async fn next(&mut self) -> Result<Received, TransportError> {
         let frame = within("an answer", recv(&mut self.transport)).await.expect("the transport has ended")?;
         let message = serde_json::from_slice(&frame.message).unwrap_or_else(|_| {
-            // What is not JSON is shown as it is.
+            // A message that is not JSON becomes a string.
             Value::String(String::from_utf8_lossy(&frame.message).into_owned())
         });
         Ok((frame.route, message))
     }
 
-    /// The fault that comes next, which has to be of this request.
+    /// Receives the next fault, which must belong to this request.
     pub(crate) async fn fault(&mut self, id: i64) -> TransportError {
         let error = self.next().await.unwrap_err();
         assert_eq!(error.request(), Some(&id.into()), "{error}");
@@ -99,7 +99,7 @@ impl Peer {
         assert!(next.is_none(), "{next:?}");
     }
 
-    /// Nothing has come that was not taken.
+    /// Checks that no received frame is left.
     pub(crate) async fn nothing(&mut self) {
         tokio::select! {
             biased;

@@ -229,7 +229,7 @@ mod tests {
             let state = cache.state();
             assert!(state.entries.len() <= ENTRIES && state.bytes <= BYTES);
         }
-        assert!(cache.find(&request(2 * ENTRIES - 1)).is_ok(), "the newest is there");
+        assert!(cache.find(&request(2 * ENTRIES - 1)).is_ok(), "the newest result is cached");
         let note = asked(&cache, &request(0));
         cache.keep(&request(0), &reply("1000", BYTES), note);
         assert!(cache.find(&request(0)).is_err(), "one alone may not fill it");

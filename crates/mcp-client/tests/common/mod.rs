@@ -1,6 +1,6 @@
-//! A peer that does what a test tells it, and servers to talk to.
+//! A peer that a test controls, and helpers to connect to it.
 #![allow(dead_code, reason = "every test file uses a part of this")]
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 pub(crate) mod scripted_site;
 
@@ -23,10 +23,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything may take; where the clock is paused, no time at all.
+/// The longest wait of a test. A paused clock skips it.
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a client connects to: each connection is handed to the test as a [`Peer`].
+/// A connector that hands each connection to the test as a [`Peer`].
 pub(crate) struct Scripted {
     peers: UnboundedSender<Peer>,
 }
@@ -54,7 +54,7 @@ impl Connect for Scripted {
 impl Peers {
     /// The next connection that is opened.
     pub(crate) async fn next(&mut self) -> Peer {
-        timeout(HOUR, self.0.recv()).await.expect("nobody connects").expect("nobody can connect any more")
+        timeout(HOUR, self.0.recv()).await.expect("no client connected").expect("the connector was dropped")
     }
 }
 
@@ -71,7 +71,7 @@ impl Peer {
 
     /// The next message, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let frame = timeout(HOUR, recv(&mut self.transport)).await.expect("the client says nothing")?;
+        let frame = timeout(HOUR, recv(&mut self.transport)).await.expect("the client sent no message")?;
         let message: Value = serde_json::from_slice(&frame.unwrap().message).unwrap();
         assert_eq!(message["jsonrpc"], "2.0");
         Some(message)
@@ -104,7 +104,7 @@ impl Peer {
         self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
 
-    /// Asks, and gives the answer.
+    /// Sends a request and returns the response.
     pub(crate) async fn exchange(&mut self, id: Value, method: &str, params: Value) -> Value {
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
         let answer = self.recv().await;
@@ -112,7 +112,7 @@ impl Peer {
         answer
     }
 
-    /// Opens a session of this revision with a client that has asked for nothing yet, or for what this server does not know.
+    /// Opens a session of this revision. The client has no other pending request.
     pub(crate) async fn open(&mut self, version: &str) -> Value {
         let mut first = self.recv().await;
         if first["method"] == "server/discover" {
@@ -142,7 +142,7 @@ impl Peer {
         }
     }
 
-    /// Says nothing and closes.
+    /// Closes the connection without a message.
     pub(crate) fn close(self) {
         drop(self);
     }
@@ -166,7 +166,7 @@ pub(crate) fn discovery(versions: &[&str]) -> Value {
     })
 }
 
-/// The result of a tool that says something.
+/// A tool result with this text.
 pub(crate) fn tool_result(text: &str) -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
 }
@@ -190,7 +190,7 @@ pub(crate) async fn connected_as(builder: ClientBuilder, version: ProtocolVersio
     (client, peer, peers)
 }
 
-/// Runs a future that a test does not wait for yet.
+/// Spawns a future, so that the test can wait for it later.
 pub(crate) fn start<F>(future: F) -> JoinHandle<F::Output>
 where
     F: IntoFuture,
@@ -200,7 +200,7 @@ where
     tokio::spawn(future.into_future())
 }
 
-/// Waits until something holds.
+/// Yields until the condition is true.
 pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
     for _ in 0..100_000 {
         if holds() {
@@ -208,5 +208,5 @@ pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
         }
         tokio::task::yield_now().await;
     }
-    panic!("it never comes to hold");
+    panic!("the condition stayed false");
 }

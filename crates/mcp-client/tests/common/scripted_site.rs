@@ -1,5 +1,5 @@
-//! A scripted server, reached over pipes or over HTTP, and what has to be left of a client when it is gone: nothing.
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+//! A scripted server over pipes or HTTP, and the check that a closed client leaves no request, connection or task.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{builder, tool_result};
 /// One revision of each era.
 pub(crate) const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
 
-/// Longer than anything takes that does not wait for a limit, on a machine with other work too.
+/// The longest wait for an operation that does not wait for a limit, also on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// How the client reaches the server.
@@ -54,7 +54,7 @@ impl ScriptedSite {
         self.connect(quick(&[version])).await.unwrap()
     }
 
-    /// Breaks everything, as the end of the server's process does, and starts the next one, which knows nothing any more.
+    /// Closes all connections, as a server process does when it exits, and starts a new server without state.
     pub(crate) async fn restart(&self) {
         match &self.http {
             Some(http) => {
@@ -66,7 +66,7 @@ impl ScriptedSite {
         }
     }
 
-    /// Closes the client and checks that nothing of it is left: no request, no connection, no task.
+    /// Closes the client and checks that no request, connection or task of it is left.
     pub(crate) async fn assert_clean_close(self, client: Client, what: &str) {
         assert_eq!(client.pending(), 0, "{what}");
         timeout(DEADLINE, client.close()).await.unwrap();
@@ -95,7 +95,7 @@ pub(crate) async fn no_tasks_above(tasks: usize, what: &str) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     });
-    assert!(ended.await.is_ok(), "{} task(s) left behind: {what}", alive() - tasks);
+    assert!(ended.await.is_ok(), "{} task(s) still run: {what}", alive() - tasks);
 }
 
 /// A client that waits long for answers and not at all for another attempt.
@@ -105,12 +105,12 @@ pub(crate) fn quick(versions: &[ProtocolVersion]) -> ClientBuilder {
     builder().versions(versions.iter().copied()).idle_timeout(DEADLINE).connect_timeout(DEADLINE).reconnect(policy)
 }
 
-/// The result of a tool that says this.
+/// The tool result with this text.
 pub(crate) fn text(text: &str) -> Reply {
     Reply::result(tool_result(text))
 }
 
-/// What a call came to, for a table: the text, or the predicates of the error that hold.
+/// The outcome of a call for a table: the text, or the true predicates of the error.
 pub(crate) fn outcome(result: Result<ToolResult, Error>) -> String {
     match result {
         Ok(result) => format!("ok: {}", result.text()),

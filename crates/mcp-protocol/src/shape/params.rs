@@ -54,7 +54,7 @@ mod tests {
             let expected = *expected.get(index).or(expected.last()).unwrap();
             let text = full.to_string();
             let shaped = shape_params(method, &text, version);
-            assert_eq!(shaped.is_none(), expected == full, "{version}: untouched if there is nothing to do");
+            assert_eq!(shaped.is_none(), expected == full, "{version}: the parameters are borrowed if nothing changes");
             let shaped = shaped.unwrap_or(text);
             assert_eq!(serde_json::from_str::<Value>(&shaped).unwrap(), *expected, "{version}");
             assert_eq!(shape_params(method, &shaped, version), None, "{version} twice");

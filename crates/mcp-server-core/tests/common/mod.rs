@@ -1,6 +1,6 @@
 //! A client in memory, its messages, and tools that wait for a signal of the test.
 #![allow(dead_code, reason = "every test file uses a part of this")]
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
     future::pending,
@@ -31,11 +31,11 @@ pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", 
 /// A connection to a server, seen from the client.
 pub(crate) struct Wire {
     transport: MemoryTransport,
-    /// A message that was looked at before it was asked for.
+    /// A message that was received ahead.
     ahead: Option<Frame>,
     sender: Arc<dyn FrameSender>,
     pub(crate) served: JoinHandle<Result<(), ServeError>>,
-    /// How long a message may take. Tests whose clock is paused wait this long in no time.
+    /// The time limit of a message. A paused clock skips it.
     pub(crate) message_timeout: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Wire {
         Self::with_capacity(server, 256)
     }
 
-    /// Each direction holds this many messages.
+    /// Each direction has a queue of this many messages.
     pub(crate) fn with_capacity(server: &Server, capacity: usize) -> Self {
         let (ours, theirs) = duplex(capacity);
         let server = server.clone();
@@ -65,7 +65,7 @@ impl Wire {
         self.text(message.to_string()).await;
     }
 
-    /// The next message, which is valid in form and no request: nothing that a server does here asks the client.
+    /// Receives the next message, which must be valid JSON-RPC and not a request.
     pub(crate) async fn recv(&mut self) -> Value {
         self.next().await.expect("the connection has ended")
     }
@@ -117,7 +117,7 @@ impl Wire {
         response["result"].clone()
     }
 
-    /// Nothing waits to be read: the answer to this ping comes next. Every task had its turn before.
+    /// Checks that no message is pending: the next message is the response to a ping. All tasks have run before.
     pub(crate) async fn quiet(&mut self) {
         for _ in 0..64 {
             tokio::task::yield_now().await;
@@ -126,20 +126,20 @@ impl Wire {
         assert!(fence.get("result").is_some(), "{fence}");
     }
 
-    /// Closes the client's end; what still comes until the server has closed the other.
+    /// Closes the client. Returns the messages until the server closes the connection.
     pub(crate) async fn close(mut self) -> Vec<Value> {
         self.sender.shutdown().await.unwrap();
         let mut rest = Vec::new();
         while let Some(message) = self.next().await {
             rest.push(message);
         }
-        timeout(self.message_timeout, self.served).await.expect("the server goes on").unwrap().unwrap();
+        timeout(self.message_timeout, self.served).await.expect("the server did not stop").unwrap().unwrap();
         rest
     }
 }
 
-/// A subscriber for this thread. While a process has one subscriber only, a callsite that another thread comes to first is
-/// never asked about again; so there is always another one.
+/// Sets a subscriber for this thread. A second subscriber exists in the process, so that `tracing` does not cache the
+/// interest of a callsite for all threads.
 pub(crate) fn subscribe(subscriber: impl Into<Dispatch>) -> DefaultGuard {
     static OTHER: OnceLock<Dispatch> = OnceLock::new();
     OTHER.get_or_init(|| Dispatch::new(NoSubscriber::new()));
@@ -165,7 +165,7 @@ pub(crate) fn initialize(version: &str) -> Value {
     legacy("open", "initialize", params)
 }
 
-/// A request of 2026-07-28; `params._meta` adds to the metadata, and a `null` takes away.
+/// A request of 2026-07-28. `params._meta` adds to the metadata, and a `null` removes a member.
 pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> Value {
     let mut meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -198,7 +198,7 @@ pub(crate) fn text_of(response: &Value) -> &str {
     response["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {response}"))
 }
 
-/// The tool `hold`, which never ends, and what happens to it: `entered`, then `dropped` when its future goes.
+/// The tool `hold`, which never returns, and its events: `entered`, then `dropped` when its future is dropped.
 pub(crate) fn hold() -> (ToolRoute, UnboundedReceiver<&'static str>) {
     let (events, seen) = unbounded_channel();
     let route = tool("hold", move || {
@@ -220,7 +220,7 @@ pub(crate) fn slow() -> ToolRoute {
     })
 }
 
-/// Tells that it was dropped.
+/// Sends an event on drop.
 pub(crate) struct Dropped(pub(crate) UnboundedSender<&'static str>);
 
 impl Drop for Dropped {
@@ -229,7 +229,7 @@ impl Drop for Dropped {
     }
 }
 
-/// The next event, which comes soon.
+/// Receives the next event within the time limit.
 pub(crate) async fn event(seen: &mut UnboundedReceiver<&'static str>) -> &'static str {
-    timeout(HOUR, seen.recv()).await.expect("nothing happens").expect("nobody is left to tell")
+    timeout(HOUR, seen.recv()).await.expect("no event in time").expect("all senders of events were dropped")
 }

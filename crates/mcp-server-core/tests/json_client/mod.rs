@@ -1,6 +1,6 @@
-//! A client over a pipe in memory, requests with a scope of their own, and short ways to look into answers.
+//! A JSON client in memory, requests with a custom scope, and helpers to read responses.
 #![allow(dead_code, reason = "every test file uses a part of this")]
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use mcp_transport::{
 };
 use serde_json::{Value, json};
 
-/// What a client sends at most, and how long it waits for anything.
+/// The time limit of a message.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A client of one revision that knows no types: requests and answers are JSON.
@@ -29,7 +29,7 @@ pub(crate) struct Client {
     pub(crate) meta: Value,
     /// The result of `initialize`, or of `server/discover`.
     pub(crate) opening: Value,
-    /// The notifications that arrived and were not taken yet.
+    /// The received notifications that the test has not read yet.
     pub(crate) notifications: Vec<Value>,
 }
 
@@ -80,7 +80,7 @@ impl Client {
         response["error"].take()
     }
 
-    /// Sends a request, whose answer [`Client::response`] waits for.
+    /// Sends a request. [`Client::response`] waits for its response.
     pub(crate) async fn start(&mut self, method: &str, mut params: Value) -> i64 {
         self.describe(&mut params);
         let id = self.next_id;
@@ -89,7 +89,7 @@ impl Client {
         id
     }
 
-    /// The response to a request that was sent; what else arrives can be taken later.
+    /// Waits for the response to a sent request. Other messages are stored.
     pub(crate) async fn response(&mut self, id: i64) -> Value {
         loop {
             let message = self.receive().await;
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Waits for a notification of a method, and takes it.
+    /// Waits for a notification of a method and removes it.
     pub(crate) async fn notification(&mut self, method: &str) -> Value {
         loop {
             if let Some(at) = self.notifications.iter().position(|message| message["method"] == method) {
@@ -154,12 +154,12 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Value {
-        let frame = tokio::time::timeout(DEADLINE, recv(&mut self.transport)).await.expect("nothing arrived in time");
+        let frame = tokio::time::timeout(DEADLINE, recv(&mut self.transport)).await.expect("no message in time");
         serde_json::from_slice(&frame.unwrap().unwrap().message).unwrap()
     }
 }
 
-/// One modern request with a scope that the caller changes: who asks, from where, with what attached.
+/// Runs one stateless request with a scope that the caller changes.
 pub(crate) async fn request_with_scope(
     server: &Server,
     method: &str,
@@ -175,7 +175,7 @@ pub(crate) async fn request_with_scope(
     let Ok(Era::Stateless(meta)) = Era::of(&request) else { panic!("not modern: {text}") };
     let call = StatelessCall::read(&meta)?.supported(server)?;
     let prepared = server.prepare(&request, change(Scope::stateless(call)))?;
-    let reply = prepared.run().await.expect("nobody cancels it");
+    let reply = prepared.run().await.expect("the request is not cancelled");
     Ok(serde_json::from_slice(&reply.payload.into_bytes()).unwrap())
 }
 

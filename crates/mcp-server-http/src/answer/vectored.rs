@@ -109,7 +109,7 @@ mod tests {
             assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(length), expected.is_none()));
             let mut poll = || match Pin::new(&mut body).poll_frame(&mut cx) {
                 Poll::Ready(frame) => frame.map(|frame| frame.unwrap().into_data().unwrap()),
-                Poll::Pending => panic!("a message is there already"),
+                Poll::Pending => panic!("the message is ready"),
             };
             let data = poll().map(|mut data| data.copy_to_bytes(data.remaining()));
             assert_eq!(data.as_deref(), expected.map(str::as_bytes));

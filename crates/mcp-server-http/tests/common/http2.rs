@@ -27,7 +27,7 @@ impl Http2 {
         Self::shaken(stream, None).await
     }
 
-    /// The server may send so many bytes of an answer before some of it is read.
+    /// The number of response bytes that the server may send before the client reads.
     pub(crate) async fn with_window(stream: TcpStream, bytes: u32) -> Self {
         Self::shaken(stream, Some(bytes)).await
     }
@@ -37,13 +37,13 @@ impl Http2 {
         let shaken = builder.initial_stream_window_size(window).handshake(TokioIo::new(stream));
         let (sender, connection) = within("a handshake", shaken).await.unwrap();
         let connection = tokio::spawn(async move {
-            // How it ends is for the test to say.
+            // The test checks the end of the connection.
             let _ = connection.await;
         });
         Self { sender, connection }
     }
 
-    /// Sends a request, whose host becomes the authority, and waits for the head of the answer.
+    /// Sends a request, whose host becomes the authority, and waits for the head of the response.
     pub(crate) async fn open(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<http::Response<Incoming>> {
         self.sender.ready().await?;
         self.sender.send_request(targeted(request)).await
@@ -70,7 +70,7 @@ fn targeted(mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
     request
 }
 
-/// A request that needs nothing but the endpoint.
+/// A request for the endpoint path without other headers.
 pub(crate) fn options() -> Request<Full<Bytes>> {
     super::request(Method::OPTIONS, &[], "")
 }

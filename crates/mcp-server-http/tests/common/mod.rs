@@ -1,6 +1,6 @@
-//! A small server, and requests to its endpoint without a socket between them.
+//! A small server, and requests to its endpoint without a socket.
 #![allow(dead_code, reason = "every test file uses a part of this")]
-#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 pub(crate) mod http2;
 pub(crate) mod observed_server;
@@ -76,7 +76,7 @@ impl Answer {
         let text = std::str::from_utf8(&self.body).unwrap();
         text.split("\n\n")
             .filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")))
-            // The event that opens a stream of 2025-11-25 has an id and nothing else.
+            // The first event of a stream of 2025-11-25 has an id and no data.
             .filter(|data| !data.is_empty())
             .map(|data| serde_json::from_str(data).unwrap())
             .collect()
@@ -142,7 +142,7 @@ pub(crate) fn legacy(session: Option<&str>, method: &str, params: Value) -> Requ
     legacy_as(1, session, method, params)
 }
 
-/// A request of a legacy session with an id of its own.
+/// A request of a session with its own id.
 pub(crate) fn legacy_as(id: u64, session: Option<&str>, method: &str, params: Value) -> Request<Full<Bytes>> {
     let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
     let mut headers = BASE.to_vec();
@@ -166,7 +166,7 @@ pub(crate) async fn open(service: &McpService) -> String {
     answer.header("mcp-session-id").unwrap().to_owned()
 }
 
-/// Says that the client of a session is ready, so that it is told of changes.
+/// Sends `notifications/initialized`, so that the session receives changes.
 pub(crate) async fn initialized(service: &McpService, session: &str) {
     let answer = send(service, notification(session, "notifications/initialized", json!({}))).await;
     assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0));
@@ -183,7 +183,7 @@ pub(crate) fn listen(session: &str) -> Request<Full<Bytes>> {
     request(Method::GET, &[("accept", "text/event-stream"), ("mcp-session-id", session)], "")
 }
 
-/// Opens the stream of a session of 2025-11-25 and takes the event that opens it.
+/// Opens the stream of a session of 2025-11-25 and reads its first event.
 pub(crate) async fn opened(service: &McpService, session: &str) -> mcp_server_http::Body {
     let mut stream = service.handle(listen(session)).await.into_body();
     let first = within("the opening", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
@@ -191,7 +191,7 @@ pub(crate) async fn opened(service: &McpService, session: &str) -> mcp_server_ht
     stream
 }
 
-/// Lets every other task of a runtime of one thread have its turn.
+/// Yields until all other tasks of a single-threaded runtime have run.
 pub(crate) async fn settle() {
     for _ in 0..64 {
         tokio::task::yield_now().await;

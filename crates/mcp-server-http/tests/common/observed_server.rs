@@ -1,4 +1,4 @@
-//! Tools that tell when they start and how they end, and that wait to be released.
+//! Tools that report their start and their end, and wait for a permit of the test.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::{
 
 use super::within;
 
-/// What happened to a call of the tool `hold`.
+/// An event of a call of the tool `hold`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     Started,
@@ -20,8 +20,8 @@ pub(crate) enum Event {
     Dropped,
 }
 
-/// A server with the tool `hold`, which reports progress, waits for a permit, reports much more and ends, and with the
-/// tool `mute`, which says nothing before it has its permit.
+/// A server with the tools `hold` and `mute`. `hold` reports progress, waits for a permit, reports more progress and
+/// returns. `mute` reports no progress before its permit.
 pub(crate) struct ObservedServer {
     pub(crate) server: Server,
     pub(crate) release: Arc<Semaphore>,
@@ -54,7 +54,7 @@ impl ObservedServer {
                     progress.report(1.0, None, None).await;
                 }
                 permits.acquire().await.unwrap().forget();
-                // More than any queue holds.
+                // More reports than any queue holds.
                 for step in 2..1000 {
                     progress.report(f64::from(step), None, None).await;
                 }
@@ -76,7 +76,7 @@ impl ObservedServer {
         assert_eq!(next, Some(event));
     }
 
-    /// Nothing happened that was not looked at.
+    /// Whether the test has read all events.
     pub(crate) fn has_no_events(&mut self) -> bool {
         self.events.try_recv().is_err()
     }

@@ -1,4 +1,4 @@
-//! A server on a real socket, and a client that sees every byte.
+//! A server on a socket, and a client that reads raw bytes.
 
 use std::net::SocketAddr;
 
@@ -42,7 +42,7 @@ impl Site {
         Wire::over(self.stream().await)
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on its own connection.
     pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
         let mut wire = self.connect().await;
         wire.send(request).await;
@@ -59,7 +59,7 @@ impl Site {
         within("the end of serving", &mut self.serving).await.unwrap()
     }
 
-    /// Gives the serving future up.
+    /// Drops the serving future.
     pub(crate) fn abort(&self) {
         self.serving.abort();
     }
@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         within("a write", self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
-    /// Writes as much as the other side takes before it closes.
+    /// Writes until the peer closes the connection.
     pub(crate) async fn write_some(&mut self, bytes: &[u8]) {
         let _ = within("a write", self.stream.write_all(bytes)).await;
     }
@@ -161,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Waits until the server closes the connection, and whether nothing came before that.
+    /// Waits until the server closes the connection. Returns whether the server sent nothing before.
     pub(crate) async fn closes_silently(&mut self) -> bool {
         while self.fill().await {}
         self.buffer.is_empty()

@@ -1,4 +1,4 @@
-//! A client of HTTP+SSE on a real socket.
+//! A client of HTTP+SSE on a socket.
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -33,7 +33,7 @@ pub(crate) fn post(endpoint: &str, message: &Value) -> Request<Full<Bytes>> {
 }
 
 impl<'a> Client<'a> {
-    /// Opens a stream and takes the event that opens it.
+    /// Opens a stream and reads its first event.
     pub(crate) async fn open(site: &'a Site) -> Self {
         let mut wire = site.connect().await;
         wire.send(get()).await;
@@ -79,7 +79,7 @@ impl<'a> Client<'a> {
         answer
     }
 
-    /// Opens the session in it; gives back what the server says of itself.
+    /// Opens the session of the stream. Returns the result of `initialize`.
     pub(crate) async fn initialize(&mut self, version: &str, capabilities: Value) -> Value {
         let client = json!({ "name": "t", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });

@@ -145,7 +145,7 @@ mod tests {
             drain(&mut lines);
         }
         out.extend(lines.last().map(|l| String::from_utf8_lossy(&l).into_owned()));
-        assert!(lines.last().is_none(), "the last line comes once");
+        assert!(lines.last().is_none(), "the last line is returned once");
         out
     }
 

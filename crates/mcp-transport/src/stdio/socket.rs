@@ -93,7 +93,7 @@ impl AsyncWrite for Socket {
 }
 
 // Not `expect`: tokio has deprecated it since 1.54 only.
-#[allow(deprecated, reason = "its unsafe replacement asks for what an `OwnedFd` is by its type")]
+#[allow(deprecated, reason = "its unsafe replacement requires the guarantee of `OwnedFd`")]
 pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, interest)
 }

@@ -1,4 +1,4 @@
-//! Readers and writers with something special about them.
+//! Readers and writers with special behaviour.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A reader that gives some bytes, and then the error of a connection that was reset.
+/// A reader that returns some bytes, and then the error of a reset connection.
 pub(crate) struct Broken(Option<&'static [u8]>);
 
 impl Broken {

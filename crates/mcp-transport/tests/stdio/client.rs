@@ -1,4 +1,4 @@
-//! The client: starts the server on every kind of descriptor and looks at what comes out.
+//! The client: starts the server with every kind of descriptor and checks its output.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "tests without a harness")]
 
 use std::{
@@ -18,10 +18,10 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-/// The variable that makes the process the server.
+/// The variable that selects the server role.
 pub(crate) const ROLE: &str = "MCP_TRANSPORT_TEST_SERVER";
 
-/// Whatever does not happen within this time does not happen.
+/// The time limit of every wait.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) fn main() {
@@ -38,7 +38,7 @@ pub(crate) fn main() {
     println!("test files_work_too ... ok");
 }
 
-/// What the standard handles of the server are.
+/// The standard handles of the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Pipe,
@@ -52,7 +52,7 @@ struct Server {
     input: Option<File>,
     output: mpsc::Receiver<String>,
     errors: mpsc::Receiver<String>,
-    /// The server's own ends, as somebody else who holds them sees them.
+    /// The ends of the server, shared with another process.
     shared: Vec<OwnedFd>,
 }
 
@@ -86,7 +86,7 @@ fn signal_at_once(server: &mut Server) {
     assert_eq!(server.rest_of_errors().last().map(String::as_str), Some("terminated"));
 }
 
-/// The client closes its end of the output, keeps the input open and sends nothing.
+/// Closes the output of the server, keeps its input open and sends nothing.
 fn closed_output_ends_the_server(kind: Kind) {
     let ((their_input, input), (output, their_output)) = (channel(kind), channel(kind));
     let mut child = command().stdin(their_input).stdout(their_output).stderr(Stdio::piped()).spawn().unwrap();
@@ -121,13 +121,13 @@ impl Server {
         let mut command = command();
         command.stdin(their_input).stdout(their_output).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // The command holds the server's ends; while they are open here, the output has no end.
+        // The command holds the ends of the server. The output has no end while they are open here.
         drop(command);
         let errors = lines(child.stderr.take().unwrap());
         Self { child, input: Some(input.into()), output: lines(File::from(output)), errors, shared }
     }
 
-    /// Sends a line and expects it back, and nothing before it.
+    /// Sends a line and expects its echo as the next line.
     fn echo(&mut self, line: &str) {
         let input = self.input.as_mut().unwrap();
         input.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -154,7 +154,7 @@ impl Server {
         assert_eq!(
             self.output.recv_timeout(DEADLINE),
             Err(mpsc::RecvTimeoutError::Disconnected),
-            "nothing is left over"
+            "the output has no more bytes"
         );
         let mut errors = Vec::new();
         while let Ok(line) = self.errors.recv_timeout(DEADLINE) {
@@ -166,7 +166,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After a failure it may still run.
+        // The process may still run after a failure.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -216,7 +216,7 @@ fn lines(source: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// A folder that is removed when it goes out of scope.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,5 +1,5 @@
-//! The server: it echoes every line, and does all that a careless handler does to its standard handles.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what the channel must survive")]
+//! The server: it echoes every line, and misuses its standard handles as a careless handler does.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the test misuses the standard handles")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{io::Read, pin::pin, process::Command};

@@ -65,7 +65,7 @@ pub(super) fn parse(below: &str, text: &str) -> Result<Module, Error> {
 }
 
 impl Module {
-    /// Collects from a stream of tokens; `items` says that it holds the module's items.
+    /// Collects from a stream of tokens. `items` is true if the stream contains the items of the module.
     fn scan(&mut self, tokens: TokenStream, items: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

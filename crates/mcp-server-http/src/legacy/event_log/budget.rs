@@ -170,7 +170,7 @@ mod tests {
         let (number, _) = one.attach(stream, None);
         while budget.is_over() {
             let Poll::Ready(Some(_)) = one.poll_take(stream, number, &Context::from_waker(Waker::noop())) else {
-                panic!("all is there")
+                panic!("an event is missing")
             };
             budget.review();
         }
