@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 #[derive(Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "only its schema is of interest")]
 struct Search {
-    /// The member to check.
+    /// The text to find.
     #[schemars(length(min = 1, max = 80))]
     query: String,
     kind: Option<Kind>,
@@ -94,7 +94,7 @@ async fn a_handler_defines_its_tool() {
     assert_eq!(input["required"], json!(["query", "tags"]));
     assert_eq!(
         input["properties"]["query"],
-        json!({ "type": "string", "description": "What to look for.", "minLength": 1, "maxLength": 80 })
+        json!({ "type": "string", "description": "The text to find.", "minLength": 1, "maxLength": 80 })
     );
     let limit = &input["properties"]["limit"];
     assert_eq!((&limit["minimum"], &limit["maximum"], &limit["default"]), (&json!(1), &json!(50), &json!(10)));
