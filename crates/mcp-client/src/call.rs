@@ -93,23 +93,17 @@ impl<T> Call<T> {
         Self { handle: Arc::clone(handle), request, options, read }
     }
 
-    /// Sets how long the server may send neither an answer nor progress. The default is that of the client: 60 seconds.
-    pub fn idle_timeout(mut self, limit: Duration) -> Self {
-        self.options.idle_timeout = Some(limit);
+    /// Sets how long the server may send neither an answer nor progress. `None`: no limit. The default is that of the
+    /// client: 60 seconds.
+    pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.options.idle_timeout = limit.into();
         self
     }
 
-    /// Sets how long the call may take in total. The time in which handlers answer the server does not count. The
-    /// default is that of the client: 10 minutes.
-    pub fn total_timeout(mut self, limit: Duration) -> Self {
-        self.options.total_timeout = Some(limit);
-        self
-    }
-
-    /// Removes both timeouts.
-    pub fn no_timeout(mut self) -> Self {
-        self.options.idle_timeout = None;
-        self.options.total_timeout = None;
+    /// Sets how long the call may take in total. The time in which handlers answer the server does not count. `None`: no
+    /// limit. The default is that of the client: 10 minutes.
+    pub fn total_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.options.total_timeout = limit.into();
         self
     }
 

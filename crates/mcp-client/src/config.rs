@@ -74,7 +74,7 @@ impl Default for Limits {
 ///
 /// use mcp_client::{Client, Reconnect};
 ///
-/// let policy = Reconnect::default().with_attempts(3).with_longest(Duration::from_secs(5));
+/// let policy = Reconnect::default().attempts(3).longest(Duration::from_secs(5));
 /// let builder = Client::builder("my-app", "1.0").reconnect(policy);
 /// ```
 #[derive(Debug, Clone)]
@@ -103,21 +103,21 @@ impl Reconnect {
 
     /// Sets the number of consecutive attempts.
     #[must_use]
-    pub fn with_attempts(mut self, attempts: u32) -> Self {
+    pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
     /// Sets the wait before the second attempt.
     #[must_use]
-    pub fn with_first(mut self, wait: Duration) -> Self {
+    pub fn first(mut self, wait: Duration) -> Self {
         self.first = wait;
         self
     }
 
     /// Sets the longest wait.
     #[must_use]
-    pub fn with_longest(mut self, wait: Duration) -> Self {
+    pub fn longest(mut self, wait: Duration) -> Self {
         self.longest = wait;
         self
     }

@@ -90,8 +90,7 @@ async fn each_delay_doubles() {
     for (lasted, waits) in [(60, 1 + 2), (0, 1 + 2 + 4)] {
         let (first, mut peers) = scripted();
         let later = Some(TransportError::unreachable("refused"));
-        let mut reconnect = Reconnect::default();
-        reconnect.attempts = 3;
+        let reconnect = Reconnect::default().attempts(3);
         let connector = ReachedOnce { first, later, attempts: Arc::default() };
         let connecting = tokio::spawn(builder().reconnect(reconnect).connect(connector));
         let mut peer = peers.next().await;

@@ -112,7 +112,7 @@ async fn does_not_cache_errors_other_connections_and_older_revisions() {
     list_from_server(&client, &mut peer, "b", 60_000).await;
 
     let (connector, mut peers) = scripted();
-    let connecting = start(builder().cache(false).connect(connector));
+    let connecting = start(builder().no_cache().connect(connector));
     let mut peer = peers.next().await;
     peer.discovered().await;
     let client = connecting.await.unwrap().unwrap();

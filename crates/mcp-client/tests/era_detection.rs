@@ -308,7 +308,7 @@ async fn probes_again_when_the_known_era_is_wrong() {
 async fn probes_a_known_era_once() {
     let (connector, mut peers) = scripted();
     let known = Negotiated::new(ProtocolVersion::V2026_07_28);
-    let client = builder().known(known).trust_capabilities(false).connect(connector).await.unwrap();
+    let client = builder().known(known).ignore_capabilities().connect(connector).await.unwrap();
     let mut peer = peers.next().await;
     for n in 0..2 {
         let call = start(client.call_tool("t", ()));

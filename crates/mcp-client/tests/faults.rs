@@ -37,7 +37,7 @@ async fn a_call_to_an_unresponsive_server_times_out() {
 async fn a_call_without_timeouts_waits_and_each_page_has_its_own_timeout() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
-        let call = start(client.call_tool("t", ()).no_timeout());
+        let call = start(client.call_tool("t", ()).idle_timeout(None).total_timeout(None));
         let id = peer.expect("tools/call").await;
         tokio::time::sleep(Duration::from_secs(48 * 3600)).await;
         peer.answer(id, tool_result("at last")).await;
@@ -423,7 +423,8 @@ async fn an_output_schema_of_another_connection_does_not_apply() {
 #[tokio::test(start_paused = true)]
 async fn reports_structured_content_that_violates_its_schema() {
     for (version, is_checked) in ERAS.into_iter().flat_map(|version| [(version, true), (version, false)]) {
-        let (client, mut peer, _peers) = connected_as(builder().check_results(is_checked), version).await;
+        let builder = if is_checked { builder() } else { builder().no_result_checks() };
+        let (client, mut peer, _peers) = connected_as(builder, version).await;
         let listing = start(client.list_tools());
         let id = peer.expect("tools/list").await;
         let schema = json!({ "type": "object", "required": ["sum"] });

@@ -168,8 +168,7 @@ async fn a_stopped_server_is_unreachable() {
         for attempts in [0, 2, 8] {
             let (server, _seen) = server(version);
             let (address, serving) = serve(&server, "127.0.0.1:0").await;
-            let mut policy = Reconnect::default();
-            (policy.attempts, policy.first) = (attempts, Duration::from_millis(20));
+            let policy = Reconnect::default().attempts(attempts).first(Duration::from_millis(20));
             let client = builder().reconnect(policy).connect(format!("http://{address}/mcp")).await.unwrap();
             client.list_tools().await.unwrap();
             server.shutdown();

@@ -190,8 +190,7 @@ async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
             .envs([("STARTS", starts.as_os_str()), ("GOOD", good.as_os_str())])
             .env("SERVER", std::env::current_exe().unwrap())
             .env(SERVES, "1");
-        let mut policy = Reconnect::default();
-        (policy.attempts, policy.first) = (3, Duration::from_millis(5));
+        let policy = Reconnect::default().attempts(3).first(Duration::from_millis(5));
         let client = timeout(DEADLINE, quick(&[version]).reconnect(policy).connect(child)).await.unwrap().unwrap();
         let count = || std::fs::read_to_string(&starts).unwrap().lines().count();
         assert_eq!(count(), 1, "{version}");

@@ -81,8 +81,7 @@ async fn a_request_lost_repeatedly_fails() {
 #[tokio::test(start_paused = true)]
 async fn limits_attempts_and_the_next_call_makes_one_more() {
     for version in ERAS {
-        let mut policy = Reconnect::default();
-        policy.attempts = 3;
+        let policy = Reconnect::default().attempts(3);
         let (client, peer, mut peers) = connected_as(builder().reconnect(policy), version).await;
         let mut states = client.states();
         peer.close();
@@ -173,8 +172,7 @@ async fn replaces_a_connection() {
 #[tokio::test(start_paused = true)]
 async fn stops_reconnecting_to_a_server_that_closes_every_connection_until_needed() {
     for version in ERAS {
-        let mut policy = Reconnect::default();
-        policy.attempts = 3;
+        let policy = Reconnect::default().attempts(3);
         let (client, peer, mut peers) = connected_as(builder().reconnect(policy), version).await;
         let mut states = client.states();
         let started = Instant::now();

@@ -262,7 +262,7 @@ async fn fails_unsupported_methods_without_sending_them() {
         for error in errors {
             assert!(error.is_unsupported() && error.rpc().is_none(), "{version}: {error}");
         }
-        let trusting = builder().versions([version]).trust_capabilities(false).connect(&server).await.unwrap();
+        let trusting = builder().versions([version]).ignore_capabilities().connect(&server).await.unwrap();
         let error = trusting.read_resource("a:b").await.unwrap_err();
         assert!(error.rpc().is_some(), "{version}: {error}");
     }
@@ -279,7 +279,7 @@ async fn returns_raw_results() {
 #[tokio::test]
 async fn validates_arguments_before_sending_on_demand() {
     for &version in ProtocolVersion::ALL {
-        let client = builder().check_arguments(true).connect(server(version)).await.unwrap();
+        let client = builder().check_arguments().connect(server(version)).await.unwrap();
         client.list_tools().await.unwrap();
         let error = client.call_tool("add", json!({ "a": "one", "b": 2 })).await.unwrap_err();
         assert!(error.is_invalid_arguments(), "{version}: {error}");

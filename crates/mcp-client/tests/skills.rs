@@ -87,7 +87,7 @@ async fn entry() -> Skill {
 
 /// A client of a scripted server that does not declare the skills capability.
 async fn tricky() -> (Client, Peer, Peers) {
-    connected_as(builder().trust_capabilities(false), ProtocolVersion::LATEST).await
+    connected_as(builder().ignore_capabilities(), ProtocolVersion::LATEST).await
 }
 
 /// Expects the read of a file and returns this text.

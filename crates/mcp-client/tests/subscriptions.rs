@@ -265,8 +265,7 @@ async fn subscribed(client: &Client, peer: &mut Peer, version: ProtocolVersion) 
 }
 
 fn few_attempts() -> ClientBuilder {
-    let mut policy = Reconnect::default();
-    policy.attempts = 3;
+    let policy = Reconnect::default().attempts(3);
     builder().reconnect(policy)
 }
 

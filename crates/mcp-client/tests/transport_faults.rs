@@ -300,8 +300,7 @@ async fn does_not_probe_an_unchanged_server_for_every_rejection() {
 
 /// A client with a callback that has to be subscribed for.
 async fn listening(faulty: &Faulty) -> Client {
-    let mut policy = Reconnect::default();
-    policy.attempts = 3;
+    let policy = Reconnect::default().attempts(3);
     builder().reconnect(policy).on::<notification::ToolListChanged>(|_| {}).connect(faulty).await.unwrap()
 }
 

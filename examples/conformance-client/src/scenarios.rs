@@ -114,7 +114,7 @@ impl Run {
 
     /// Uses a schema that refers to another server. The server of this scenario does not support `tools/call`.
     async fn foreign_reference(&self) -> Outcome {
-        let client = self.builder().check_arguments(true).connect(&self.url).await?;
+        let client = self.builder().check_arguments().connect(&self.url).await?;
         find(&client.list_tools().await?, "lookup_user")?;
         match client.call_tool("lookup_user", json!({ "id": "a-1", "profile": {} })).await {
             Err(error) if !error.is_unsupported() => return Err(error.into()),
@@ -131,7 +131,7 @@ impl Run {
             .roots([Root::new("file:///tmp")])
             .on_elicit(|_| async { Ok(ElicitResult::decline()) })
             .on_sample(|_| async { Ok(CreateMessageResult::new("nobody", "nothing")) })
-            .trust_capabilities(false)
+            .ignore_capabilities()
             .connect(&self.url)
             .await?;
         client.list_tools().await?;

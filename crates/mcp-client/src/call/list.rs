@@ -51,7 +51,8 @@ pub struct List<T> {
 impl<T: ListItem> List<T> {
     pub(crate) fn new(handle: &Arc<ClientHandle>) -> Self {
         let item = std::marker::PhantomData;
-        Self { handle: Arc::clone(handle), cursor: None, idle_timeout: None, is_fresh: false, item }
+        let idle_timeout = handle.core.config.idle_timeout;
+        Self { handle: Arc::clone(handle), cursor: None, idle_timeout, is_fresh: false, item }
     }
 
     /// Starts at the page with this cursor ([`Page::next_cursor`]).
@@ -60,9 +61,9 @@ impl<T: ListItem> List<T> {
         self
     }
 
-    /// Sets the idle timeout of the request for each page. The default is that of the client.
-    pub fn idle_timeout(mut self, limit: Duration) -> Self {
-        self.idle_timeout = Some(limit);
+    /// Sets the idle timeout of the request for each page. `None`: no limit. The default is that of the client.
+    pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.idle_timeout = limit.into();
         self
     }
 
@@ -115,10 +116,7 @@ impl<T: ListItem> List<T> {
         params.cursor.clone_from(&self.cursor);
         let mut call = Call::with(&self.handle, Request::new(T::METHOD, &params), read_page::<T>);
         call.options.is_fresh = self.is_fresh;
-        match self.idle_timeout {
-            Some(limit) => call.idle_timeout(limit),
-            None => call,
-        }
+        call.idle_timeout(self.idle_timeout)
     }
 }
 

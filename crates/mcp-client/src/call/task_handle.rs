@@ -141,11 +141,11 @@ impl TaskHandle {
         Self { handle: Arc::clone(handle), id, options, progress: Arc::default() }
     }
 
-    /// Sets the idle timeout of each request about the task. The default is that of the call that started the task, or that of the
-    /// client.
+    /// Sets the idle timeout of each request about the task. `None`: no limit. The default is that of the call that
+    /// started the task, or that of the client.
     #[must_use]
-    pub fn idle_timeout(mut self, limit: Duration) -> Self {
-        self.options.idle_timeout = Some(limit);
+    pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.options.idle_timeout = limit.into();
         self
     }
 

@@ -209,31 +209,31 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether a call fails without being sent if the server does not declare the capability that it needs.
-    /// Default: true. Some servers support more than they declare.
-    pub fn trust_capabilities(mut self, on: bool) -> Self {
-        self.config.trusts_capabilities = on;
+    /// Sends each call, also if the server does not declare the capability that the call needs. Some servers support more
+    /// than they declare. By default such a call fails without being sent ([`Error::is_unsupported`]).
+    pub fn ignore_capabilities(mut self) -> Self {
+        self.config.trusts_capabilities = false;
         self
     }
 
-    /// Sets whether the client caches results for the time that the server declares (2026-07-28). Default: true.
-    /// [`Call::fresh`](crate::Call::fresh) bypasses the cache.
-    pub fn cache(mut self, on: bool) -> Self {
-        self.config.caches = on;
+    /// Turns the cache off. By default the client caches results for the time that the server declares (2026-07-28).
+    /// [`Call::fresh`](crate::Call::fresh) bypasses the cache for one call.
+    pub fn no_cache(mut self) -> Self {
+        self.config.caches = false;
         self
     }
 
-    /// Sets whether the client validates arguments against the schema of a listed tool before it sends them
-    /// ([`Error::is_invalid_arguments`]). Default: false, because the server validates them.
-    pub fn check_arguments(mut self, on: bool) -> Self {
-        self.config.checks_arguments = on;
+    /// Validates arguments against the schema of a listed tool before the client sends them
+    /// ([`Error::is_invalid_arguments`]). By default the server alone validates them.
+    pub fn check_arguments(mut self) -> Self {
+        self.config.checks_arguments = true;
         self
     }
 
-    /// Sets whether the client validates structured content against the schema of a listed tool
-    /// ([`Error::is_invalid_response`]). Default: true.
-    pub fn check_results(mut self, on: bool) -> Self {
-        self.config.checks_results = on;
+    /// Accepts structured content that does not match the schema of a listed tool. By default the client validates it
+    /// ([`Error::is_invalid_response`]).
+    pub fn no_result_checks(mut self) -> Self {
+        self.config.checks_results = false;
         self
     }
 

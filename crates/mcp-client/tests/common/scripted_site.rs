@@ -100,8 +100,7 @@ pub(crate) async fn no_tasks_above(tasks: usize, what: &str) {
 
 /// A client that waits long for answers and not at all for another attempt.
 pub(crate) fn quick(versions: &[ProtocolVersion]) -> ClientBuilder {
-    let mut policy = Reconnect::default();
-    policy.first = Duration::from_millis(5);
+    let policy = Reconnect::default().first(Duration::from_millis(5));
     builder().versions(versions.iter().copied()).idle_timeout(DEADLINE).connect_timeout(DEADLINE).reconnect(policy)
 }
 
