@@ -1,18 +1,15 @@
 //! Builds clients.
 
+mod handlers;
+
 use std::{fmt, sync::Arc, time::Duration};
 
-use mcp_protocol::{
-    CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, Icon, Implementation, JsonObject,
-    LoggingLevel, NotificationMethod, ProtocolVersion, Root, RpcError, UrlElicitParams, tasks::ext::IDENTIFIER,
-};
-use serde_json::Value;
+use mcp_protocol::{Icon, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER};
 
 use crate::{
-    Client, Error, Handler, InputContext, IntoConnector, Limits, Negotiated, Notification, RawRequest, Reconnect,
-    Roots, SlowStart,
+    Client, Error, IntoConnector, Limits, Negotiated, Reconnect, SlowStart,
     config::Config,
-    inbound::{Callbacks, HandlerSet, answering},
+    inbound::{Callbacks, HandlerSet},
     slow_start::SlowStartReport,
 };
 
@@ -255,109 +252,6 @@ impl ClientBuilder {
     pub fn experimental(mut self, name: impl Into<String>, settings: impl Into<JsonObject>) -> Self {
         self.config.experimental.get_or_insert_default().insert(name.into(), settings.into().into());
         self
-    }
-
-    /// Sets the handler that lets the user fill in a form. The client adds default values for missing fields, and does
-    /// not send an answer that does not fit the form.
-    ///
-    /// Show the user which server asks ([`InputContext::server`]), and let the user decline.
-    ///
-    /// ```
-    /// use mcp_client::{Client, InputContext, protocol::{ElicitResult, FormElicitParams, JsonObject}};
-    ///
-    /// let builder = Client::builder("my-app", "1.0").on_elicit(async |form: InputContext<FormElicitParams>| {
-    ///     println!("{}: {}", form.server().name, form.message);
-    ///     Ok(ElicitResult::accept(JsonObject::new().with("name", "Ada")))
-    /// });
-    /// ```
-    pub fn on_elicit<F, Fut>(mut self, answer: F) -> Self
-    where
-        F: Fn(InputContext<FormElicitParams>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
-    {
-        self.handlers.elicit = Some(answering(answer));
-        self
-    }
-
-    /// Sets the handler that lets the user visit a URL. Show the user the whole URL, and open it only with consent.
-    pub fn on_elicit_url<F, Fut>(mut self, answer: F) -> Self
-    where
-        F: Fn(InputContext<UrlElicitParams>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
-    {
-        self.handlers.elicit_url = Some(answering(answer));
-        self
-    }
-
-    /// Sets the handler that samples from a model, without tools.
-    pub fn on_sample<F, Fut>(mut self, answer: F) -> Self
-    where
-        F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
-    {
-        self.handlers.sample = Some(answering(answer));
-        self
-    }
-
-    /// Sets the handler that samples from a model, which can be given tools (2025-11-25).
-    pub fn on_sample_with_tools<F, Fut>(mut self, answer: F) -> Self
-    where
-        F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
-    {
-        self.handlers.samples_with_tools = true;
-        self.on_sample(answer)
-    }
-
-    /// Sets the roots: the `file://` URIs in which servers may work. [`Client::roots`] changes them later.
-    pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
-        match Roots::new(roots) {
-            Ok(roots) => self.handlers.roots = Some(roots),
-            Err(error) => drop(self.error.get_or_insert(error)),
-        }
-        self
-    }
-
-    /// Sets the handler for requests that the protocol does not define.
-    pub fn on_request<F, Fut>(mut self, answer: F) -> Self
-    where
-        F: Fn(InputContext<RawRequest>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Value, RpcError>> + Send + 'static,
-    {
-        self.handlers.other = Some(answering(answer));
-        self
-    }
-
-    /// Sets the handler for all requests that have no closure.
-    pub fn handler(mut self, handler: impl Handler) -> Self {
-        self.handlers.handler = Some(Arc::new(handler));
-        self
-    }
-
-    /// Calls `callback` with each notification, one at a time. See also [`Client::notifications`].
-    pub fn on_notification(mut self, callback: impl FnMut(&Notification) + Send + 'static) -> Self {
-        self.callbacks.all.push(Box::new(callback));
-        self
-    }
-
-    /// Calls `callback` with the parameters of each notification of one type. Invalid notifications are logged and
-    /// skipped.
-    ///
-    /// In 2026-07-28 the client subscribes to changes of lists if a callback needs them. For changes of resources see
-    /// [`Client::subscribe`].
-    ///
-    /// ```
-    /// use mcp_client::{Client, protocol::notification::LoggingMessage};
-    ///
-    /// let builder = Client::builder("my-app", "1.0").on::<LoggingMessage>(|message| println!("{:?}", message.data));
-    /// ```
-    pub fn on<N: NotificationMethod>(mut self, mut callback: impl FnMut(N::Params) + Send + 'static) -> Self {
-        self.callbacks.want(N::NAME);
-        self.on_notification(move |notification| match notification.params::<N>() {
-            Some(Ok(params)) => callback(params),
-            Some(Err(error)) => tracing::debug!(%error, "a notification has invalid parameters"),
-            None => {}
-        })
     }
 
     /// Connects to a server and negotiates a revision. Needs a Tokio runtime, on which the connection runs.
