@@ -14,6 +14,7 @@ use std::{
 use mcp_protocol::{CallToolResult, ContentBlock, RpcError};
 
 pub use self::input::InputError;
+use crate::random::{self, NoRandomNumbers};
 
 /// The error of a handler.
 ///
@@ -133,6 +134,15 @@ impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
     }
 }
 
+/// The caller receives a reference number, and `tracing` records the details.
+impl From<NoRandomNumbers> for RpcError {
+    fn from(error: NoRandomNumbers) -> Self {
+        let reference = next_reference();
+        tracing::error!(reference, %error, "a request failed");
+        Self::internal(format!("the request failed on the server (reference {reference})"))
+    }
+}
+
 /// Makes the text of any error visible to the model.
 pub trait Visible<T> {
     /// Converts the error into a [`ToolError`] with the same text.
@@ -167,10 +177,8 @@ impl fmt::Display for Chain<'_> {
 pub(crate) fn next_reference() -> String {
     static NEXT: OnceLock<AtomicU32> = OnceLock::new();
     let next = NEXT.get_or_init(|| {
-        let mut seed = [0; 4];
         // Without random numbers the count starts at zero, because the number is not a secret.
-        let _ = getrandom::fill(&mut seed);
-        AtomicU32::new(u32::from_le_bytes(seed))
+        AtomicU32::new(u32::from_le_bytes(random::bytes().unwrap_or_default()))
     });
     format!("{:08x}", next.fetch_add(1, Ordering::Relaxed))
 }

@@ -25,6 +25,7 @@ mod log_guard;
 #[cfg(feature = "log-layer")]
 mod log_layer;
 mod publisher;
+mod random;
 mod registry;
 mod request;
 mod server;

@@ -64,6 +64,12 @@ impl Publisher {
         Some(fleet)
     }
 
+    /// Whether the connection to the other nodes runs.
+    #[cfg(test)]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.fleet.as_ref().is_some_and(Fleet::is_running)
+    }
+
     /// Adds a session to the readers.
     pub(crate) fn join(&self, session: &Arc<Session>) {
         self.readers.join(session);

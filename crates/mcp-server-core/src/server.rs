@@ -5,6 +5,8 @@ mod lifecycle;
 mod lists;
 mod local;
 mod memory;
+#[cfg(test)]
+mod no_random_numbers;
 mod notify;
 mod tasks;
 

@@ -5,6 +5,7 @@ use std::fmt;
 use mcp_protocol::{ClientCapabilities, RpcError};
 
 use super::{ToolError, next_reference};
+use crate::random::NoRandomNumbers;
 
 /// The error of an input request. The reasons are the same in every revision.
 ///
@@ -44,6 +45,8 @@ enum Reason {
     Refused(RpcError),
     /// The reference number of the details in the log.
     Misuse(String),
+    /// The reference number of the details in the log.
+    Fault(String),
     Gone,
 }
 
@@ -140,6 +143,12 @@ impl InputError {
         matches!(*self.0, Reason::Misuse(_))
     }
 
+    /// Whether the server failed to create the input request. `tracing` records the details.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        matches!(*self.0, Reason::Fault(_))
+    }
+
     /// Whether the answers were invalid several times.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
@@ -176,8 +185,19 @@ impl fmt::Display for InputError {
             Reason::Misuse(reference) => {
                 write!(f, "the server sent an invalid input request (reference {reference})")
             }
+            Reason::Fault(reference) => {
+                write!(f, "the server failed to create the input request (reference {reference})")
+            }
             Reason::Gone => f.write_str("the client has disconnected"),
         }
+    }
+}
+
+impl From<NoRandomNumbers> for InputError {
+    fn from(error: NoRandomNumbers) -> Self {
+        let reference = next_reference();
+        tracing::error!(reference, %error, "an input request failed");
+        Self(Box::new(Reason::Fault(reference)))
     }
 }
 
@@ -220,6 +240,11 @@ mod tests {
         assert!(first.contains("(reference ") && first != second, "{first} {second}");
     }
 
+    fn without_random_numbers() -> InputError {
+        let _exhausted = crate::random::tests::exhaust();
+        crate::random::id().unwrap_err().into()
+    }
+
     #[test]
     fn each_error_has_one_predicate() {
         let errors = [
@@ -230,6 +255,7 @@ mod tests {
             InputError::invalid("no"),
             InputError::refused(RpcError::internal("no")),
             InputError::misuse("a key twice"),
+            without_random_numbers(),
             InputError::gone(),
         ];
         for (at, error) in errors.iter().enumerate() {
@@ -241,6 +267,7 @@ mod tests {
                 error.is_invalid(),
                 error.is_refused(),
                 error.is_misuse(),
+                error.is_fault(),
                 error.is_gone(),
             ];
             let expected: Vec<_> = (0..errors.len()).map(|other| other == at).collect();

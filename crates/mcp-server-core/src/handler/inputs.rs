@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
-use uuid::Uuid;
 
 use super::{CallParts, Description, FromCallParts, schema_of};
 use crate::{
     context::Context,
     error::{InputError, ToolError},
     inputs::{InputCollector, InputLimits, run_once},
+    random,
     trace::{self, Bridge},
 };
 
@@ -221,7 +221,7 @@ impl Inputs {
         if self.context.version().has_elicitation_complete() {
             page.clone_from(&params.elicitation_id);
             if page.is_none() {
-                params.elicitation_id = Some(Uuid::new_v4().simple().to_string());
+                params.elicitation_id = Some(random::id()?);
             }
         }
         let request = self.elicitation(ElicitParams::Url(params))?;

@@ -18,7 +18,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{
     InputLimits, StateKeys, once,
@@ -28,6 +27,7 @@ use super::{
 use crate::{
     Session,
     error::{InputError, ToolError},
+    random,
     session::Client,
     store::RecordStore,
     tasks::RunningTask,
@@ -106,7 +106,8 @@ struct State {
 
 impl InputCollector {
     /// # Errors
-    /// `-32602` when the request state is invalid or belongs to another request.
+    /// `-32602` when the request state is invalid or belongs to another request. `-32603` when the system has no random
+    /// numbers.
     pub(crate) fn new(
         services: &Arc<InputServices>,
         request: &Request<'_>,
@@ -129,7 +130,7 @@ impl InputCollector {
                 state.responses = round.input_responses.unwrap_or_default();
                 match round.request_state.map(|text| services.keys.open(&text, &binding, seal_limit(&services.limits)))
                 {
-                    None => state.flow.id = Uuid::new_v4().simple().to_string(),
+                    None => state.flow.id = random::id()?,
                     Some(Some(StoredFlow::Inline(flow))) => state.flow = flow,
                     Some(Some(StoredFlow::Handle(name))) => state.kept = Some(name),
                     Some(None) => return Err(stale()),
@@ -234,7 +235,7 @@ impl InputCollector {
         };
         let mut result = InputRequiredResult::new(requests);
         let sealed = self.services.keys.seal(&state, limits.state, binding);
-        result.request_state = Some(sealed.ok_or_else(no_random_numbers)?);
+        result.request_state = Some(sealed?);
         Ok(result)
     }
 
@@ -581,11 +582,6 @@ fn stale() -> RpcError {
 /// Returns the length of the longest sealed state.
 fn seal_limit(limits: &InputLimits) -> usize {
     limits.state_bytes.saturating_add(4096).saturating_mul(2)
-}
-
-pub(super) fn no_random_numbers() -> RpcError {
-    tracing::error!("the system has no random numbers");
-    RpcError::internal("the call cannot be continued")
 }
 
 impl std::fmt::Debug for InputCollector {

@@ -6,10 +6,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 use mcp_store::Swap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::{InputCollector, InputLimits, collector::Claim};
-use crate::error::{InputError, ToolError};
+use crate::{
+    error::{InputError, ToolError},
+    random,
+};
 
 /// The record of a side effect.
 #[derive(Debug, Serialize, Deserialize)]
@@ -96,7 +98,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
     effect: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
     let records = &collector.services().records;
-    let me = Uuid::new_v4().simple().to_string();
+    let me = random::id()?;
     let mark = written(&Guard::Running(me.clone()))?;
     let mut expected = None;
     let (mut guard_on_drop, _running) = loop {

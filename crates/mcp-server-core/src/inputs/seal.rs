@@ -11,8 +11,11 @@ use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305,
     aead::{Aead, Payload},
 };
+use mcp_protocol::RpcError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::random;
 
 /// The state of one flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -80,24 +83,26 @@ impl StateKeys {
     /// # Errors
     /// Fails when the system has no random numbers.
     pub fn random() -> std::io::Result<Self> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
-        Ok(Self::new([key]))
+        Ok(Self::new([random::bytes().map_err(std::io::Error::other)?]))
     }
 
     /// Seals a state. It opens with the same `binding` only.
-    pub(crate) fn seal(&self, state: &StoredFlow, ttl: Duration, binding: &[u8]) -> Option<String> {
+    ///
+    /// # Errors
+    /// `-32603` when the state cannot be serialized, or when the system has no random numbers.
+    pub(crate) fn seal(&self, state: &StoredFlow, ttl: Duration, binding: &[u8]) -> Result<String, RpcError> {
+        let unsealed = || RpcError::internal("the state of the call cannot be sealed");
         let expires = millis_now().saturating_add(millis(ttl));
-        let plain = serde_json::to_vec(&(expires, state)).ok()?;
-        let mut nonce = [0; NONCE];
-        getrandom::fill(&mut nonce).ok()?;
+        let plain = serde_json::to_vec(&(expires, state)).map_err(|_| unsealed())?;
+        let nonce: [u8; NONCE] = random::bytes()?;
         let payload = Payload { msg: &plain, aad: binding };
-        let sealed = self.keys.first()?.encrypt(&nonce.into(), payload).ok()?;
+        let key = self.keys.first().ok_or_else(unsealed)?;
+        let sealed = key.encrypt(&nonce.into(), payload).map_err(|_| unsealed())?;
         let mut out = Vec::with_capacity(1 + NONCE + sealed.len());
         out.push(FORM);
         out.extend_from_slice(&nonce);
         out.extend_from_slice(&sealed);
-        Some(BASE64_URL_SAFE_NO_PAD.encode(out))
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(out))
     }
 
     /// Opens a state. Returns `None` for every fault: a foreign key, another binding, or an expired state.

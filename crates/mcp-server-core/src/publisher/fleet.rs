@@ -1,16 +1,21 @@
 //! The bus between the nodes of a fleet: changes, and cancellations of tasks that run on another node.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use mcp_store::{Delivery, Store, Subscription};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
-use uuid::Uuid;
 
 use super::Readers;
 use crate::{
     change::{Change, PendingChanges},
+    random,
     store::STORE_TIMEOUT,
     tasks::TaskTable,
 };
@@ -31,8 +36,8 @@ pub(crate) struct Fleet {
 struct Shared {
     store: Arc<dyn Store>,
     topic: String,
-    /// The random name of this node, by which it ignores its own messages.
-    node: String,
+    /// The random name of this node, by which it ignores its own messages. The first start sets it.
+    node: OnceLock<String>,
     readers: Arc<Readers>,
     tasks: Arc<TaskTable>,
     outgoing: Mutex<Outgoing>,
@@ -72,13 +77,12 @@ enum Changed {
 impl Fleet {
     /// Creates the connection. Servers with the same name and store are one fleet.
     pub(crate) fn new(store: Arc<dyn Store>, server: &str, readers: Arc<Readers>, tasks: Arc<TaskTable>) -> Self {
-        let node = Uuid::new_v4().simple().to_string();
         let name: String = server.chars().take(100).collect();
         let topic = format!("mcp/notices/{name}");
         let shared = Shared {
             store,
             topic,
-            node,
+            node: OnceLock::new(),
             readers,
             tasks,
             outgoing: Mutex::default(),
@@ -88,7 +92,8 @@ impl Fleet {
         Self { shared: Arc::new(shared), task: Mutex::default() }
     }
 
-    /// Starts the tasks of the bus, if a Tokio runtime is present and they do not run.
+    /// Starts the tasks of the bus, if a Tokio runtime is present and they do not run. Without random numbers for the name
+    /// of the node, a later call starts them.
     pub(super) fn start(&self) {
         let mut task = self.task.lock();
         // The runtime of an earlier start may have ended.
@@ -97,8 +102,22 @@ impl Fleet {
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let shared = self.shared.clone();
+        if shared.node.get().is_none() {
+            match random::id() {
+                Ok(name) => drop(shared.node.set(name)),
+                Err(error) => {
+                    tracing::error!(%error, "the connection to the other nodes cannot start yet");
+                    return;
+                }
+            }
+        }
         let running = async move { tokio::join!(shared.publish(), shared.listen(), shared.recheck_tasks()) };
         *task = Some(runtime.spawn(running).abort_handle());
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.task.lock().as_ref().is_some_and(|task| !task.is_finished())
     }
 
     /// Publishes a change to the other nodes. Does not wait; equal changes that wait are merged.
@@ -144,6 +163,10 @@ impl Shared {
         self.outgoing.lock()
     }
 
+    fn node(&self) -> &str {
+        self.node.get().map_or("", String::as_str)
+    }
+
     fn next_outgoing(&self) -> Option<Changed> {
         let mut outgoing = self.outgoing();
         if let Some(id) = outgoing.cancelled.pop_front() {
@@ -166,7 +189,7 @@ impl Shared {
                 self.more.notified().await;
                 continue;
             };
-            let message = Message { node: self.node.clone(), changed };
+            let message = Message { node: self.node().to_owned(), changed };
             let Ok(message) = serde_json::to_vec(&message) else { continue };
             let message: Arc<[u8]> = message.into();
             let mut pause = PAUSES.0;
@@ -212,7 +235,7 @@ impl Shared {
                 continue;
             };
             let change = match serde_json::from_slice::<Message>(&message) {
-                Ok(message) if message.node == self.node => continue,
+                Ok(message) if message.node == self.node() => continue,
                 Ok(message) => match message.changed {
                     Changed::All => {
                         self.messages_lost();

@@ -1,6 +1,6 @@
 //! Task ids: unguessable, and sorted by the time of creation.
 
-use uuid::Uuid;
+use crate::random::{self, NoRandomNumbers};
 
 const PREFIX: &str = "task_";
 const DIGITS: usize = 2 * 32;
@@ -8,8 +8,11 @@ const DIGITS: usize = 2 * 32;
 /// Returns a new id: a UUID of version 7, by which ids of one node sort by age, and 122 random bits (a UUID of version 4).
 ///
 /// The random bits of version 7 alone can be guessed by a client that creates a task in the same millisecond.
-pub(super) fn new_id() -> String {
-    format!("{PREFIX}{}{}", Uuid::now_v7().simple(), Uuid::new_v4().simple())
+///
+/// # Errors
+/// Fails when the system has no random numbers.
+pub(super) fn new_id() -> Result<String, NoRandomNumbers> {
+    Ok(format!("{PREFIX}{}{}", random::sortable_id()?, random::id()?))
 }
 
 /// Whether a text has the form of an id. The store is not asked for any other text.
@@ -24,7 +27,7 @@ mod tests {
 
     #[test]
     fn ids_are_unique_sorted_by_age_and_recognized() {
-        let ids: Vec<_> = (0..1000).map(|_| new_id()).collect();
+        let ids: Vec<_> = (0..1000).map(|_| new_id().unwrap()).collect();
         assert!(ids.is_sorted());
         assert!(ids.iter().all(|id| is_id(id)));
         let random: std::collections::HashSet<_> = ids.iter().map(|id| &id[PREFIX.len() + 32..]).collect();

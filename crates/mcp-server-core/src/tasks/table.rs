@@ -111,9 +111,9 @@ impl TaskTable {
     /// Creates a task. The store has the record when this returns.
     ///
     /// # Errors
-    /// `-32603` when the owner has too many tasks, or when the store fails.
+    /// `-32603` when the owner has too many tasks, when the store fails, or when the system has no random numbers.
     pub(crate) async fn create(&self, wanted: TaskSpec<'_>) -> Result<Arc<RunningTask>, RpcError> {
-        let id = new_id();
+        let id = new_id()?;
         let created = timestamp::now();
         let record = Record {
             id: id.clone(),
@@ -483,7 +483,7 @@ mod tests {
             if lists {
                 table.list(&owner, None, 1).await.unwrap();
             } else {
-                assert!(table.find(&owner, &new_id()).await.is_err());
+                assert!(table.find(&owner, &new_id().unwrap()).await.is_err());
             }
             assert!(table.entries().tasks.is_empty() && table.entries().counts.is_empty(), "lists: {lists}");
         }
