@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use mcp_protocol::{Implementation, ProtocolVersion};
 use mcp_store::Store;
-use tokio_util::sync::CancellationToken;
 
 pub use self::installed::WeakServer;
 pub(crate) use self::installed::{Background, Installed, InstalledExtensions};
@@ -22,6 +21,7 @@ use crate::{
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::ServerIdentity,
     session::{Gate, NotificationHook},
+    shutdown::Shutdown,
     tasks::{Driver, TaskPolicy, TaskTable},
     trace::Bridge,
 };
@@ -58,7 +58,7 @@ pub(crate) struct ServerData {
     pub(crate) list_style: ListStyle,
     pub(crate) gate: Arc<Gate>,
     pub(crate) publisher: Publisher,
-    pub(crate) shutdown: CancellationToken,
+    pub(crate) shutdown: Shutdown,
     pub(crate) inputs: Arc<InputServices>,
     pub(crate) identity: ServerIdentity,
     pub(crate) tasks: Arc<TaskTable>,

@@ -30,6 +30,7 @@ mod registry;
 mod request;
 mod server;
 mod session;
+mod shutdown;
 mod store;
 mod tasks;
 mod trace;

@@ -25,7 +25,7 @@ pub use self::{
     notify::Notices,
     tasks::{NewTask, TaskHandle, Tasks},
 };
-use crate::{Server, builder::ServerBuilder, limits::Limits};
+use crate::{Server, builder::ServerBuilder, limits::Limits, shutdown::Cause};
 
 impl Server {
     /// Starts to build a server with a name and a version.
@@ -98,24 +98,24 @@ impl Server {
 
     /// Shuts the server down: running calls may finish within the grace period. This does not wait.
     pub fn shutdown(&self) {
-        self.data.shutdown.cancel();
+        self.data.shutdown.begin(Cause::ServerShutdown);
         self.data.extensions.stop();
     }
 
     /// Returns a future that completes when [`Server::shutdown`] is called. Transports and background work of the
     /// application can wait for it.
     pub fn shutting_down(&self) -> ShuttingDown {
-        ShuttingDown { shutdown: Box::pin(self.data.shutdown.clone().cancelled_owned()) }
+        ShuttingDown { shutdown: Box::pin(self.shutdown_token().cancelled_owned()) }
     }
 
     /// Whether [`Server::shutdown`] was called.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.data.shutdown.is_cancelled()
+        self.data.shutdown.has_begun()
     }
 
     pub(crate) fn shutdown_token(&self) -> CancellationToken {
-        self.data.shutdown.clone()
+        self.data.shutdown.token().clone()
     }
 
     /// Calls a tool without a transport, in the newest revision. Arguments are validated, and limits apply.

@@ -1,10 +1,14 @@
 //! Connections: overlong lines, the end of input, shutdown, and lost clients.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of};
-use mcp_server_core::{Server, tool};
+use crate::{
+    common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of},
+    inputs::Name,
+    stalling_store::StallingStore,
+};
+use mcp_server_core::{InputError, Inputs, Server, tool};
 use mcp_transport::{
     Transport,
     memory::duplex,
@@ -146,7 +150,7 @@ async fn answers_quick_calls_after_the_end_of_input() {
         assert_eq!(text_of(&rest[0]), "second");
         // A call that runs past the grace period is answered with an error.
         let error = rest[1]["error"]["message"].as_str();
-        assert_eq!(error, (drain == 2).then_some("the server was shut down"), "{rest:?}");
+        assert_eq!(error, (drain == 2).then_some("the client closed its input before the call finished"), "{rest:?}");
         assert_eq!(start.elapsed().as_secs(), drain.min(10), "as long as it takes, and no longer than allowed");
     }
 }
@@ -170,7 +174,7 @@ async fn cancels_unfinished_calls_at_the_end_of_the_connection() {
     assert_eq!(event(&mut seen).await, "entered");
     let rest = wire.close().await;
     assert_eq!(rest.len(), 1, "{rest:?}");
-    assert_eq!(rest[0]["error"]["message"], "the server was shut down");
+    assert_eq!(rest[0]["error"]["message"], "the client closed its input before the call finished");
     assert_eq!(event(&mut seen).await, "dropped");
 }
 
@@ -206,6 +210,34 @@ async fn shutdown_closes_every_connection_after_quick_calls() {
     // Later connections are not served.
     let mut late = Wire::connect(&server);
     assert!(late.next().await.is_none());
+}
+
+/// The call first waits for its state in the store, and then for its handler.
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_covers_all_stages_of_a_call() {
+    let store = StallingStore::of("mcp/state/");
+    let asks = async |inputs: Inputs| -> Result<(), InputError> {
+        inputs.elicit::<Name>("name", "Name?").await?;
+        std::future::pending().await
+    };
+    let builder = Server::builder("test", "1").store(Arc::new(store.clone())).tool(tool("asks", asks));
+    let server = builder.limits(|limits| limits.inputs.state_bytes = 0).build();
+    let mut wire = Wire::connect(&server);
+    let mut params = call("asks");
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": { "form": {} } });
+    let asked = wire.exchange(modern(1, "tools/call", params.clone())).await;
+    params["requestState"] = asked["result"]["requestState"].clone();
+    params["inputResponses"] = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
+    store.is_stalled.send_replace(true);
+    wire.send(modern(2, "tools/call", params)).await;
+    wire.exchange(modern(3, "tools/list", json!({}))).await;
+    let start = Instant::now();
+    server.shutdown();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.is_stalled.send_replace(false);
+    let ended = wire.recv().await;
+    assert_eq!((&ended["id"], &ended["error"]["message"]), (&json!(2), &json!("the server was shut down")));
+    assert_eq!(start.elapsed(), Duration::from_secs(2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use mcp_store::MemoryStore;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     Server,
@@ -13,6 +12,7 @@ use crate::{
     registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::ServerIdentity,
     session::Gate,
+    shutdown::Shutdown,
     store::RecordStore,
     tasks::TaskTable,
 };
@@ -57,7 +57,7 @@ pub(super) fn assemble(
         prompts: filled(prompts),
         list_style,
         publisher: Publisher::new(readers, fleet),
-        shutdown: CancellationToken::new(),
+        shutdown: Shutdown::of_server(),
     };
     let server = Server { data: Arc::new(data) };
     server.data.extensions.start(&server);

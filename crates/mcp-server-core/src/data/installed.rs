@@ -100,7 +100,7 @@ impl InstalledExtensions {
 
     /// Starts the background work that does not run yet. Without a runtime a later call starts it.
     pub(crate) fn start(&self, server: &Server) {
-        if self.extensions.is_empty() || server.data.shutdown.is_cancelled() {
+        if self.extensions.is_empty() || server.data.shutdown.has_begun() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
@@ -114,7 +114,7 @@ impl InstalledExtensions {
             }
             // The lock is free meanwhile: an extension may call the server.
             let Some(work) = extension.start(WeakServer::from(server)) else { continue };
-            let shutdown = server.data.shutdown.clone();
+            let shutdown = server.data.shutdown.token().clone();
             let has_ended = Arc::new(AtomicBool::new(false));
             let ended = has_ended.clone();
             let task = runtime.spawn(async move {

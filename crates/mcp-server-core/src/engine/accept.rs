@@ -8,12 +8,12 @@ use mcp_protocol::{
     meta, method,
 };
 use mcp_transport::FrameSender;
-use tokio_util::sync::CancellationToken;
 
 use super::{Era, MirroredHeaders, Prepared};
 use crate::{
     Caller, Peer, Server, Session,
     request::{Refusal, Scope, StatelessCall},
+    shutdown::Shutdown,
 };
 
 /// The surroundings of a message, as its transport knows them.
@@ -22,7 +22,7 @@ pub struct Arrival<'a> {
     headers: Option<MirroredHeaders<'a>>,
     sink: Option<Arc<dyn FrameSender>>,
     peer: Option<Peer>,
-    ending: Option<CancellationToken>,
+    ending: Option<Shutdown>,
     grace_period: Option<Duration>,
 }
 
@@ -54,9 +54,9 @@ impl<'a> Arrival<'a> {
         self
     }
 
-    /// Sets the token that is cancelled when the connection ends.
+    /// Sets the end of the connection.
     #[must_use]
-    pub(crate) fn ending(mut self, ending: CancellationToken) -> Self {
+    pub(crate) fn ending(mut self, ending: Shutdown) -> Self {
         self.ending = Some(ending);
         self
     }

@@ -115,7 +115,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         tokio::select! {
             biased;
             outcome = deliver => return outcome.err().map(|error| Reply::error(Some(&id), &error)),
-            () = ending.cancelled() => {}
+            () = ending.wait() => {}
         }
         drop(listening);
         // On a shared stream no other message shows the end of this subscription.

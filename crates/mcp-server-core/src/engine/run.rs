@@ -91,7 +91,7 @@ impl Prepared {
             biased;
             served = work.run(&server, &scope, &id) => served,
             () = scope.cancel.cancelled() => return None,
-            () = scope.grace_period_over(&server.data.shutdown) => Err(shut_down()),
+            cause = scope.grace_period_over(&server.data.shutdown) => Err(cause.error()),
         };
         drop(place);
         Some(served.unwrap_or_else(|error| {
@@ -286,13 +286,8 @@ async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl F
         biased;
         done = work => Ok(done),
         () = scope.cancel.cancelled() => Err(Stop::Cancelled),
-        () = scope.grace_period_over(&server.data.shutdown) => Err(shut_down().into()),
+        cause = scope.grace_period_over(&server.data.shutdown) => Err(cause.error().into()),
     }
-}
-
-/// The error of a request that runs past the grace period of a shutdown.
-fn shut_down() -> RpcError {
-    RpcError::internal("the server was shut down")
 }
 
 /// Describes a call for its layers.

@@ -11,6 +11,7 @@ use crate::{
     context::Extensions,
     inputs::Origin,
     session::{Client, Peer, Session},
+    shutdown::{Cause, Shutdown},
 };
 
 /// The surroundings of one request: its client, its era, and the stream for its notifications.
@@ -25,8 +26,8 @@ pub struct Scope {
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
-    /// Cancelled when the connection ends, if that differs from the end of the server.
-    pub(crate) ending: Option<CancellationToken>,
+    /// The end of the connection. Without it, the shutdown of the server ends the request.
+    pub(crate) ending: Option<Shutdown>,
     pub(crate) grace_period: Option<Duration>,
     /// The metadata of the request, if it was read already.
     pub(crate) parsed_meta: Option<ParsedMeta>,
@@ -116,9 +117,9 @@ impl Scope {
         self
     }
 
-    /// Sets the token that is cancelled when the connection ends.
+    /// Sets the end of the connection.
     #[must_use]
-    pub(crate) fn ending(mut self, ending: CancellationToken) -> Self {
+    pub(crate) fn ending(mut self, ending: Shutdown) -> Self {
         self.ending = Some(ending);
         self
     }
@@ -155,15 +156,11 @@ impl Scope {
         self
     }
 
-    /// Waits until the grace period is over. `server` fires at the shutdown of the server.
-    pub(crate) async fn grace_period_over(&self, server: &CancellationToken) {
+    /// Waits until the grace period is over. Returns the cause of the end.
+    pub(crate) async fn grace_period_over(&self, server: &Shutdown) -> Cause {
         let Some(limit) = self.grace_period else { return std::future::pending().await };
         // Boxed, because few requests wait at all, and all of them would carry the memory of the timer.
-        Box::pin(async move {
-            self.ending.as_ref().unwrap_or(server).cancelled().await;
-            tokio::time::sleep(limit).await;
-        })
-        .await;
+        Box::pin(self.ending.as_ref().unwrap_or(server).is_over(limit)).await
     }
 }
 

@@ -11,12 +11,12 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::JoinSet,
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     Caller, Peer, Server, Session,
     engine::{Accepted, Arrival, Prepared, Rejected, SessionRequest},
     request::{Refusal, Reply, Scope},
+    shutdown::{Cause, Shutdown},
 };
 
 /// The time for the client to read queued messages after all calls have ended.
@@ -134,11 +134,11 @@ impl Server {
             session: None,
             calls: JoinSet::new(),
             streams: JoinSet::new(),
-            ending: self.shutdown_token().child_token(),
+            ending: self.data.shutdown.of_connection(),
             room: self.limits().handlers_per_session.saturating_mul(2).max(1),
         };
         let outcome = connection.read(&mut *transport).await;
-        connection.ending.cancel();
+        connection.ending.begin(if outcome.is_ok() { Cause::ClientClosed } else { Cause::ConnectionFailed });
         // A request that runs longer than the drain limit answers with an error, which takes a moment.
         let limit = self.limits().drain.saturating_add(LAST_ANSWERS);
         let drained = async {
@@ -167,9 +167,8 @@ struct Connection<'a> {
     calls: JoinSet<()>,
     /// Open `subscriptions/listen` streams. They last until the connection ends.
     streams: JoinSet<()>,
-    /// Cancelled when the connection ends. It is a child of the server's token, so that connections do not share one
-    /// lock for every message.
-    ending: CancellationToken,
+    /// The end of the connection, also by the shutdown of the server.
+    ending: Shutdown,
     /// The most entries of `calls`.
     room: usize,
 }
@@ -192,21 +191,21 @@ impl Connection<'_> {
             while self.calls.try_join_next().is_some() {}
             while self.streams.try_join_next().is_some() {}
             let is_full = self.calls.len() >= self.room;
-            if shutdown.is_cancelled() {
+            if shutdown.has_begun() {
                 return Ok(());
             }
             let frame = tokio::select! {
                 biased;
                 _ = self.calls.join_next(), if is_full => continue,
                 frame = recv(transport), if !is_full => frame,
-                () = shutdown.cancelled() => return Ok(()),
+                () = shutdown.wait() => return Ok(()),
             };
             let answered = match frame {
                 None => return Ok(()),
                 Some(Ok(frame)) => tokio::select! {
                     biased;
                     processed = self.process(&frame) => processed,
-                    () = shutdown.cancelled() => return Ok(()),
+                    () = shutdown.wait() => return Ok(()),
                 },
                 Some(Err(error)) if error.is_too_large() => {
                     let id = jsonrpc::request_id(error.start());

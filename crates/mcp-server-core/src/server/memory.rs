@@ -12,7 +12,7 @@ const CAPACITY: usize = 64;
 impl Connect for Server {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         Box::pin(async move {
-            if self.shutdown_token().is_cancelled() {
+            if self.is_shutting_down() {
                 return Err(TransportError::closed());
             }
             let (ours, theirs) = duplex(CAPACITY);

@@ -2,20 +2,18 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use mcp_protocol::RpcError;
-use tokio_util::sync::CancellationToken;
-
 use super::{
     record::TaskOutcome,
     running::RunningTask,
     table::{self, TaskTable},
 };
+use crate::shutdown::Shutdown;
 
 /// The parts of a server that a task needs until its end.
 #[derive(Clone)]
 pub(crate) struct Driver {
     pub(crate) table: Arc<TaskTable>,
-    pub(crate) shutdown: CancellationToken,
+    pub(crate) shutdown: Shutdown,
     /// The grace period of running tasks after a shutdown began.
     pub(crate) drain: Duration,
 }
@@ -47,14 +45,9 @@ impl Driver {
 
     /// Waits until the task expires or the server has shut down.
     async fn interrupted(&self, task: &RunningTask) -> TaskOutcome {
-        let shutdown = self.shutdown.child_token();
-        let stopped = async {
-            shutdown.cancelled().await;
-            tokio::time::sleep(self.drain).await;
-        };
         tokio::select! {
             () = tokio::time::sleep_until(task.expires()) => TaskOutcome::Error(table::unknown()),
-            () = stopped => TaskOutcome::Error(RpcError::internal("the server was shut down")),
+            cause = self.shutdown.is_over(self.drain) => TaskOutcome::Error(cause.error()),
         }
     }
 
