@@ -2,6 +2,7 @@
 
 use std::{
     any::{Any, TypeId},
+    borrow::Borrow,
     fmt,
     pin::Pin,
     sync::{
@@ -25,6 +26,7 @@ use crate::{
     log_guard::hold_records,
     session::{Client, Session},
     tasks::{RunningTask, TaskUpgrade},
+    trace::{self, Ending},
 };
 
 /// The request that a handler serves. Cheap to clone.
@@ -71,6 +73,8 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     /// response.
     pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
+    /// Whether the span has the end of the call.
+    pub(crate) ended: AtomicBool,
     pub(crate) span: Span,
     pub(crate) server: S,
 }
@@ -293,6 +297,14 @@ impl Context {
         }
     }
 
+    /// Finishes the call, and records its end in the span. Only the first end counts.
+    pub(crate) fn end(&self, ending: Ending<'_>) {
+        self.finish();
+        if !self.inner.ended.swap(true, Ordering::AcqRel) {
+            trace::ended(&self.inner.span, ending);
+        }
+    }
+
     fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
         self.inner.outgoing.lock()
     }
@@ -383,6 +395,15 @@ impl fmt::Debug for Context {
             .field("version", &self.inner.version)
             .field("request_id", &self.inner.request_id)
             .finish_non_exhaustive()
+    }
+}
+
+/// Ends a call as cancelled when it is dropped before its end.
+pub(crate) struct EndGuard<C: Borrow<Context>>(pub(crate) C);
+
+impl<C: Borrow<Context>> Drop for EndGuard<C> {
+    fn drop(&mut self) {
+        self.0.borrow().end(Ending::Cancelled);
     }
 }
 

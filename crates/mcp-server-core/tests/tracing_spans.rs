@@ -6,11 +6,12 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use mcp_protocol::{CreateMessageParams, ProtocolVersion, RpcError, SamplingMessage, TraceContext};
 use mcp_server_core::{
-    Args, Caller, Context, Inputs, Propagate, Server, TaskSupport, ToolError, prompt, resource, tool,
+    Args, Caller, Context, Inputs, Propagate, Server, TaskPolicy, TaskSupport, ToolError, prompt, resource, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,8 +29,9 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    common::{Wire, call, code, initialize, legacy, modern, notification, subscribe},
+    common::{Wire, call, cancel, code, hold, initialize, legacy, modern, notification, subscribe},
     json_client::request_with_scope,
+    stalling_store::StallingStore,
 };
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -324,4 +326,66 @@ async fn a_call_that_becomes_a_task_keeps_its_span() {
     assert_eq!(seen.fields.get("error.type"), None);
     // The version of a request that is refused is that of the request.
     assert_eq!(seen.fields["mcp.protocol.version"], ProtocolVersion::LATEST.as_str());
+}
+
+/// The ends of a call whose handler does not return.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Shutdown,
+    Cancellation,
+    Disconnect,
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_stopped_call_records_its_end() {
+    let internal = ("-32603", Some("-32603"));
+    let cancelled = ("cancelled", None);
+    let later = TaskPolicy::After(Duration::from_secs(3600));
+    let cases = [
+        // The handler runs.
+        (None, false, End::Shutdown, internal),
+        (None, false, End::Cancellation, cancelled),
+        (None, false, End::Disconnect, cancelled),
+        (Some(later), false, End::Shutdown, internal),
+        (Some(later), false, End::Cancellation, cancelled),
+        (Some(later), false, End::Disconnect, cancelled),
+        // The store does not create the task.
+        (Some(TaskPolicy::Immediately), true, End::Shutdown, internal),
+        (Some(TaskPolicy::Immediately), true, End::Cancellation, cancelled),
+        (Some(TaskPolicy::Immediately), true, End::Disconnect, cancelled),
+        // The call is a task.
+        (Some(TaskPolicy::Immediately), false, End::Shutdown, internal),
+    ];
+    for (policy, is_held, end, (kind, status)) in cases {
+        let store = StallingStore::of("mcp/task/");
+        store.is_stalled.send_replace(is_held);
+        let route = hold().0;
+        let route = match policy {
+            Some(policy) => route.task(TaskSupport::Optional).task_policy(policy),
+            None => route,
+        };
+        let server = Server::builder("traced", "1").store(Arc::new(store)).tool(route).build();
+        let (recorder, _guard) = Recorder::listen();
+        let wire = Wire::connect(&server);
+        let mut params = call("hold");
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+            json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        wire.send(modern(1, "tools/call", params)).await;
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(recorder.take().await, [], "{policy:?} {end:?}");
+        match end {
+            End::Shutdown => server.shutdown(),
+            End::Cancellation => wire.send(cancel(1)).await,
+            End::Disconnect => wire.served.abort(),
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let seen = recorder.one().await;
+        let field = |name: &str| seen.fields.get(name).map(String::as_str);
+        let is_held = if is_held { "held" } else { "" };
+        assert_eq!(field("error.type"), Some(kind), "{policy:?} {is_held} {end:?}");
+        assert_eq!(field("rpc.response.status_code"), status, "{policy:?} {is_held} {end:?}");
+        assert_eq!(field("otel.status_code"), Some("ERROR"));
+    }
 }

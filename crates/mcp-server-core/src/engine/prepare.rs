@@ -411,6 +411,7 @@ fn context(
         extensions: scope.extensions.clone(),
         outgoing: parking_lot::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),
+        ended: std::sync::atomic::AtomicBool::new(false),
         span: span.clone(),
         server: server.clone(),
     })

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Server,
     cache_hint::CacheHint,
-    context::{Completing, Context},
+    context::{Completing, Context, EndGuard},
     error::{ToolError, next_reference},
     handler::{
         Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
@@ -35,7 +35,7 @@ use crate::{
     request::{Output, Performed, Reply, Scope, Stop, busy, ending},
     session::NotEntered,
     tasks::Plan,
-    trace,
+    trace::Ending,
 };
 
 /// The most values of a completion (server/utilities/completion).
@@ -87,6 +87,7 @@ impl Prepared {
     /// Runs a method about tasks.
     async fn run_task(self, work: TaskWork) -> Option<Reply> {
         let Self { server, id, scope, place, context, .. } = self;
+        let _guard = EndGuard(&context);
         let served = tokio::select! {
             biased;
             served = work.run(&server, &scope, &id) => served,
@@ -94,10 +95,8 @@ impl Prepared {
             cause = scope.grace_period_over(&server.data.shutdown) => Err(cause.error()),
         };
         drop(place);
-        Some(served.unwrap_or_else(|error| {
-            trace::failed(context.span(), &error);
-            refuse(&scope, &id, &error)
-        }))
+        context.end(served.as_ref().map_or_else(Ending::Error, |_| Ending::Done));
+        Some(served.unwrap_or_else(|error| refuse(&scope, &id, &error)))
     }
 
     /// Runs a method of an extension.
@@ -106,6 +105,7 @@ impl Prepared {
         let version = scope.version;
         // Work on other tasks is cancelled with the request, also when this future is dropped.
         let drop_cancels = scope.cancel.clone().drop_guard();
+        let _guard = EndGuard(&context);
         let limit = server.limits().read_timeout;
         let call = MethodCall::new(route.name.as_str().into(), params, context.clone());
         let served = async {
@@ -130,10 +130,13 @@ impl Prepared {
             Err(Stop::Error(error)) => Err(error),
         };
         Some(match result {
-            Ok(result) => methods::reply(&server, &id, version, result),
+            Ok(result) => {
+                context.end(Ending::Done);
+                methods::reply(&server, &id, version, result)
+            }
             Err(mut error) => {
                 error.shape(version);
-                trace::failed(context.span(), &error);
+                context.end(Ending::Error(&error));
                 refuse(&scope, &id, &error)
             }
         })
@@ -211,7 +214,7 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
     match std::mem::take(plan) {
         Plan::Plain => execute(server, scope, context, work).await,
         Plan::Refused(error) => {
-            trace::failed(context.span(), &error);
+            context.end(Ending::Error(&error));
             Err(error.into())
         }
         Plan::Task { policy, ttl, is_required } => {
@@ -219,22 +222,28 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
             let candidate = Candidate { server, scope, context, tool: &entry.spec.tool.name, policy, ttl, is_required };
             // The grace period ends the call. The driver of tasks ends a task.
             let task_scope = Scope { grace_period: None, ..scope.clone() };
-            let (task_server, context) = (server.clone(), context.clone());
-            let work = Box::pin(async move { execute(&task_server, &task_scope, &context, work).await });
+            // The call may be dropped before its first poll.
+            let (task_server, guard) = (server.clone(), EndGuard(context.clone()));
+            let work = Box::pin(async move { execute(&task_server, &task_scope, &guard.0, work).await });
             // Boxed, because few calls can become a task and all calls would have the larger future.
             let mut running = Box::pin(candidate.run(work));
-            unless_stopped(server, scope, running.as_mut()).await?
+            let outcome = unless_stopped(server, scope, running.as_mut()).await.and_then(|outcome| outcome);
+            if let Err(stop) = &outcome {
+                context.end(stop.ending());
+            }
+            outcome
         }
     }
 }
 
 /// Runs a handler in the span of its request, also after the call became a task.
 async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
+    let _guard = EndGuard(context);
     let mut outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
     if let Err(Stop::Error(error)) = &mut outcome {
         error.shape(scope.version);
     }
-    trace::ended(context.span(), ending(&outcome));
+    context.end(ending(&outcome));
     outcome
 }
 

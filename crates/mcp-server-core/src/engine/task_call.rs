@@ -12,6 +12,7 @@ use crate::{
     context::Context,
     request::{Output, Scope, Stop},
     tasks::{Decided, Owner, RunningTask, TaskOutcome, TaskPolicy, TaskSpec},
+    trace::Ending,
 };
 
 /// A call that the request polls first, and later the task that it became.
@@ -72,7 +73,9 @@ impl Candidate<'_> {
         }
         let created = self.created(&running_task);
         let outcome = async move { outcome_of(work.await) };
-        tokio::spawn(self.server.data.task_driver().drive(running_task, outcome));
+        let context = self.context.clone();
+        let on_interruption = move |error: &RpcError| context.end(Ending::Error(error));
+        tokio::spawn(self.server.data.task_driver().drive(running_task, outcome, on_interruption));
         Ok(created)
     }
 

@@ -42,12 +42,21 @@ pub(crate) enum Performed {
     InputRequired(InputRequests),
 }
 
-/// The ending that the span of a request records.
+impl Stop {
+    /// Returns the end that the span of the request records.
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        match self {
+            Self::Cancelled => Ending::Cancelled,
+            Self::Error(error) => Ending::Error(error),
+        }
+    }
+}
+
+/// Returns the end that the span of a request records.
 pub(crate) fn ending(outcome: &Result<Output, Stop>) -> Ending<'_> {
     match outcome {
         Ok(Output::Tool(CallToolResult { is_error: true, .. })) => Ending::ToolError,
         Ok(_) => Ending::Done,
-        Err(Stop::Cancelled) => Ending::Cancelled,
-        Err(Stop::Error(error)) => Ending::Error(error),
+        Err(stop) => stop.ending(),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use mcp_protocol::RpcError;
+
 use super::{
     record::TaskOutcome,
     running::RunningTask,
@@ -19,14 +21,25 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Polls the work of a task until the task ends.
-    pub(crate) async fn drive(self, task: Arc<RunningTask>, work: impl Future<Output = TaskOutcome>) {
+    /// Polls the work of a task until the task ends. `on_interruption` receives the error of a task that expires or ends
+    /// with the server, before its work is dropped.
+    pub(crate) async fn drive(
+        self,
+        task: Arc<RunningTask>,
+        work: impl Future<Output = TaskOutcome>,
+        on_interruption: impl FnOnce(&RpcError),
+    ) {
+        let interrupted = async {
+            let error = self.interrupted(&task).await;
+            on_interruption(&error);
+            TaskOutcome::Error(error)
+        };
         let outcome = tokio::select! {
             biased;
             // The request that cancelled the task marked it already. Its client may be gone by now.
             () = task.cancel.cancelled() => return self.table.persist(&task).await,
             outcome = work => outcome,
-            outcome = self.interrupted(&task) => outcome,
+            outcome = interrupted => outcome,
         };
         self.end(&task, outcome).await;
     }
@@ -37,17 +50,17 @@ impl Driver {
             biased;
             // The caller that ended the task marked it already, and may be gone by now.
             () = task.ended() => return self.table.persist(&task).await,
-            outcome = self.interrupted(&task) => outcome,
+            error = self.interrupted(&task) => TaskOutcome::Error(error),
         };
         self.end(&task, outcome).await;
         task.cancel.cancel();
     }
 
-    /// Waits until the task expires or the server has shut down.
-    async fn interrupted(&self, task: &RunningTask) -> TaskOutcome {
+    /// Waits until the task expires or the server has shut down. Returns the error of the task.
+    async fn interrupted(&self, task: &RunningTask) -> RpcError {
         tokio::select! {
-            () = tokio::time::sleep_until(task.expires()) => TaskOutcome::Error(table::unknown()),
-            cause = self.shutdown.is_over(self.drain) => TaskOutcome::Error(cause.error()),
+            () = tokio::time::sleep_until(task.expires()) => table::unknown(),
+            cause = self.shutdown.is_over(self.drain) => cause.error(),
         }
     }
 
