@@ -4,6 +4,9 @@
 //! root. Then it opens the resolved path through `cap-std`: one component after the other, each from the handle of its
 //! parent, without following links. A link that appears between the two steps is an error.
 //!
+//! The root itself may be a link, because its owner named it. Each read resolves it again, so the owner can exchange a
+//! whole directory by a new target of the link.
+//!
 //! The first step is our own code, because `cap-std` alone breaks two rules of this crate. It refuses an absolute link to a
 //! file inside of the root. It also follows a link to a hidden file.
 
@@ -123,7 +126,7 @@ impl Sandbox {
 
     /// Opens the root, to list its entries.
     pub(crate) fn open_root(&self) -> io::Result<Dir> {
-        Dir::open_ambient_dir(self.root.canonicalize()?, ambient_authority())
+        open_directory(&self.root.canonicalize()?)
     }
 
     /// Resolves all links. Returns the root, and the path from the root to the target.
@@ -165,12 +168,21 @@ fn open(root: &Path, inner: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens the directory at an absolute path without links. A link that appeared in it is an error.
+fn open_directory(path: &Path) -> io::Result<Dir> {
+    // Above the root there is no directory whose handle could refuse a link.
+    let top = path.ancestors().last().unwrap_or(path);
+    let below = path.strip_prefix(top).unwrap_or(path);
+    let top = Dir::open_ambient_dir(top, ambient_authority())?;
+    below.components().try_fold(top, |directory, component| directory.open_dir_nofollow(component))
+}
+
 /// Opens the parent directory of a resolved path. Returns it with the last component of the path.
 fn open_parent<'a>(root: &Path, inner: &'a Path) -> io::Result<(Dir, &'a Path)> {
     let nameless = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not end in a name");
     let (parent, name) = inner.parent().zip(inner.file_name()).ok_or_else(nameless)?;
-    let root = Dir::open_ambient_dir(root, ambient_authority())?;
-    let directory = parent.components().try_fold(root, |dir, component| dir.open_dir_nofollow(component))?;
+    let directory =
+        parent.components().try_fold(open_directory(root)?, |dir, component| dir.open_dir_nofollow(component))?;
     Ok((directory, Path::new(name)))
 }
 
@@ -193,5 +205,30 @@ mod tests {
             assert_eq!(open(&root, Path::new(path)).is_ok(), opens, "{path}");
         }
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_root_that_is_a_link_is_resolved_and_not_followed_afterwards() {
+        let top = std::env::temp_dir().join(format!("mcp-sandbox-root-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&top);
+        for release in ["1", "2"] {
+            fs::create_dir_all(top.join(release).join("inner")).unwrap();
+            fs::write(top.join(release).join("inner/file"), release).unwrap();
+        }
+        let top = top.canonicalize().unwrap();
+        let link = top.join("current");
+        std::os::unix::fs::symlink("1", &link).unwrap();
+        let sandbox = Sandbox::new(&link);
+        assert_eq!(sandbox.read("inner/file", 10).unwrap(), b"1");
+        assert!(sandbox.open_root().is_ok());
+        // The link appeared after the root or a directory above it was resolved.
+        for root in [link.clone(), link.join("inner")] {
+            assert!(open(&root, Path::new("file")).is_err() && open_directory(&root).is_err(), "{}", root.display());
+        }
+        // The owner exchanges the directory.
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("2", &link).unwrap();
+        assert_eq!(sandbox.read("inner/file", 10).unwrap(), b"2");
+        fs::remove_dir_all(&top).unwrap();
     }
 }
