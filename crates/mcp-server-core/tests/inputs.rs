@@ -622,7 +622,7 @@ async fn a_confirmation_is_true_only_if_the_user_accepts() {
             let mut client = Client::connect(&server, version, everything()).await;
             let response = client.tool("delete", vec![first, second]).await;
             assert_eq!(text(&response), expected, "{version}");
-            let form = client.asked[0]["params"]["requestedSchema"].clone();
+            let form = client.input_requests[0]["params"]["requestedSchema"].clone();
             assert_eq!(form, json!({ "type": "object", "properties": {} }), "{version}");
         }
         let mut client = Client::connect(&server, version, json!({})).await;

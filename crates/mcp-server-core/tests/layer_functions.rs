@@ -15,7 +15,7 @@ use mcp_server_core::{Invocation, Next, Outcome, RateLimit, Server, from_fn, pro
 use serde_json::json;
 use tokio::time::{Instant, advance};
 
-use crate::json_client::ask;
+use crate::json_client::request_with_scope;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -74,7 +74,9 @@ fn limited(limit: RateLimit) -> (Server, Arc<AtomicUsize>) {
 /// Calls the tool, and returns the time to wait in milliseconds if the limit is reached.
 async fn call(server: &Server, subject: Option<&str>) -> Result<(), u64> {
     let principal = subject.map(|subject| Arc::new(Principal::new(subject)));
-    let reply = ask(server, "tools/call", json!({ "name": "t" }), |scope| scope.principal(principal)).await.unwrap();
+    let reply = request_with_scope(server, "tools/call", json!({ "name": "t" }), |scope| scope.principal(principal))
+        .await
+        .unwrap();
     let error = &reply["error"];
     if error.is_null() {
         return Ok(());
