@@ -33,15 +33,36 @@ use crate::{
 /// `S` is the state that the handlers still need. [`ServerBuilder::with_state`] provides it, and then
 /// [`ServerBuilder::build`] returns the server.
 ///
+/// # Example
 /// ```
-/// use mcp_server_core::{Server, tool};
+/// use std::{sync::Arc, time::Duration};
+///
+/// use mcp_protocol::{Icon, ProtocolVersion};
+/// use mcp_server_core::{CacheHint, Server, StateKeys, TaskPolicy, prompt, resource, tool};
+/// use mcp_store::MemoryStore;
 ///
 /// let server = Server::builder("greeter", "1.0.0")
 ///     .title("Greeter")
+///     .description("Greets people.")
+///     .website_url("https://example.com")
+///     .icon(Icon::new("https://example.com/icon.png"))
 ///     .instructions("Call `greet` first.")
 ///     .tool(tool("greet", async || "hello"))
+///     .resource(resource("greetings://all", async || "hello, hi"))
+///     .prompt(prompt("politely", async || "Greet me politely."))
+///     .page_size(100)
+///     .list_cache(CacheHint::public(Duration::from_secs(60)))
+///     .read_cache(CacheHint::private(Duration::from_secs(5)))
+///     .discover_cache(CacheHint::public(Duration::from_secs(3600)))
+///     .state_keys(StateKeys::new([[7; 32]])) // from the configuration of the fleet
+///     .store(Arc::new(MemoryStore::new())) // or a store that all nodes of the fleet share
+///     .task_policy(TaskPolicy::Immediately)
+///     .standalone_tasks()
+///     .dynamic_resources()
+///     .dynamic_prompts()
+///     .requires_scopes(["greetings:read"])
 ///     .build();
-/// # let _: Server = server;
+/// assert_eq!(server.versions(), ProtocolVersion::ALL);
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder<S = ()> {
@@ -91,30 +112,40 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Sets the title, which people see instead of the name.
+    ///
+    /// See the [example](Self#example).
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.config.info.title = Some(title.into());
         self
     }
 
     /// Sets the description of the server, in one sentence.
+    ///
+    /// See the [example](Self#example).
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.config.info.description = Some(text.into());
         self
     }
 
     /// Sets the URL of a page about the server.
+    ///
+    /// See the [example](Self#example).
     pub fn website_url(mut self, url: impl Into<String>) -> Self {
         self.config.info.website_url = Some(url.into());
         self
     }
 
     /// Adds an icon.
+    ///
+    /// See the [example](Self#example).
     pub fn icon(mut self, icon: Icon) -> Self {
         self.config.info.icons.push(icon);
         self
     }
 
     /// Sets the instructions for the model: how to use the server.
+    ///
+    /// See the [example](Self#example).
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.config.instructions = Some(text.into());
         self
@@ -166,6 +197,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Sets the largest number of entries on one page of a list.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// Panics when the number is zero.
     #[track_caller]
@@ -175,18 +208,24 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Sets how long clients may cache lists (2026-07-28). By default clients do not cache them.
+    ///
+    /// See the [example](Self#example).
     pub fn list_cache(mut self, hint: CacheHint) -> Self {
         self.config.list_cache = hint;
         self
     }
 
     /// Sets how long clients may cache contents of resources (2026-07-28). By default clients do not cache them.
+    ///
+    /// See the [example](Self#example).
     pub fn read_cache(mut self, hint: CacheHint) -> Self {
         self.config.read_cache = hint;
         self
     }
 
     /// Sets how long clients may cache the result of `server/discover` (2026-07-28). By default clients do not cache it.
+    ///
+    /// See the [example](Self#example).
     pub fn discover_cache(mut self, hint: CacheHint) -> Self {
         self.config.discover_cache = hint;
         self
@@ -195,6 +234,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Sets the keys that seal the request state between two input rounds of a call.
     ///
     /// All nodes of a fleet need the same keys. Without keys, the process generates a random key.
+    ///
+    /// See the [example](Self#example).
     pub fn state_keys(mut self, keys: StateKeys) -> Self {
         self.config.state_keys = Some(keys);
         self
@@ -204,6 +245,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     ///
     /// Servers with the same name and the same store are nodes of one fleet. A change that one node announces reaches the
     /// clients of all nodes (see [`Server::notify`]).
+    ///
+    /// See the [example](Self#example).
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.config.store = Some(store);
         self
@@ -236,6 +279,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Sets when the server turns a tool call into a task, for clients that leave the choice to the server (2026-07-28).
     ///
     /// The default is after one second. It holds for tools that may run as tasks, and a tool can have a policy of its own.
+    ///
+    /// See the [example](Self#example).
     pub fn task_policy(mut self, policy: TaskPolicy) -> Self {
         self.config.task_policy = policy;
         self
@@ -244,6 +289,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Declares tasks even if no tool can run as a task.
     ///
     /// A server needs it if it creates tasks by [`Server::tasks`] only.
+    ///
+    /// See the [example](Self#example).
     pub fn standalone_tasks(mut self) -> Self {
         self.config.standalone_tasks = true;
         self
@@ -278,6 +325,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// [`Server::resource_templates`]).
     ///
     /// Otherwise a client that connects before the first resource does not learn that the server has resources.
+    ///
+    /// See the [example](Self#example).
     pub fn dynamic_resources(mut self) -> Self {
         self.config.dynamic_resources = true;
         self
@@ -286,6 +335,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Declares prompts even while the server has none, because it adds them later ([`Server::prompts`]).
     ///
     /// Otherwise a client that connects before the first prompt does not learn that the server has prompts.
+    ///
+    /// See the [example](Self#example).
     pub fn dynamic_prompts(mut self) -> Self {
         self.config.dynamic_prompts = true;
         self
@@ -316,6 +367,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Requires that every caller over a network was granted all of these scopes.
+    ///
+    /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
         self.config.required_scopes.extend(scopes.into_iter().map(Into::into));
         self
@@ -392,6 +445,8 @@ mod sealed {
 
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Builds the server. It is cheap to clone, and serves any number of connections.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Panics
     /// Panics when the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).

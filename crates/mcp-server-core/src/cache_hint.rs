@@ -5,6 +5,18 @@ use std::time::Duration;
 use mcp_protocol::CacheScope;
 
 /// How long a result may be kept, and whether it may be shared between callers.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::{CacheHint, ResourceRoute, resource};
+///
+/// let route: ResourceRoute =
+///     resource("news://today", async || "no news").cache(CacheHint::public(Duration::from_secs(60)));
+/// let own = CacheHint::private(Duration::from_secs(5));
+/// # let _ = (route, own);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheHint {
@@ -19,12 +31,16 @@ impl CacheHint {
     pub const NONE: Self = Self { ttl: Duration::ZERO, scope: CacheScope::Private };
 
     /// Fresh for a while, for this caller only.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub const fn private(ttl: Duration) -> Self {
         Self { ttl, scope: CacheScope::Private }
     }
 
     /// Fresh for a while, the same for everybody. The server still checks access on every request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub const fn public(ttl: Duration) -> Self {
         Self { ttl, scope: CacheScope::Public }

@@ -31,17 +31,37 @@ use crate::{
 
 /// The request that a handler serves. Cheap to clone.
 ///
+/// # Example
 /// ```
 /// use mcp_protocol::LoggingLevel;
 /// use mcp_server_core::{Context, Server, tool};
 ///
 /// async fn greet(context: Context) -> String {
 ///     context.log(LoggingLevel::Info, "a client called `greet`").await;
+///     if context.logs(LoggingLevel::Debug) {
+///         context.log_as(LoggingLevel::Debug, Some("greeter"), context.meta()).await;
+///     }
+///     context.progress().report(0.5, Some(1.0), "greeting").await;
 ///     let client = context.client_info().map_or("unknown client", |info| info.name.as_str());
-///     format!("Hello, {client}!")
+///     let user = context.principal().map_or("an anonymous user", |principal| &*principal.subject);
+///     let (request, session) = (context.request_id(), context.session_id());
+///     format!("Hello, {client} of {user}! {} {request:?} {session:?}", context.version())
 /// }
 ///
-/// let server = Server::builder("hello", "1.0").tool(tool("greet", greet)).build();
+/// async fn build(context: Context) -> &'static str {
+///     let watcher = context.cancelled();
+///     tokio::spawn(async move { watcher.await });
+///     if context.detach().await {
+///         println!("the call is now the task {:?}", context.task_id());
+///     } else {
+///         context.close_stream();
+///     }
+///     println!("{:?} {:?}", context.trace_context(), context.span());
+///     println!("{:?} {:?}", context.client_capabilities(), context.extension::<u32>());
+///     "built"
+/// }
+///
+/// let server = Server::builder("hello", "1.0").tool(tool("greet", greet)).tool(tool("build", build)).build();
 /// # let _ = server;
 /// ```
 #[derive(Clone)]
@@ -98,18 +118,24 @@ impl Context {
     }
 
     /// Returns the revision of the request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.inner.version
     }
 
     /// Returns the id of the request; `None` for a local call without a transport.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {
         self.inner.request_id.as_ref()
     }
 
     /// Returns the name and version of the client. They are not authenticated: use them for display and logs only.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn client_info(&self) -> Option<&Implementation> {
         match &self.inner.client {
@@ -119,12 +145,16 @@ impl Context {
     }
 
     /// Returns the capabilities of the client: from `initialize` in a session, otherwise from this request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
         self.inner.client.capabilities()
     }
 
     /// Returns the id of the HTTP session. It identifies a session, not a user.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         match &self.inner.client {
@@ -134,12 +164,16 @@ impl Context {
     }
 
     /// Returns the authenticated principal of the caller.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn principal(&self) -> Option<&Principal> {
         self.inner.principal.as_deref()
     }
 
     /// Returns the `_meta` of the request; empty when the request has none.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn meta(&self) -> &Meta {
         self.inner.meta.get_or_init(|| {
@@ -149,6 +183,8 @@ impl Context {
 
     /// Returns the trace context of the client (W3C). [`Inputs`](crate::Inputs) passes it on. A handler passes it on
     /// itself in requests to other systems.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
         self.meta().trace_context()
@@ -156,12 +192,16 @@ impl Context {
 
     /// Returns the span in which the handler runs. Use `.instrument(context.span().clone())` for work on other tasks.
     /// The span is disabled when no subscriber records it.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn span(&self) -> &Span {
         &self.inner.span
     }
 
     /// Returns a value that the transport or a layer attached to the request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.inner.extensions.get::<T>()
@@ -169,6 +209,8 @@ impl Context {
 
     /// Returns a future that completes when the client cancels the request, the time limit is over, or the connection
     /// is lost. The handler itself is dropped then. Use this for work on other tasks.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { token: self.inner.cancel.clone() }
@@ -179,6 +221,8 @@ impl Context {
     ///
     /// Returns true when the call is a task afterwards. Returns false when the tool does not support tasks, the client
     /// does not support them, or the limits are reached.
+    ///
+    /// See the [example](Self#example).
     pub async fn detach(&self) -> bool {
         match self.task_upgrade() {
             Some(upgrade) => upgrade.detach().await,
@@ -187,6 +231,8 @@ impl Context {
     }
 
     /// Returns the id of the task that the call became.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn task_id(&self) -> Option<&str> {
         self.task().map(|task| task.id())
@@ -225,12 +271,16 @@ impl Context {
     }
 
     /// Returns the progress reporter of this request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { context: self.clone() }
     }
 
     /// Whether the client receives log records of this level.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn logs(&self, level: LoggingLevel) -> bool {
         let wanted = match &self.inner.client {
@@ -242,11 +292,15 @@ impl Context {
 
     /// Sends a log record to the client (`notifications/message`), if the client requested records of this level. In
     /// 2026-07-28 a client receives none by default. Log records must not contain secrets.
+    ///
+    /// See the [example](Self#example).
     pub async fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(level, None, data).await;
     }
 
     /// Sends a log record with the name of a logger, like [`Context::log`].
+    ///
+    /// See the [example](Self#example).
     pub async fn log_as(&self, level: LoggingLevel, logger: Option<&str>, data: impl Serialize) {
         if !self.logs(level) {
             return;
@@ -283,6 +337,8 @@ impl Context {
     ///
     /// Use it for long calls that should not hold a connection (2025-11-25 over HTTP, in a session). In all other cases
     /// this has no effect.
+    ///
+    /// See the [example](Self#example).
     pub fn close_stream(&self) {
         if let (Some(sink), Some(id)) = (&self.inner.sink, &self.inner.request_id) {
             sink.close(id);
@@ -409,10 +465,14 @@ impl<C: Borrow<Context>> Drop for EndGuard<C> {
 
 /// Reports the progress of a request. Nothing is sent when the client gave no progress token.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::{Progress, Server, tool};
 ///
 /// async fn count(progress: Progress) -> String {
+///     if progress.is_wanted() {
+///         println!("the client shows progress");
+///     }
 ///     for step in 1..=3 {
 ///         progress.report(f64::from(step), Some(3.0), "counting").await;
 ///     }
@@ -429,6 +489,8 @@ pub struct Progress {
 
 impl Progress {
     /// Whether the client gave a progress token.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.context.inner.progress_token.is_some() && self.context.inner.sink.is_some()
@@ -436,6 +498,8 @@ impl Progress {
 
     /// Sends a progress notification with the work done, the total, and a message. A value that does not grow is not
     /// sent (utilities/progress). The message also becomes the status message of a task.
+    ///
+    /// See the [example](Self#example).
     pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
         let inner = &self.context.inner;
         let message = message.into();
@@ -456,12 +520,15 @@ impl Progress {
 
 /// Completes when the request is cancelled, its time limit is over, or its connection is lost: `cancelled.await`.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::{Cancelled, Server, tool};
 ///
 /// async fn watch(cancelled: Cancelled) -> &'static str {
 ///     tokio::spawn(async move {
-///         cancelled.await;
+///         if !cancelled.is_cancelled() {
+///             cancelled.await;
+///         }
 ///         // Stop the work on this task.
 ///     });
 ///     "watching"
@@ -481,6 +548,8 @@ impl Cancelled {
     }
 
     /// Whether the request is cancelled already.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.token.is_cancelled()
@@ -498,6 +567,7 @@ impl IntoFuture for Cancelled {
 
 /// Values that a transport or a layer attaches to a request, one of each type.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::Extensions;
 ///
@@ -516,6 +586,8 @@ type Attached = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
     /// Attaches a value and replaces one of the same type.
+    ///
+    /// See the [example](Self#example).
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         let list = Arc::make_mut(self.list.get_or_insert_default());
         list.retain(|(id, _)| *id != TypeId::of::<T>());
@@ -523,6 +595,8 @@ impl Extensions {
     }
 
     /// Returns the value of a type.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.list.as_ref()?.iter().find(|(id, _)| *id == TypeId::of::<T>())?.1.downcast_ref()
@@ -536,6 +610,14 @@ impl fmt::Debug for Extensions {
 }
 
 /// The argument that a completion handler completes.
+///
+/// ```
+/// use mcp_server_core::{Completing, PromptRoute, prompt};
+///
+/// let route: PromptRoute = prompt("review", async || "Review my code.")
+///     .complete("language", async |completing: Completing| vec![format!("{}ust", completing.value)]);
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Completing {
@@ -548,6 +630,13 @@ pub struct Completing {
 }
 
 /// The URI of a read, for handlers of resources and resource templates.
+///
+/// ```
+/// use mcp_server_core::{ResourceUri, TemplateRoute, template};
+///
+/// let route: TemplateRoute = template("notes://{date}", async |ResourceUri(uri): ResourceUri| format!("read {uri}"));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct ResourceUri(pub String);

@@ -36,12 +36,35 @@ use crate::{
 /// | HTTP and HTTPS | `mcp_server::http::serve(listener, server)`, or `server.serve_http(address)` of the trait `mcp_server::http::HttpServer` |
 /// | an axum application, a tower stack | `server.into_router(config)` and `server.into_service(config)` of the same trait |
 ///
+/// # Example
 /// ```
-/// use mcp_server_core::{Server, tool};
+/// use mcp_server_core::{Server, prompt, resource, tool};
+/// use serde_json::json;
 ///
-/// let server = Server::builder("greeter", "1.0.0").tool(tool("hello", async || "Hello!")).build();
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let server = Server::builder("greeter", "1.0.0")
+///     .tool(tool("hello", async || "Hello!"))
+///     .resource(resource("greetings://all", async || "hello, hi"))
+///     .prompt(prompt("politely", async || "Greet me politely."))
+///     .build();
 /// // server.serve_stdio().await
-/// # let _: Server = server;
+///
+/// // Without a transport:
+/// assert_eq!(server.info().name, "greeter");
+/// assert_eq!(server.call_tool("hello", json!({})).await?.content[0].as_text(), Some("Hello!"));
+/// assert_eq!(server.read_resource("greetings://all").await?.contents.len(), 1);
+/// assert_eq!(server.get_prompt("politely", [("", ""); 0]).await?.messages.len(), 1);
+/// assert_eq!(server.tools().names(), ["hello"]);
+/// assert_eq!(server.resources().names(), ["greetings://all"]);
+/// assert!(server.resource_templates().names().is_empty());
+/// assert_eq!(server.prompts().names(), ["politely"]);
+/// println!("{:?} {:?} {:?}", server.versions(), server.limits(), server.required_scopes());
+///
+/// server.shutdown();
+/// server.shutting_down().await;
+/// assert!(server.is_shutting_down());
+/// # Ok::<_, mcp_protocol::RpcError>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Server {

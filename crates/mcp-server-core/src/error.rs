@@ -27,15 +27,21 @@ use crate::random::{self, NoRandomNumbers};
 ///
 /// The type does not implement `std::error::Error`, because `?` must convert every error into it.
 ///
+/// # Example
 /// ```
+/// use mcp_protocol::{CallToolResult, RpcError};
 /// use mcp_server_core::{Server, ToolError, Visible, tool};
 ///
 /// async fn read() -> Result<String, ToolError> {
 ///     let port: u16 = "80x".parse().visible()?;
-///     if port < 1024 {
-///         return Err(ToolError::new("the port must be at least 1024"));
+///     match port {
+///         0 => Err(ToolError::not_found()),
+///         1..1024 => Err(ToolError::new("the port must be at least 1024")),
+///         1024 => Err(ToolError::protocol(RpcError::invalid_params("the port is reserved"))),
+///         1025 => Err(ToolError::fault(&std::io::Error::other("details for the log"))),
+///         1026 => Err(ToolError::content(CallToolResult::text("the port is closed"))),
+///         _ => Ok(port.to_string()),
 ///     }
-///     Ok(port.to_string())
 /// }
 ///
 /// let server = Server::builder("ports", "1.0").tool(tool("read", read)).build();
@@ -54,11 +60,15 @@ enum Failure {
 
 impl ToolError {
     /// Creates an error with a text for the model: the cause, and a way to succeed.
+    ///
+    /// See the [example](Self#example).
     pub fn new(text: impl Into<String>) -> Self {
         Self(Box::new(Failure::Text(text.into())))
     }
 
     /// Creates an error with its own content: blocks, structured content, `_meta`.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn content(mut result: CallToolResult) -> Self {
         result.is_error = true;
@@ -66,18 +76,24 @@ impl ToolError {
     }
 
     /// Creates a JSON-RPC error instead of a result, for a fault of the request itself.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn protocol(error: RpcError) -> Self {
         Self(Box::new(Failure::Rpc(error)))
     }
 
     /// Creates an error for an unknown item. A resource returns the error code of the revision for it.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn not_found() -> Self {
         Self(Box::new(Failure::NotFound))
     }
 
     /// Creates an error whose details go to `tracing`. The client receives a reference number to find them.
+    ///
+    /// See the [example](Self#example).
     pub fn fault(error: &(dyn Error + 'static)) -> Self {
         let reference = next_reference();
         tracing::error!(reference, error = %Chain(error), "a handler failed");
@@ -144,6 +160,15 @@ impl From<NoRandomNumbers> for RpcError {
 }
 
 /// Makes the text of any error visible to the model.
+///
+/// ```
+/// use mcp_server_core::{ToolError, Visible};
+///
+/// fn parse(text: &str) -> Result<u16, ToolError> {
+///     text.parse::<u16>().visible() // the model reads "invalid digit found in string"
+/// }
+/// # let _ = parse;
+/// ```
 pub trait Visible<T> {
     /// Converts the error into a [`ToolError`] with the same text.
     ///

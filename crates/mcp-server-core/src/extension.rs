@@ -83,6 +83,7 @@ pub trait ServerExtension: Send + Sync + 'static {
 
 /// The work that an extension does in the background while the server runs.
 ///
+/// # Example
 /// ```
 /// use std::time::Duration;
 ///
@@ -103,6 +104,8 @@ pub struct BackgroundWork(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl BackgroundWork {
     /// Wraps a future.
+    ///
+    /// See the [example](Self#example).
     pub fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(work))
     }

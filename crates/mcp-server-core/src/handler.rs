@@ -151,6 +151,28 @@ mod via {
 /// An extractor that may be the last argument of a handler. It consumes the call.
 ///
 /// `M` keeps two kinds of implementations apart. Code never has to name it.
+///
+/// ```
+/// use mcp_server_core::{Arguments, Call, FromCall, ToolError, ToolRoute, tool};
+/// use serde_json::json;
+///
+/// /// The number of arguments.
+/// struct Count(usize);
+///
+/// impl<S: Send + Sync> FromCall<S> for Count {
+///     async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
+///         Ok(Self(match call.arguments {
+///             Arguments::Json(value) => value.as_object().map_or(0, |object| object.len()),
+///             Arguments::Strings(values) => values.len(),
+///             _ => 0,
+///         }))
+///     }
+/// }
+///
+/// let route: ToolRoute =
+///     tool("count", async |Count(count): Count| count.to_string()).input_schema(json!({ "type": "object" }));
+/// # let _ = route;
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the last argument of a handler",
     label = "`{Self}` is not an extractor",
@@ -250,6 +272,18 @@ impl<K: Kind, T: IntoOutput<K>, E: error::HandlerError> IntoOutput<K> for Result
 ///
 /// The trait is implemented for functions of at most 8 arguments that are extractors. The functions of [`check`](crate::check)
 /// check one handler or one part of it.
+///
+/// ```
+/// use mcp_server_core::{Handler, ToolKind, ToolRoute, tool};
+///
+/// /// Registers a handler under a prefix.
+/// fn prefixed<M, H: Handler<M, (), ToolKind>>(name: &str, handler: H) -> ToolRoute {
+///     tool(format!("acme.{name}"), handler)
+/// }
+///
+/// let route = prefixed("greet", async || "Hello!");
+/// # let _ = route;
+/// ```
 ///
 /// # Type parameters
 /// `M` is the list of argument types. It keeps the implementations for different numbers of arguments apart, and code never

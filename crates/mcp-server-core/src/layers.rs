@@ -33,6 +33,33 @@ use crate::{
 /// It is one run of a handler: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`. In the stateless era, a
 /// handler that sends input requests runs once for each input round, and each run passes through the layers. Requests without
 /// a handler, such as lists, `ping`, requests about tasks and methods of extensions, do not.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{Invocation, Outcome};
+/// use tower::ServiceBuilder;
+///
+/// let audit = ServiceBuilder::new()
+///     .map_request(|mut call: Invocation| {
+///         let arguments = call.arguments().map(|arguments| arguments["path"].clone());
+///         println!("{} {} {arguments:?} {}", call.method(), call.name(), call.context().version());
+///         if let Some(arguments) = call.arguments_mut() {
+///             arguments["path"] = "/srv".into();
+///         }
+///         call
+///     })
+///     .map_response(|mut outcome: Outcome| {
+///         println!("{} {}", outcome.is_error(), outcome.is_input_required());
+///         if let Some(result) = outcome.tool_result_mut() {
+///             result.content.truncate(10);
+///         }
+///         println!("{:?}", outcome.tool_result());
+///         outcome
+///     })
+///     .into_inner();
+/// let builder = mcp_server_core::Server::builder::<()>("audited", "1.0").layer(audit);
+/// # let _ = builder;
+/// ```
 pub struct Invocation {
     pub(crate) method: &'static str,
     pub(crate) name: String,
@@ -50,29 +77,39 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Performed, RpcError
 
 impl Invocation {
     /// Returns the name of the method.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn method(&self) -> &'static str {
         self.method
     }
 
     /// Returns the name of the tool or the prompt, the URI of the resource, or the argument to complete.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the arguments of a tool as the client sent them. The server checks them behind the layers.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn arguments(&self) -> Option<&Value> {
         self.arguments.as_ref()
     }
 
     /// Returns the arguments of a tool, to change them.
+    ///
+    /// See the [example](Self#example).
     pub fn arguments_mut(&mut self) -> Option<&mut Value> {
         self.arguments.as_mut()
     }
 
     /// Returns the context of the request: the caller, the revision, the extensions.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
@@ -87,23 +124,48 @@ impl fmt::Debug for Invocation {
 }
 
 /// The outcome of a call that is not a JSON-RPC error. Layers return it.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{Outcome, Server};
+/// use tower::ServiceBuilder;
+///
+/// let shorten = ServiceBuilder::new()
+///     .map_response(|mut outcome: Outcome| {
+///         println!("{} {}", outcome.is_error(), outcome.is_input_required());
+///         if let Some(result) = outcome.tool_result_mut() {
+///             result.content.truncate(10);
+///         }
+///         println!("{:?}", outcome.tool_result());
+///         outcome
+///     })
+///     .into_inner();
+/// let builder = Server::builder::<()>("short", "1.0").layer(shorten);
+/// # let _ = builder;
+/// ```
 #[derive(Debug)]
 pub struct Outcome(pub(crate) Performed);
 
 impl Outcome {
     /// Whether the outcome is a failed tool call (`isError`).
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.tool_result().is_some_and(|result| result.is_error)
     }
 
     /// Whether the handler sent input requests (2026-07-28). It runs again with the answers.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_input_required(&self) -> bool {
         matches!(self.0, Performed::InputRequired(_))
     }
 
     /// Returns the result of a tool, if the outcome is one.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn tool_result(&self) -> Option<&CallToolResult> {
         match &self.0 {
@@ -113,6 +175,8 @@ impl Outcome {
     }
 
     /// Returns the result of a tool, to change it. The server has already checked it against the output schema.
+    ///
+    /// See the [example](Self#example).
     pub fn tool_result_mut(&mut self) -> Option<&mut CallToolResult> {
         match &mut self.0 {
             Performed::Output(Output::Tool(result)) => Some(result),

@@ -10,6 +10,18 @@ use crate::{inputs::InputLimits, tasks::TaskLimits};
 ///
 /// A limit must not be zero, unless its documentation describes zero. [`ServerBuilder::limits`](crate::ServerBuilder::limits)
 /// changes them.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let server = mcp_server_core::Server::builder("busy", "1.0")
+///     .limits(|limits| {
+///         limits.handlers_per_session = 512;
+///         limits.tool_timeout = Duration::from_secs(300);
+///     })
+///     .build();
+/// assert_eq!(server.limits().handlers_per_session, 512);
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {

@@ -78,6 +78,14 @@ impl Server {
 ///
 /// A record is selected if its target is one of these targets, or a module below one of them. The records of this library
 /// are never sent.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::LogRecords;
+///
+/// let records = LogRecords::from_targets(["my_server"]).calls_only();
+/// # let _ = records;
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "the selection does nothing without `Server::log_layer`"]
 pub struct LogRecords {
@@ -87,11 +95,15 @@ pub struct LogRecords {
 
 impl LogRecords {
     /// Selects the records of these targets. By default, the target of a record is the module that wrote it.
+    ///
+    /// See the [example](Self#example).
     pub fn from_targets<T: Into<String>>(targets: impl IntoIterator<Item = T>) -> Self {
         Self { targets: targets.into_iter().map(Into::into).collect(), calls_only: false }
     }
 
     /// Suppresses the records outside of calls.
+    ///
+    /// See the [example](Self#example).
     pub fn calls_only(mut self) -> Self {
         self.calls_only = true;
         self

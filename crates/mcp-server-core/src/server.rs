@@ -30,6 +30,8 @@ use crate::{Server, builder::ServerBuilder, limits::Limits, shutdown::Cause};
 impl Server {
     /// Starts to build a server with a name and a version.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// Panics when the name is empty.
     #[track_caller]
@@ -43,48 +45,64 @@ impl Server {
     }
 
     /// Returns the name, version and description of the server.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn info(&self) -> &Implementation {
         &self.data.config.info
     }
 
     /// Returns the supported revisions, newest first.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn versions(&self) -> &[ProtocolVersion] {
         &self.data.config.versions
     }
 
     /// Returns the limits of the server.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.data.config.limits
     }
 
     /// Returns the scopes that every network caller needs.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn required_scopes(&self) -> &[String] {
         &self.data.config.required_scopes
     }
 
     /// Returns the list of tools, which can change while the server runs.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn tools(&self) -> Tools<'_> {
         Tools { server: self }
     }
 
     /// Returns the list of resources, which can change while the server runs.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn resources(&self) -> Resources<'_> {
         Resources { server: self }
     }
 
     /// Returns the list of resource templates, which can change while the server runs.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn resource_templates(&self) -> ResourceTemplates<'_> {
         ResourceTemplates { server: self }
     }
 
     /// Returns the list of prompts, which can change while the server runs.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn prompts(&self) -> Prompts<'_> {
         Prompts { server: self }
@@ -97,6 +115,8 @@ impl Server {
     }
 
     /// Shuts the server down: running calls may finish within the grace period. This does not wait.
+    ///
+    /// See the [example](Self#example).
     pub fn shutdown(&self) {
         self.data.shutdown.begin(Cause::ServerShutdown);
         self.data.extensions.stop();
@@ -104,11 +124,15 @@ impl Server {
 
     /// Returns a future that completes when [`Server::shutdown`] is called. Transports and background work of the
     /// application can wait for it.
+    ///
+    /// See the [example](Self#example).
     pub fn shutting_down(&self) -> ShuttingDown {
         ShuttingDown { shutdown: Box::pin(self.shutdown_token().cancelled_owned()) }
     }
 
     /// Whether [`Server::shutdown`] was called.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.data.shutdown.has_begun()
@@ -140,6 +164,8 @@ impl Server {
 
     /// Reads a resource without a transport.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// The [`RpcError`] that a client would receive.
     pub async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, RpcError> {
@@ -147,6 +173,8 @@ impl Server {
     }
 
     /// Gets a prompt without a transport.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// The [`RpcError`] that a client would receive.

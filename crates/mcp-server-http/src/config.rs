@@ -15,13 +15,28 @@ use crate::request::guard;
 /// Each setting with a path needs a path of its own, except that the two paths of [`sse`](Self::sse) may be equal. Two
 /// settings with one path cause a panic when the endpoint is created.
 ///
+/// # Example
 /// ```
+/// use std::time::Duration;
+///
 /// use mcp_server_http::HttpConfig;
 ///
 /// let config = HttpConfig::new()
-///     .path("/mcp")
+///     .path("/tools")
+///     .health("/health")
 ///     .allowed_hosts(["mcp.example.com"])
-///     .allowed_origins(["https://app.example.com"]);
+///     .allowed_origins(["https://app.example.com"])
+///     .body_limit(1 << 20)
+///     .body_timeout(Duration::from_secs(10))
+///     .write_timeout(Duration::from_secs(20))
+///     .session_idle_timeout(Duration::from_secs(600))
+///     .max_sessions(100)
+///     .max_event_bytes(16 << 20)
+///     .max_connections(1_000)
+///     .keep_alive(Duration::from_secs(10))
+///     .retry_delay(Duration::from_secs(2))
+///     .shutdown_deadline(Duration::from_secs(30))
+///     .ignore_signals();
 /// # let _ = config;
 /// ```
 #[derive(Debug, Clone)]
@@ -124,12 +139,16 @@ impl Default for HttpConfig {
 
 impl HttpConfig {
     /// Returns the defaults: the path `/mcp`, and loopback hosts and origins only.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the path of the endpoint. `/mcp` by default.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = absolute(path.into());
@@ -159,6 +178,8 @@ impl HttpConfig {
     ///
     /// The server checks `Host` and `Origin` of these requests too. Allow the host that the monitoring uses
     /// ([`allowed_hosts`](Self::allowed_hosts)).
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn health(mut self, path: impl Into<String>) -> Self {
         self.health = Some(absolute(path.into()));
@@ -196,6 +217,8 @@ impl HttpConfig {
     /// `example.com` allows the host on any port, `example.com:8443` on one port. The server rejects a request with another
     /// `Host`, which prevents DNS rebinding.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// If a text is not a host. For example, `https://example.com` is an origin.
     #[must_use]
@@ -213,6 +236,8 @@ impl HttpConfig {
     /// An entry is `https://app.example.com` (port 443, as browsers mean it), `https://app.example.com:8443`,
     /// `https://app.example.com:*` for any port, or `null`. The server rejects a request with another `Origin`, so that no
     /// other web page can use the access of its visitor.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Panics
     /// If a text is not an origin.
@@ -233,6 +258,14 @@ impl HttpConfig {
     ///
     /// Use this only behind a proxy that checks the host. Without the check, a web page can reach a local server by DNS
     /// rebinding.
+    ///
+    /// ```
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// // A proxy in front of the server checks `Host` and `Origin`.
+    /// let config = HttpConfig::new().dangerous_allow_any_host().dangerous_allow_any_origin();
+    /// # let _ = config;
+    /// ```
     #[must_use]
     pub fn dangerous_allow_any_host(mut self) -> Self {
         self.any_host = true;
@@ -240,6 +273,11 @@ impl HttpConfig {
     }
 
     /// Accepts every `Origin`. Any web page can then call the server with the access of its visitor.
+    ///
+    /// ```
+    /// let config = mcp_server_http::HttpConfig::new().dangerous_allow_any_origin();
+    /// # let _ = config;
+    /// ```
     #[must_use]
     pub fn dangerous_allow_any_origin(mut self) -> Self {
         self.any_origin = true;
@@ -248,6 +286,11 @@ impl HttpConfig {
 
     /// Serves a client whose `Accept` lists only `application/json` or only `text/event-stream`. The client receives the
     /// type that it accepts. By default the server rejects such a request with 406.
+    ///
+    /// ```
+    /// let config = mcp_server_http::HttpConfig::new().lenient_accept();
+    /// # let _ = config;
+    /// ```
     #[must_use]
     pub fn lenient_accept(mut self) -> Self {
         self.lenient_accept = true;
@@ -260,6 +303,8 @@ impl HttpConfig {
     /// Our listener then discards the rest of the body for a bounded time. A client that sends the whole body before it
     /// reads can so receive the answer.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// If `bytes` is zero.
     #[must_use]
@@ -271,6 +316,8 @@ impl HttpConfig {
     }
 
     /// Sets the total timeout for the arrival of a request body. 30 seconds by default.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Panics
     /// If `limit` is zero.
@@ -289,6 +336,8 @@ impl HttpConfig {
     ///
     /// [`listener::Serve::write_timeout`]: crate::listener::Serve::write_timeout
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// If `limit` is zero.
     #[must_use]
@@ -300,6 +349,8 @@ impl HttpConfig {
     }
 
     /// Sets the idle timeout of a session. 30 minutes by default. A session with an open request or stream is not idle.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Panics
     /// If `limit` is zero.
@@ -330,6 +381,8 @@ impl HttpConfig {
 
     /// Sets how many sessions may be open. 10,000 by default. The server answers a further `initialize` with 503.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// If `count` is zero.
     #[must_use]
@@ -346,6 +399,8 @@ impl HttpConfig {
     /// Above the limit the server evicts events of the least active sessions first. The order is: delivered events, then
     /// events without a reader. An event that a connected client is about to read stays.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// If `bytes` is zero.
     #[must_use]
@@ -359,6 +414,8 @@ impl HttpConfig {
     /// Sets the interval of keep-alive comments on a quiet stream, so that proxies do not close it. 15 seconds by default.
     /// The server uses at least 100 milliseconds and at most one day.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// If `interval` is zero.
     #[must_use]
@@ -370,6 +427,8 @@ impl HttpConfig {
     }
 
     /// Sets how long a client of 2025-11-25 waits before it reopens a stream that ended. 1 second by default.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn retry_delay(mut self, delay: Duration) -> Self {
         self.retry_delay = delay;
@@ -377,6 +436,8 @@ impl HttpConfig {
     }
 
     /// Sets how many connections our listener keeps open. 20,000 by default. Further connections wait.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Panics
     /// If `count` is zero.
@@ -391,6 +452,8 @@ impl HttpConfig {
     /// Sets the grace period of a shutdown: how long calls may still run. 10 seconds by default.
     ///
     /// After the grace period the server answers each call that still runs with an error. Zero ends the calls at once.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
         self.shutdown_deadline = limit;
@@ -402,6 +465,8 @@ impl HttpConfig {
     ///
     /// Use this in an application that has more to end than this server. The application then calls
     /// [`Server::shutdown`](mcp_server_core::Server::shutdown).
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn ignore_signals(mut self) -> Self {
         self.has_signals = false;

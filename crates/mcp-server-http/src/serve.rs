@@ -31,6 +31,18 @@ use crate::{
 };
 
 /// The error of a server that cannot serve an address.
+///
+/// ```
+/// use mcp_server_core::Server;
+/// use mcp_server_http::{HttpError, HttpServer};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let server = Server::builder("example", "1.0.0").build();
+/// // The default configuration allows loopback hosts only.
+/// assert!(matches!(server.serve_http("0.0.0.0:0").await, Err(HttpError::HostsRequired(_))));
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HttpError {
@@ -119,13 +131,21 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Sets the configuration of the endpoint and of the listener.
+    /// Sets the configuration of the endpoint and of the listener. [`serve`] has an example.
     pub fn config(mut self, config: HttpConfig) -> Self {
         self.config = config;
         self
     }
 
     /// Serves HTTPS. HTTP/2 and HTTP/1.1 share the port, and the client chooses by ALPN.
+    ///
+    /// ```no_run
+    /// # async fn example(listener: tokio::net::TcpListener, server: mcp_server_core::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = mcp_server_http::TlsConfig::from_files("cert.pem", "key.pem")?;
+    /// mcp_server_http::serve(listener, server).tls(tls).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// A client has ten seconds for the handshake. A connection counts against
     /// [`max_connections`](HttpConfig::max_connections) from its start.
@@ -313,6 +333,18 @@ pub trait HttpServer: sealed::Sealed {
 
     /// Serves an address over TLS with a configuration (see [`Serve::tls`]).
     ///
+    /// ```no_run
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer, TlsConfig};
+    ///
+    /// # async fn example(server: Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = TlsConfig::from_files("cert.pem", "key.pem")?;
+    /// let config = HttpConfig::new().allowed_hosts(["mcp.example.com"]);
+    /// server.serve_https_with("0.0.0.0:443", tls, config).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`HttpServer::serve_http_with`].
     #[cfg(feature = "tls")]
@@ -324,6 +356,17 @@ pub trait HttpServer: sealed::Sealed {
     ) -> impl Future<Output = Result<(), HttpError>> + Send;
 
     /// Serves a listener over TLS with a configuration (see [`Serve::tls`]).
+    ///
+    /// ```no_run
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer, TlsConfig};
+    ///
+    /// # async fn example(server: Server, tls: TlsConfig) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// server.serve_https_on(listener, tls, HttpConfig::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The errors of [`HttpServer::serve_http_on`].
@@ -365,6 +408,14 @@ pub trait HttpServer: sealed::Sealed {
     ///
     /// The service answers on every path (see [`McpService::handle`]). The advice of [`HttpServer::into_router`] holds here
     /// too.
+    ///
+    /// ```
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer};
+    ///
+    /// let service = Server::builder("example", "1.0.0").build().into_service(HttpConfig::new());
+    /// assert_eq!(service.open_sessions(), 0);
+    /// ```
     ///
     /// # Panics
     /// If two settings of the configuration use one path.

@@ -10,6 +10,8 @@ use crate::{
 impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// Adds a tool.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// Panics in the cases in which [`ServerBuilder::try_tool`] returns an error.
     #[track_caller]
@@ -18,6 +20,14 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Adds a tool.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, tool};
+    ///
+    /// let server = Server::builder("notes", "1.0.0").try_tool(tool("greet", async || "Hello!"))?.build();
+    /// # let _: Server = server;
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error when the name is taken or not valid, or a schema is not valid.
@@ -28,6 +38,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Adds a resource.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// Panics in the cases in which [`ServerBuilder::try_resource`] returns an error.
     #[track_caller]
@@ -36,6 +48,14 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Adds a resource.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, resource};
+    ///
+    /// let server = Server::builder("notes", "1.0.0").try_resource(resource("notes://today", async || "Buy milk."))?.build();
+    /// # let _: Server = server;
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error when the URI is taken or not valid.
@@ -48,6 +68,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     ///
     /// If several templates match a URI, the first one reads it. A resource with exactly this URI comes before all templates.
     ///
+    /// [`template`](crate::template()) has an example.
+    ///
     /// # Panics
     /// Panics in the cases in which [`ServerBuilder::try_resource_template`] returns an error.
     #[track_caller]
@@ -56,6 +78,14 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Adds a resource template.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, template};
+    ///
+    /// let server = Server::builder("notes", "1.0.0").try_resource_template(template("notes://{date}", async || "Nothing."))?.build();
+    /// # let _: Server = server;
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error when the template is taken or not valid.
@@ -66,6 +96,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Adds a prompt.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Panics
     /// Panics in the cases in which [`ServerBuilder::try_prompt`] returns an error.
     #[track_caller]
@@ -74,6 +106,14 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     }
 
     /// Adds a prompt.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, prompt};
+    ///
+    /// let server = Server::builder("notes", "1.0.0").try_prompt(prompt("review", async || "Review my code."))?.build();
+    /// # let _: Server = server;
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error when the name is taken, or an argument is given twice.
@@ -112,7 +152,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         accept(self.try_extension(extension))
     }
 
-    /// Adds an extension.
+    /// Adds an extension. [`ServerBuilder::extension`] has an example.
     ///
     /// # Errors
     /// Returns the error of [`ServerExtension::register`].

@@ -11,6 +11,7 @@ use crate::random::NoRandomNumbers;
 ///
 /// `?` converts it into a [`ToolError`] whose text the model reads, for example that the user declined.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::{InputError, Inputs};
 ///
@@ -22,7 +23,11 @@ use crate::random::NoRandomNumbers;
 /// async fn greet(inputs: Inputs) -> Result<String, InputError> {
 ///     match inputs.elicit::<Name>("name", "What is your name?").await {
 ///         Ok(answer) => Ok(format!("Hello, {}!", answer.name)),
-///         Err(error) if error.is_declined() => Ok("Hello!".to_owned()),
+///         Err(error) if error.is_declined() || error.is_cancelled() => Ok("Hello!".to_owned()),
+///         Err(error) if error.is_unsupported() => Ok(format!("the client lacks {:?}", error.missing())),
+///         Err(error) if error.is_timeout() || error.is_invalid() => Ok("Hello, stranger!".to_owned()),
+///         Err(error) if error.is_refused() => Ok(format!("the client answered {:?}", error.rpc())),
+///         Err(error) if error.is_gone() || error.is_misuse() => Err(error),
 ///         Err(error) => Err(error),
 ///     }
 /// }
@@ -92,30 +97,40 @@ impl InputError {
     }
 
     /// Whether the user declined.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_declined(&self) -> bool {
         matches!(*self.0, Reason::Declined)
     }
 
     /// Whether the user closed the input request without an answer.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(*self.0, Reason::Cancelled)
     }
 
     /// Whether the client did not declare a needed capability. No input request was sent.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.0, Reason::Unsupported { .. })
     }
 
     /// Whether the answer was late.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(*self.0, Reason::TimedOut)
     }
 
     /// Returns the needed capabilities that the client did not declare.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn missing(&self) -> Option<&ClientCapabilities> {
         match &*self.0 {
@@ -125,12 +140,16 @@ impl InputError {
     }
 
     /// Whether the client responded with an error: see [`InputError::rpc`].
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, Reason::Refused(_))
     }
 
     /// Whether the client has disconnected, or the call is over.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(*self.0, Reason::Gone)
@@ -138,6 +157,8 @@ impl InputError {
 
     /// Whether the input request was invalid: a key that was used twice, an invalid form, or an input request inside of
     /// [`Inputs::once`](crate::Inputs::once). `tracing` records the details.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_misuse(&self) -> bool {
         matches!(*self.0, Reason::Misuse(_))
@@ -150,6 +171,8 @@ impl InputError {
     }
 
     /// Whether the answers were invalid several times.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(*self.0, Reason::Invalid(_))
@@ -164,6 +187,8 @@ impl InputError {
     }
 
     /// Returns the error that the client responded with.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn rpc(&self) -> Option<&RpcError> {
         match &*self.0 {

@@ -12,6 +12,7 @@ use crate::registry::{self, Definition, List, Pages, RegistrationError};
 ///
 /// The pages have the size and the cache hints of the server's own lists. The server writes each page once per revision.
 ///
+/// # Example
 /// ```
 /// use mcp_protocol::PaginatedParams;
 /// use mcp_server_core::extension::{MethodRoute, PagedList};
@@ -53,12 +54,16 @@ impl Definition for Item {
 
 impl PagedList {
     /// Creates an empty list. `member` is the name of the list in its results, for example `planets`.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn new(member: &'static str) -> Self {
         Self { member, by_key: HashMap::new(), ordered: Vec::new(), pages: Pages::default() }
     }
 
     /// Appends an entry that looks the same in every revision.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Returns an error when the key is already in the list, or the value does not serialize as JSON.
@@ -91,6 +96,8 @@ impl PagedList {
     }
 
     /// Returns the page behind a cursor, or the first page without one.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Returns `-32602` when the cursor does not come from this list.

@@ -11,6 +11,29 @@ use crate::registry::{MethodRoute, PromptRoute, RegistrationError, ResourceRoute
 /// The builder of a server, as an extension sees it in [`ServerExtension::register`](super::ServerExtension::register).
 ///
 /// A failed registration changes nothing, so that an extension can continue without it.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{
+///     RegistrationError,
+///     extension::{MethodResult, MethodRoute, Registrar, ServerExtension},
+///     prompt, resource, tool,
+/// };
+///
+/// struct Clock;
+///
+/// impl ServerExtension for Clock {
+///     fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+///         *registrar.shared::<u32>() += 1; // the number of clocks of this server
+///         registrar.tool(tool("now", async || "12:00"))?;
+///         registrar.resource(resource("clock://now", async || "12:00"))?;
+///         registrar.prompt(prompt("ask-time", async || "What is the time?"))?;
+///         registrar.method(MethodRoute::immediate("com.example/now", |_| {
+///             MethodResult::json(&serde_json::json!({ "now": "12:00" }))
+///         }))
+///     }
+/// }
+/// ```
 pub struct Registrar<'a> {
     target: &'a mut dyn RegistrationTarget,
 }
@@ -35,6 +58,8 @@ impl<'a> Registrar<'a> {
 
     /// Registers a tool.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// See [`ServerBuilder::try_tool`](crate::ServerBuilder::try_tool).
     pub fn tool(&mut self, route: ToolRoute) -> Result<(), RegistrationError> {
@@ -42,6 +67,8 @@ impl<'a> Registrar<'a> {
     }
 
     /// Registers a resource.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// See [`ServerBuilder::try_resource`](crate::ServerBuilder::try_resource).
@@ -59,6 +86,8 @@ impl<'a> Registrar<'a> {
 
     /// Registers a prompt.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// See [`ServerBuilder::try_prompt`](crate::ServerBuilder::try_prompt).
     pub fn prompt(&mut self, route: PromptRoute) -> Result<(), RegistrationError> {
@@ -66,6 +95,8 @@ impl<'a> Registrar<'a> {
     }
 
     /// Registers a method.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Returns an error when the method is already registered, or belongs to the protocol itself.
@@ -76,6 +107,8 @@ impl<'a> Registrar<'a> {
     /// Returns a value that all extensions of this builder share, and creates it on the first call.
     ///
     /// Several instances of one extension use it to register their methods once.
+    ///
+    /// See the [example](Self#example).
     pub fn shared<T: Default + Send + Sync + 'static>(&mut self) -> &mut T {
         let value = self.target.shared().entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
         #[expect(clippy::expect_used, reason = "the key of the entry is the type of its value")]

@@ -66,6 +66,18 @@ impl<S: Send + Sync, T: FromRef<S>> FromCallParts<S> for State<T> {
 /// Extracts a value that the transport or a middleware attached to the request, such as HTTP headers.
 ///
 /// Use `Option<Extension<T>>` if the value may be missing.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_server_core::{Extension, ToolRoute, tool};
+///
+/// #[derive(Clone)]
+/// struct Tenant(Arc<str>);
+///
+/// let route: ToolRoute = tool("tenant", async |Extension(tenant): Extension<Tenant>| tenant.0.to_string());
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
 pub struct Extension<T>(pub T);

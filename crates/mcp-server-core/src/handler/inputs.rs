@@ -38,8 +38,11 @@ use crate::{
 /// its own key. A `select!` or a timeout around an input request works in a session only: elsewhere the input request
 /// ends the run.
 ///
+/// # Example
 /// ```
+/// use mcp_protocol::{CreateMessageParams, SamplingMessage};
 /// use mcp_server_core::{InputError, Inputs, Server, tool};
+/// use serde_json::json;
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Confirm {
@@ -51,7 +54,19 @@ use crate::{
 ///     Ok(if answer.yes { "deleted" } else { "kept" }.to_owned())
 /// }
 ///
-/// let server = Server::builder("files", "1.0").tool(tool("delete", delete)).build();
+/// async fn publish(inputs: Inputs) -> Result<String, InputError> {
+///     let schema = json!({ "type": "object", "properties": { "title": { "type": "string" } } });
+///     let form = mcp_schema::elicitation::Form::from_schema(&schema).expect("the schema is a form");
+///     let values = inputs.elicit_form("title", "What is the title?", &form).await?;
+///     inputs.elicit_url("login", "Log in to publish.", "https://example.com/login").await?;
+///     inputs.elicit_page("terms", "Accept the terms.", "https://example.com/terms", "page-7").await?;
+///     let request = CreateMessageParams::new(vec![SamplingMessage::user("Write a summary.")], 100);
+///     let summary = inputs.sample("summary", request).await?;
+///     let roots = inputs.roots("roots").await?;
+///     Ok(format!("{values:?} {summary:?} {}", roots.len()))
+/// }
+///
+/// let server = Server::builder("files", "1.0").tool(tool("delete", delete)).tool(tool("publish", publish)).build();
 /// # let _ = server;
 /// ```
 #[derive(Debug, Clone)]
@@ -86,6 +101,8 @@ impl Inputs {
     /// bounds.
     ///
     /// Do not request secrets this way: use a page ([`Inputs::elicit_url`]).
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// [`InputError`]: the user declined or cancelled, the client does not support forms, the answer was late, or three
@@ -136,6 +153,8 @@ impl Inputs {
 
     /// Asks the user to fill in a form that is built at run time.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// As for [`Inputs::elicit`].
     pub async fn elicit_form(
@@ -183,6 +202,8 @@ impl Inputs {
     /// visitor is the user of this call. With [`Inputs::elicit_page`] the application can notify the client when the
     /// user is done.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// As for [`Inputs::elicit`].
     pub async fn elicit_url(
@@ -198,6 +219,8 @@ impl Inputs {
     ///
     /// The application then calls [`Notices::elicitation_complete`](crate::Notices::elicitation_complete) when the user
     /// is done. Only 2025-11-25 has such ids.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// As for [`Inputs::elicit`].
@@ -244,6 +267,8 @@ impl Inputs {
     /// Requests a completion from the client's model. After a message with tool uses, the next message must contain
     /// their results only ([`CreateMessageParams::check_conversation`]).
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// [`InputError`]: the conversation is malformed, the client does not support sampling (or tools in it), the client
     /// refused, or the answer was late.
@@ -263,6 +288,8 @@ impl Inputs {
     }
 
     /// Requests the roots of the client: the directories in which it lets servers work.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// [`InputError`]: the client does not support roots, or the answer was late.

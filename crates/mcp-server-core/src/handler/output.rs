@@ -32,6 +32,19 @@ use super::{
 pub struct Json<T>(pub T);
 
 /// Returns a typed value as structured content, together with content blocks.
+///
+/// ```
+/// use mcp_server_core::{Image, IntoContent as _, Structured, ToolRoute, tool};
+///
+/// #[derive(serde::Serialize, schemars::JsonSchema)]
+/// struct Size { width: u32, height: u32 }
+///
+/// let route: ToolRoute = tool("shot", async || Structured {
+///     data: Size { width: 1, height: 1 },
+///     content: vec![Image::png(b"...".to_vec()).into_content()],
+/// });
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
 pub struct Structured<T> {
@@ -42,11 +55,27 @@ pub struct Structured<T> {
 }
 
 /// A tool output together with `_meta`.
+///
+/// ```
+/// use mcp_protocol::Meta;
+/// use mcp_server_core::{ToolRoute, WithMeta, tool};
+///
+/// let route: ToolRoute = tool("greet", async || WithMeta("Hello!", Meta::default()));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone)]
 #[expect(clippy::exhaustive_structs, reason = "made to be built in a handler's last line")]
 pub struct WithMeta<T>(pub T, pub Meta);
 
 /// The bytes of an image. The server encodes them as base64.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{Image, ToolRoute, tool};
+///
+/// let route: ToolRoute = tool("show", async || ("A dot:", Image::png(b"...".to_vec()), Image::new(b"...".to_vec(), "image/webp")));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
@@ -58,17 +87,29 @@ pub struct Image {
 
 impl Image {
     /// Creates an image of a media type.
+    ///
+    /// See the [example](Self#example).
     pub fn new(bytes: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
         Self { bytes: bytes.into(), mime_type: mime_type.into() }
     }
 
     /// Creates a PNG image.
+    ///
+    /// See the [example](Self#example).
     pub fn png(bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(bytes, "image/png")
     }
 }
 
 /// The bytes of a sound. The server encodes them as base64.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{Audio, ToolRoute, tool};
+///
+/// let route: ToolRoute = tool("show", async || Audio::new(b"...".to_vec(), "audio/wav"));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Audio {
@@ -80,12 +121,23 @@ pub struct Audio {
 
 impl Audio {
     /// Creates a sound of a media type.
+    ///
+    /// See the [example](Self#example).
     pub fn new(bytes: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
         Self { bytes: bytes.into(), mime_type: mime_type.into() }
     }
 }
 
 /// Binary contents of a resource. The server encodes them as base64.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{Blob, ResourceRoute, resource};
+///
+/// let route: ResourceRoute =
+///     resource("docs://guide", async || Blob::new(b"%PDF-".to_vec()).mime_type("application/pdf"));
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Blob {
@@ -97,11 +149,15 @@ pub struct Blob {
 
 impl Blob {
     /// Creates contents with the media type of the registered resource.
+    ///
+    /// See the [example](Self#example).
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), mime_type: None }
     }
 
     /// Sets the media type.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
@@ -110,6 +166,22 @@ impl Blob {
 }
 
 /// A value that converts into one content block.
+///
+/// ```
+/// use mcp_protocol::ContentBlock;
+/// use mcp_server_core::{IntoContent, ToolRoute, tool};
+///
+/// struct Celsius(f64);
+///
+/// impl IntoContent for Celsius {
+///     fn into_content(self) -> ContentBlock {
+///         ContentBlock::text(format!("{} °C", self.0))
+///     }
+/// }
+///
+/// let route: ToolRoute = tool("temperatures", async || vec![Celsius(21.5).into_content()]);
+/// # let _ = route;
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not convert into a content block",
     label = "`{Self}` is not content",

@@ -53,12 +53,24 @@ pub(crate) enum StoredFlow {
 /// To rotate, put a new key first. Remove an old key when its states have expired. All nodes of a fleet need the same
 /// keys; a single process uses a random one.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::{Server, StateKeys};
 ///
 /// let (new, old) = ([2; 32], [1; 32]);
 /// let server = Server::builder("fleet", "1.0").state_keys(StateKeys::new([new, old])).build();
 /// # let _ = server;
+/// ```
+///
+/// ```
+/// use mcp_server_core::{Server, StateKeys};
+///
+/// let (new, old) = ([7; 32], [6; 32]); // secrets of the fleet
+/// let server = Server::builder("fleet", "1.0").state_keys(StateKeys::new([new, old])).build();
+/// let single = StateKeys::random()?;
+/// # let _: Server = server;
+/// # let _ = single;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct StateKeys {
@@ -67,6 +79,8 @@ pub struct StateKeys {
 
 impl StateKeys {
     /// Creates keys of 32 bytes each, the newest first.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Panics
     /// Panics when there is no key.
@@ -79,6 +93,8 @@ impl StateKeys {
     }
 
     /// Creates one random key, which lives as long as the process.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Fails when the system has no random numbers.

@@ -11,6 +11,19 @@ use super::PromptRoute;
 use crate::handler::{Arguments, Erased, Ready, StringArgument, ToolError};
 
 /// One message of a declarative prompt.
+///
+/// # Example
+/// ```
+/// use mcp_protocol::{ContentBlock, Role};
+/// use mcp_server_core::{MessageTemplate, PromptRoute, prompt_template};
+///
+/// let route: PromptRoute = prompt_template("review", [
+///     MessageTemplate::user("Review this {language} code."),
+///     MessageTemplate::assistant("Send it."),
+///     MessageTemplate::content(Role::User, ContentBlock::text("fn main() {}")),
+/// ]);
+/// # let _ = route;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MessageTemplate {
@@ -20,16 +33,22 @@ pub struct MessageTemplate {
 
 impl MessageTemplate {
     /// Creates a message of the user with placeholders for arguments.
+    ///
+    /// See the [example](Self#example).
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, content: ContentBlock::text(text.into()) }
     }
 
     /// Creates a message of the assistant with placeholders for arguments.
+    ///
+    /// See the [example](Self#example).
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: Role::Assistant, content: ContentBlock::text(text.into()) }
     }
 
     /// Creates a message with content that stays as it is: an image, audio, a resource.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn content(role: Role, content: ContentBlock) -> Self {
         Self { role, content }

@@ -19,6 +19,7 @@ pub(crate) type MethodFuture = Pin<Box<dyn Future<Output = Result<MethodResult, 
 
 /// A method of an extension, and the function that serves it.
 ///
+/// # Example
 /// ```
 /// use mcp_protocol::RpcError;
 /// use mcp_server_core::extension::{MethodCall, MethodResult, MethodRoute};
@@ -60,6 +61,8 @@ impl MethodRoute {
     ///
     /// The call counts as a running handler: it needs a permit, `Limits::read_timeout` bounds it, and a cancellation by
     /// the client drops its future. Layers do not wrap it.
+    ///
+    /// See the [example](Self#example).
     pub fn new<F, R>(name: impl Into<String>, handler: F) -> Self
     where
         F: Fn(MethodCall) -> R + Send + Sync + 'static,
@@ -145,6 +148,23 @@ impl fmt::Debug for MethodRoute {
 }
 
 /// A request for a method of an extension, while the server prepares it.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::extension::{MethodResult, MethodRoute};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Sum { numbers: Vec<i64> }
+///
+/// let route = MethodRoute::immediate("com.example/sum", |request| {
+///     let Sum { numbers } = request.params()?;
+///     let (method, revision) = (request.name(), request.version().as_str());
+///     MethodResult::json(&serde_json::json!({ "sum": numbers.iter().sum::<i64>(), "of": [method, revision] }))
+/// })
+/// .needs_session()
+/// .requires_scopes(["math"]);
+/// # let _: MethodRoute = route;
+/// ```
 #[derive(Debug)]
 pub struct MethodRequest<'a> {
     name: &'a str,
@@ -164,18 +184,24 @@ impl<'a> MethodRequest<'a> {
     }
 
     /// Returns the name of the method.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn name(&self) -> &str {
         self.name
     }
 
     /// Returns the revision of the request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.version
     }
 
     /// Decodes the parameters. Missing parameters count as an empty object.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Returns `-32602` when the parameters do not fit the type.
@@ -189,6 +215,19 @@ impl<'a> MethodRequest<'a> {
 }
 
 /// A running call of an extension's method.
+///
+/// # Example
+/// ```
+/// use mcp_protocol::RpcError;
+/// use mcp_server_core::extension::{MethodCall, MethodResult};
+/// use serde_json::{Value, json};
+///
+/// async fn echo(call: MethodCall) -> Result<MethodResult, RpcError> {
+///     let params: Value = call.params()?;
+///     MethodResult::json(&json!({ "params": params, "from": call.name(), "to": call.context().client_info() }))
+/// }
+/// # let _ = echo;
+/// ```
 #[derive(Debug)]
 pub struct MethodCall {
     name: Arc<str>,
@@ -202,18 +241,24 @@ impl MethodCall {
     }
 
     /// Returns the name of the method.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the context of the request: the server, the caller, the revision, progress.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
     /// Decodes the parameters. Missing parameters count as an empty object.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Returns `-32602` when the parameters do not fit the type.

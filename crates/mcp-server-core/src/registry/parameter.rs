@@ -46,11 +46,13 @@ impl ParameterType {
 
 /// One parameter of a tool.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::{Parameter, ParameterType};
 ///
 /// let limit = Parameter::new("limit", ParameterType::Integer).description("The number of hits.").default_value(10);
-/// # let _ = limit;
+/// let tenant = Parameter::new("tenant", ParameterType::String).required().header("Tenant");
+/// # let _ = (limit, tenant);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -65,11 +67,15 @@ pub struct Parameter {
 
 impl Parameter {
     /// Creates an optional parameter.
+    ///
+    /// See the [example](Self#example).
     pub fn new(name: impl Into<String>, kind: ParameterType) -> Self {
         Self { name: name.into(), kind, description: None, required: false, default: None, header: None }
     }
 
     /// Sets the description of the parameter.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
@@ -77,6 +83,8 @@ impl Parameter {
     }
 
     /// Makes the parameter required.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
@@ -84,6 +92,8 @@ impl Parameter {
     }
 
     /// Sets the value that the server fills in when the call lacks the parameter.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn default_value(mut self, value: impl Into<Value>) -> Self {
         self.default = Some(value.into());
@@ -93,6 +103,8 @@ impl Parameter {
     /// Mirrors the parameter in the header `Mcp-Param-{suffix}`, by which proxies can route (2026-07-28, server/tools).
     ///
     /// Do not mirror secrets: proxies and logs see headers.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn header(mut self, suffix: impl Into<String>) -> Self {
         self.header = Some(suffix.into());

@@ -9,6 +9,22 @@ use super::{CompletionSource, Definition, Entry, List, RegistrationError, comple
 use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready};
 
 /// A prompt before its registration. `S` is the state that its handler still needs.
+///
+/// # Example
+/// ```
+/// use mcp_protocol::{Icon, Meta, PromptArgument};
+/// use mcp_server_core::{PromptRoute, RawArgs, prompt};
+///
+/// let mut route: PromptRoute = prompt("review", async |RawArgs(arguments): RawArgs| format!("Review {arguments:?}"))
+///     .title("Review")
+///     .description("Reviews code.")
+///     .arguments([PromptArgument::new("language")])
+///     .icon(Icon::new("https://example.com/icon.png"))
+///     .meta(Meta::default())
+///     .complete_from("language", ["rust", "ruby"])
+///     .complete("focus", async || vec!["errors".to_owned()]);
+/// route.arguments_mut().push(PromptArgument::new("focus"));
+/// ```
 #[must_use = "a route does nothing until a server is given it"]
 pub struct PromptRoute<S = ()> {
     prompt: Prompt,
@@ -67,35 +83,47 @@ impl<S> PromptRoute<S> {
     }
 
     /// Returns the definitions of the arguments, to change them.
+    ///
+    /// See the [example](Self#example).
     pub fn arguments_mut(&mut self) -> &mut Vec<PromptArgument> {
         &mut self.prompt.arguments
     }
 
     /// Sets the description of the prompt. It replaces the doc comment of the arguments.
+    ///
+    /// See the [example](Self#example).
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.prompt.description = Some(text.into());
         self
     }
 
     /// Sets the title, which people see instead of the name.
+    ///
+    /// See the [example](Self#example).
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.prompt.title = Some(title.into());
         self
     }
 
     /// Sets the arguments, instead of those that the handler describes.
+    ///
+    /// See the [example](Self#example).
     pub fn arguments(mut self, arguments: impl IntoIterator<Item = PromptArgument>) -> Self {
         self.prompt.arguments = arguments.into_iter().collect();
         self
     }
 
     /// Adds an icon.
+    ///
+    /// See the [example](Self#example).
     pub fn icon(mut self, icon: Icon) -> Self {
         self.prompt.icons.push(icon);
         self
     }
 
     /// Sets `_meta` of the definition.
+    ///
+    /// See the [example](Self#example).
     pub fn meta(mut self, meta: Meta) -> Self {
         self.prompt.meta = Some(meta);
         self
@@ -104,12 +132,16 @@ impl<S> PromptRoute<S> {
 
 impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
     /// Completes an argument by a handler, which takes [`Completing`](crate::Completing) and returns a list of texts.
+    ///
+    /// See the [example](Self#example).
     pub fn complete<M, H: Handler<M, S, CompletionKind>>(mut self, argument: impl Into<String>, handler: H) -> Self {
         self.completions.add(argument.into(), CompletionSource::handler(handler));
         self
     }
 
     /// Completes an argument from a fixed list: the entries that begin with the typed text.
+    ///
+    /// See the [example](Self#example).
     pub fn complete_from<T: Into<String>>(
         mut self,
         argument: impl Into<String>,

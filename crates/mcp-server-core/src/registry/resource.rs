@@ -11,6 +11,26 @@ use crate::{
 };
 
 /// A resource before its registration. `S` is the state that its handler still needs.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_protocol::{Annotations, Icon, Meta};
+/// use mcp_server_core::{CacheHint, ResourceRoute, resource};
+///
+/// let route: ResourceRoute = resource("config://app", async || "{}")
+///     .name("app")
+///     .title("Application")
+///     .description("The configuration.")
+///     .mime_type("application/json")
+///     .annotations(Annotations::default())
+///     .icon(Icon::new("https://example.com/icon.png"))
+///     .meta(Meta::default())
+///     .cache(CacheHint::private(Duration::from_secs(60)))
+///     .size(2);
+/// # let _ = route;
+/// ```
 #[must_use = "a route does nothing until a server is given it"]
 pub struct ResourceRoute<S = ()> {
     resource: Resource,
@@ -43,6 +63,27 @@ where
 }
 
 /// A resource template before its registration. `S` is the state that its handler still needs.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_protocol::{Annotations, Icon, Meta};
+/// use mcp_server_core::{CacheHint, TemplateRoute, template};
+///
+/// let route: TemplateRoute = template("config://{name}", async || "{}")
+///     .name("app")
+///     .title("Application")
+///     .description("The configuration.")
+///     .mime_type("application/json")
+///     .annotations(Annotations::default())
+///     .icon(Icon::new("https://example.com/icon.png"))
+///     .meta(Meta::default())
+///     .cache(CacheHint::private(Duration::from_secs(60)))
+///     .complete_from("name", ["app", "log"])
+///     .complete("name", async || vec!["app".to_owned()]);
+/// # let _ = route;
+/// ```
 #[must_use = "a route does nothing until a server is given it"]
 pub struct TemplateRoute<S = ()> {
     template: ResourceTemplate,
@@ -92,48 +133,64 @@ macro_rules! definition_setters {
     ($route:ident, $field:ident) => {
         impl<S> $route<S> {
             /// Sets the name, which programs use.
+            ///
+            /// See the [example](Self#example).
             pub fn name(mut self, name: impl Into<String>) -> Self {
                 self.$field.name = name.into();
                 self
             }
 
             /// Sets the title, which people see instead of the name.
+            ///
+            /// See the [example](Self#example).
             pub fn title(mut self, title: impl Into<String>) -> Self {
                 self.$field.title = Some(title.into());
                 self
             }
 
             /// Sets the description of the contents, for the model.
+            ///
+            /// See the [example](Self#example).
             pub fn description(mut self, text: impl Into<String>) -> Self {
                 self.$field.description = Some(text.into());
                 self
             }
 
             /// Sets the media type of contents that do not name one themselves.
+            ///
+            /// See the [example](Self#example).
             pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
                 self.$field.mime_type = Some(mime_type.into());
                 self
             }
 
             /// Sets the annotations: the audience, the priority and the time of the last change.
+            ///
+            /// See the [example](Self#example).
             pub fn annotations(mut self, annotations: Annotations) -> Self {
                 self.$field.annotations = Some(annotations);
                 self
             }
 
             /// Adds an icon.
+            ///
+            /// See the [example](Self#example).
             pub fn icon(mut self, icon: Icon) -> Self {
                 self.$field.icons.push(icon);
                 self
             }
 
             /// Sets `_meta` of the definition.
+            ///
+            /// See the [example](Self#example).
             pub fn meta(mut self, meta: Meta) -> Self {
                 self.$field.meta = Some(meta);
                 self
             }
 
             /// Sets how long clients may cache the contents, instead of the hint of the server.
+            ///
+            /// See the [example](Self#example).
             pub fn cache(mut self, hint: CacheHint) -> Self {
                 self.cache = Some(hint);
                 self
@@ -153,6 +210,8 @@ definition_setters!(TemplateRoute, template);
 
 impl<S> ResourceRoute<S> {
     /// Sets the size of the contents in bytes, before base64.
+    ///
+    /// See the [example](Self#example).
     pub fn size(mut self, bytes: u64) -> Self {
         self.resource.size = Some(bytes);
         self
@@ -172,12 +231,16 @@ impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
 
 impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
     /// Completes a variable by a handler, which takes [`Completing`](crate::Completing) and returns a list of texts.
+    ///
+    /// See the [example](Self#example).
     pub fn complete<M, H: Handler<M, S, CompletionKind>>(mut self, variable: impl Into<String>, handler: H) -> Self {
         self.completions.add(variable.into(), CompletionSource::handler(handler));
         self
     }
 
     /// Completes a variable from a fixed list: the entries that begin with the typed text.
+    ///
+    /// See the [example](Self#example).
     pub fn complete_from<T: Into<String>>(
         mut self,
         variable: impl Into<String>,

@@ -21,6 +21,37 @@ use crate::{
 };
 
 /// A tool before its registration. `S` is the state that its handler still needs.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_protocol::{ClientCapabilities, Icon, Meta};
+/// use mcp_server_core::{RawArgs, TaskPolicy, TaskSupport, ToolRoute, tool};
+/// use serde_json::json;
+///
+/// let search: ToolRoute = tool("search", async |RawArgs(_): RawArgs| json!({ "hits": 0 }))
+///     .title("Search")
+///     .description("Searches the web.")
+///     .icon(Icon::new("https://example.com/icon.png"))
+///     .meta(Meta::default())
+///     .input_schema(json!({ "type": "object" }))
+///     .output_schema(json!({ "type": "object" }))
+///     .skip_input_validation()
+///     .skip_output_validation()
+///     .read_only()
+///     .open_world()
+///     .requires_scopes(["search"])
+///     .requires_client(ClientCapabilities::default())
+///     .timeout(Duration::from_secs(10));
+/// let add: ToolRoute = tool("add", async || "added").additive().idempotent().closed_world();
+/// let delete: ToolRoute = tool("delete", async || "deleted")
+///     .destructive()
+///     .task(TaskSupport::Optional)
+///     .task_policy(TaskPolicy::After(Duration::from_secs(5)));
+/// let build: ToolRoute = tool("build", async || "built").long_running();
+/// # let _ = (search, add, delete, build);
+/// ```
 #[must_use = "a route does nothing until a server is given it"]
 pub struct ToolRoute<S = ()> {
     tool: Tool,
@@ -84,36 +115,48 @@ where
 
 impl<S> ToolRoute<S> {
     /// Sets the description for the model. It replaces the doc comment of the arguments.
+    ///
+    /// See the [example](Self#example).
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.tool.description = Some(text.into());
         self
     }
 
     /// Sets the title, which people see instead of the name.
+    ///
+    /// See the [example](Self#example).
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.tool.title = Some(title.into());
         self
     }
 
     /// Adds an icon.
+    ///
+    /// See the [example](Self#example).
     pub fn icon(mut self, icon: Icon) -> Self {
         self.tool.icons.push(icon);
         self
     }
 
     /// Sets `_meta` of the definition.
+    ///
+    /// See the [example](Self#example).
     pub fn meta(mut self, meta: Meta) -> Self {
         self.tool.meta = Some(meta);
         self
     }
 
     /// Marks the tool as read-only: it changes nothing.
+    ///
+    /// See the [example](Self#example).
     pub fn read_only(mut self) -> Self {
         self.annotations_mut().read_only_hint = Some(true);
         self
     }
 
     /// Marks the tool as destructive: it may delete or overwrite data.
+    ///
+    /// See the [example](Self#example).
     pub fn destructive(mut self) -> Self {
         let annotations = self.annotations_mut();
         annotations.read_only_hint = Some(false);
@@ -122,6 +165,8 @@ impl<S> ToolRoute<S> {
     }
 
     /// Marks the tool as additive: it changes data, but only adds to it.
+    ///
+    /// See the [example](Self#example).
     pub fn additive(mut self) -> Self {
         let annotations = self.annotations_mut();
         annotations.read_only_hint = Some(false);
@@ -130,18 +175,24 @@ impl<S> ToolRoute<S> {
     }
 
     /// Marks the tool as idempotent: a second call with the same arguments has no further effect.
+    ///
+    /// See the [example](Self#example).
     pub fn idempotent(mut self) -> Self {
         self.annotations_mut().idempotent_hint = Some(true);
         self
     }
 
     /// Marks the tool as open: it reaches external systems, as a web search does. Clients assume it by default.
+    ///
+    /// See the [example](Self#example).
     pub fn open_world(mut self) -> Self {
         self.annotations_mut().open_world_hint = Some(true);
         self
     }
 
     /// Marks the tool as closed: it does not reach external systems. A calculator does not.
+    ///
+    /// See the [example](Self#example).
     pub fn closed_world(mut self) -> Self {
         self.annotations_mut().open_world_hint = Some(false);
         self
@@ -186,30 +237,40 @@ impl<S> ToolRoute<S> {
     ///
     /// If the handler returns a [`Value`], the value is structured content and text. A handler that returns content only, such
     /// as a `String` or an [`Image`](crate::Image), cannot have an output schema.
+    ///
+    /// See the [example](Self#example).
     pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
         self.output_schema = Some(schema.into());
         self
     }
 
     /// Runs the handler without a check of the arguments against the input schema.
+    ///
+    /// See the [example](Self#example).
     pub fn skip_input_validation(mut self) -> Self {
         self.validate_input = false;
         self
     }
 
     /// Sends structured output without a check against the output schema.
+    ///
+    /// See the [example](Self#example).
     pub fn skip_output_validation(mut self) -> Self {
         self.validate_output = false;
         self
     }
 
     /// Requires that a caller over a network was granted all of these scopes.
+    ///
+    /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
         self.required_scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
     /// Requires that the client declared these capabilities. Otherwise the server refuses the call (`-32021`).
+    ///
+    /// See the [example](Self#example).
     pub fn requires_client(mut self, capabilities: ClientCapabilities) -> Self {
         self.required_client = Some(capabilities);
         self
@@ -220,6 +281,8 @@ impl<S> ToolRoute<S> {
     /// With [`TaskSupport::Required`], the server refuses clients that do not support tasks. Clients of revisions before
     /// 2025-11-25, which have no tasks, receive the plain result. The server's timeout of tool calls does not hold for a task:
     /// the task may run until it expires.
+    ///
+    /// See the [example](Self#example).
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.tasks.support = support;
         self.tool.execution = (support != TaskSupport::Forbidden).then(|| ToolExecution::new(support));
@@ -227,6 +290,8 @@ impl<S> ToolRoute<S> {
     }
 
     /// Sets when a call becomes a task, instead of the policy of the server.
+    ///
+    /// See the [example](Self#example).
     pub fn task_policy(mut self, policy: TaskPolicy) -> Self {
         self.tasks.policy = Some(policy);
         self
@@ -235,11 +300,15 @@ impl<S> ToolRoute<S> {
     /// Marks the tool as long-running: it may run as a task.
     ///
     /// If the client lets the server decide, a call becomes a task at once.
+    ///
+    /// See the [example](Self#example).
     pub fn long_running(self) -> Self {
         self.task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately)
     }
 
     /// Sets the total timeout of a call, instead of the limit of the server. It must not be zero.
+    ///
+    /// See the [example](Self#example).
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self

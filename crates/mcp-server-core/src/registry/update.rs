@@ -6,6 +6,7 @@ use super::{RegistrationError, ResourceEntry, ResourceRoute};
 
 /// Changes of the resource list that [`Resources::apply`](crate::Resources::apply) makes in one step.
 ///
+/// # Example
 /// ```
 /// use mcp_server_core::{Server, extension::ResourceUpdate, resource};
 ///
@@ -26,6 +27,8 @@ pub struct ResourceUpdate {
 
 impl ResourceUpdate {
     /// Removes the resource at a URI, if it is registered.
+    ///
+    /// See the [example](Self#example).
     pub fn remove(&mut self, uri: impl Into<String>) {
         self.removed.insert(uri.into());
     }
@@ -40,6 +43,8 @@ impl ResourceUpdate {
     }
 
     /// Adds a resource at the end of the list.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Returns an error when the definition is not valid.

@@ -10,6 +10,7 @@ use crate::{context::Extensions, tasks::Owner};
 /// The caller on a connection or in a session, for [`Server::serve_as`](crate::Server::serve_as) and
 /// [`Server::initialize`](crate::Server::initialize).
 ///
+/// # Example
 /// ```
 /// use std::sync::Arc;
 ///
@@ -35,12 +36,16 @@ impl Caller {
     }
 
     /// A network caller without authentication.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn remote() -> Self {
         Self::default()
     }
 
     /// Sets the authenticated principal.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn principal(mut self, principal: Option<Arc<Principal>>) -> Self {
         self.principal = principal;

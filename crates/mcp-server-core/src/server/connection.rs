@@ -26,11 +26,26 @@ const FLUSH: Duration = Duration::from_secs(1);
 const LAST_ANSWERS: Duration = Duration::from_millis(250);
 
 /// The error of a connection that failed.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{ServeError, Server};
+///
+/// async fn serve(server: Server) -> Result<(), ServeError> {
+///     match server.serve_stdio().await {
+///         Err(error) if error.is_io() => Ok(eprintln!("the client has disconnected: {error}")),
+///         result => result,
+///     }
+/// }
+/// # let _ = serve;
+/// ```
 #[derive(Debug)]
 pub struct ServeError(TransportError);
 
 impl ServeError {
     /// Whether an I/O operation failed.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_io(&self) -> bool {
         self.0.is_io()
@@ -100,6 +115,15 @@ impl Server {
 
     /// Serves newline-delimited JSON over any reader and writer, until the reader ends.
     ///
+    /// ```
+    /// # async fn example(server: mcp_server_core::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (ours, _theirs) = tokio::io::duplex(64 * 1024);
+    /// let (reader, writer) = tokio::io::split(ours);
+    /// server.serve_io(reader, writer).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails when reading or writing fails.
     pub async fn serve_io(
@@ -113,6 +137,15 @@ impl Server {
     /// Serves a transport of the process's own client, until it ends or [`Server::shutdown`] is called. Running calls
     /// then have the grace period to finish. Dropping the future cancels all calls of the connection.
     ///
+    /// ```
+    /// # async fn example(server: mcp_server_core::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (ours, theirs) = mcp_transport::memory::duplex(16);
+    /// tokio::spawn(async move { server.serve(ours).await });
+    /// # let _ = theirs; // the transport of a client
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails when the transport fails. An invalid message is answered with an error and does not end the connection.
     pub async fn serve(&self, transport: impl Transport) -> Result<(), ServeError> {
@@ -120,6 +153,17 @@ impl Server {
     }
 
     /// Serves a transport for any caller, like [`Server::serve`].
+    ///
+    /// ```
+    /// use mcp_server_core::Caller;
+    ///
+    /// # async fn example(server: mcp_server_core::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (ours, theirs) = mcp_transport::memory::duplex(16);
+    /// tokio::spawn(async move { server.serve_as(ours, Caller::remote()).await });
+    /// # let _ = theirs;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Server::serve`].

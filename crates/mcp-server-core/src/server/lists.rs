@@ -12,6 +12,19 @@ use crate::{
 macro_rules! live_list {
     ($(#[$doc:meta])* $name:ident, $registry:ident, $route:ident => $convert:expr, $change:expr) => {
         $(#[$doc])*
+        ///
+        /// # Example
+        /// ```
+        /// use mcp_server_core::{RegistrationError, Server, tool};
+        ///
+        /// let server = Server::builder("plugins", "1.0.0").dynamic_tools().build();
+        /// let tools = server.tools(); // resources, templates and prompts have the same methods
+        /// tools.add(tool("now", async || "12:00"))?;
+        /// tools.extend([tool("today", async || "Monday"), tool("month", async || "May")])?;
+        /// assert_eq!(tools.names(), ["now", "today", "month"]);
+        /// assert!(tools.remove("now"));
+        /// # Ok::<(), RegistrationError>(())
+        /// ```
         #[derive(Debug)]
         pub struct $name<'a> {
             pub(super) server: &'a Server,
@@ -20,6 +33,8 @@ macro_rules! live_list {
         impl $name<'_> {
             /// Adds one entry. The server notifies its clients.
             ///
+            /// See the [example](Self#example).
+            ///
             /// # Errors
             /// Fails when the definition is invalid, or its name is registered already.
             pub fn add(&self, route: $route<()>) -> Result<(), RegistrationError> {
@@ -27,6 +42,8 @@ macro_rules! live_list {
             }
 
             /// Adds several entries, or none of them. The server notifies its clients.
+            ///
+            /// See the [example](Self#example).
             ///
             /// # Errors
             /// Fails when a definition is invalid, or a name is registered already.

@@ -15,11 +15,20 @@ use crate::{Server, change::Change};
 ///
 /// [`Server::tools`] and its siblings announce their changes themselves.
 ///
+/// # Example
 /// ```
+/// use mcp_protocol::LoggingLevel;
 /// use mcp_server_core::Server;
 ///
 /// let server = Server::builder("config", "1.0").build();
-/// server.notify().resource_updated("config://app");
+/// let notices = server.notify();
+/// notices.resource_updated("config://app");
+/// notices.resources_changed();
+/// notices.tools_changed();
+/// notices.prompts_changed();
+/// notices.elicitation_complete("page-7");
+/// notices.log(LoggingLevel::Info, "the configuration changed");
+/// notices.log_as(LoggingLevel::Info, Some("config"), "the configuration changed");
 /// ```
 #[derive(Debug)]
 pub struct Notices<'a> {
@@ -28,22 +37,30 @@ pub struct Notices<'a> {
 
 impl Notices<'_> {
     /// Announces a change of the list of tools.
+    ///
+    /// See the [example](Self#example).
     pub fn tools_changed(&self) {
         self.server.data.publisher.publish(Change::Tools);
     }
 
     /// Announces a change of the list of prompts.
+    ///
+    /// See the [example](Self#example).
     pub fn prompts_changed(&self) {
         self.server.data.publisher.publish(Change::Prompts);
     }
 
     /// Announces a change of the list of resources or resource templates.
+    ///
+    /// See the [example](Self#example).
     pub fn resources_changed(&self) {
         self.server.data.publisher.publish(Change::Resources);
     }
 
     /// Announces a change of one resource. Clients receive it if they subscribed to exactly this URI. When a resource
     /// contains another, announce both.
+    ///
+    /// See the [example](Self#example).
     pub fn resource_updated(&self, uri: &str) {
         self.server.data.publisher.publish(Change::Updated(uri.into()));
     }
@@ -53,6 +70,8 @@ impl Notices<'_> {
     ///
     /// The client is notified once, in a session of 2025-11-25 on this node. In all other cases this has no effect. A
     /// client that does not read misses the notification, so clients do not depend on it.
+    ///
+    /// See the [example](Self#example).
     pub fn elicitation_complete(&self, page: &str) {
         let params = ElicitationCompleteParams::new(page);
         let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) else { return };
@@ -68,11 +87,15 @@ impl Notices<'_> {
     ///
     /// Clients without a session only receive log records of their requests ([`Context::log`](crate::Context::log)).
     /// All sessions receive the record: it must not contain secrets or personal data.
+    ///
+    /// See the [example](Self#example).
     pub fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(level, None, data);
     }
 
     /// Sends a log record with the name of a logger, like [`Notices::log`].
+    ///
+    /// See the [example](Self#example).
     pub fn log_as(&self, level: LoggingLevel, logger: Option<&str>, data: impl Serialize) {
         let Ok(data) = serde_json::to_value(data) else {
             tracing::warn!("a log record cannot be written as JSON");

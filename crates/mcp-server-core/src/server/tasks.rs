@@ -12,6 +12,7 @@ use crate::{
 
 /// The tasks of a running server.
 ///
+/// # Example
 /// ```
 /// use mcp_protocol::CallToolResult;
 /// use mcp_server_core::{NewTask, Server};
@@ -30,6 +31,23 @@ pub struct Tasks<'a> {
 }
 
 /// The owner and the settings of a new task.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_protocol::Principal;
+/// use mcp_server_core::{Context, NewTask};
+///
+/// async fn start(context: Context) -> Vec<NewTask> {
+///     vec![
+///         NewTask::for_caller(&context).ttl(Duration::from_secs(3600)).message("queued"),
+///         NewTask::for_principal(&Principal::new("alice")),
+///         NewTask::for_local(),
+///     ]
+/// }
+/// # let _ = start;
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a task is created by `Tasks::create`"]
 pub struct NewTask {
@@ -40,16 +58,22 @@ pub struct NewTask {
 
 impl NewTask {
     /// Creates a task for the caller of a request. The handler returns the id, so that the client can fetch the result.
+    ///
+    /// See the [example](Self#example).
     pub fn for_caller(context: &Context) -> Self {
         Self::of(Owner::of(context.principal(), context.is_local()))
     }
 
     /// Creates a task for an authenticated principal.
+    ///
+    /// See the [example](Self#example).
     pub fn for_principal(principal: &Principal) -> Self {
         Self::of(Owner::of(Some(principal), false))
     }
 
     /// Creates a task for the process's own client (stdio, in memory).
+    ///
+    /// See the [example](Self#example).
     pub fn for_local() -> Self {
         Self::of(Owner::of(None, true))
     }
@@ -59,12 +83,16 @@ impl NewTask {
     }
 
     /// Sets the lifetime of the task from its creation, within the limits of the server.
+    ///
+    /// See the [example](Self#example).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
     /// Sets the first status message.
+    ///
+    /// See the [example](Self#example).
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
@@ -73,6 +101,8 @@ impl NewTask {
 
 impl Tasks<'_> {
     /// Creates a task. The store has its record when this returns.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// Fails when the owner has too many tasks, or when the store fails.
@@ -89,6 +119,23 @@ impl Tasks<'_> {
 }
 
 /// A running task. Dropping it without an end fails the task.
+///
+/// # Example
+/// ```
+/// use mcp_protocol::{CallToolResult, RpcError};
+/// use mcp_server_core::TaskHandle;
+///
+/// async fn compile(task: TaskHandle) {
+///     println!("{}", task.id());
+///     task.progress("linking");
+///     if task.cancelled().is_cancelled() {
+///         task.fail(RpcError::internal("cancelled")).await;
+///     } else {
+///         task.finish(CallToolResult::text("done")).await;
+///     }
+/// }
+/// # let _ = compile;
+/// ```
 #[must_use = "a task that is dropped has failed"]
 pub struct TaskHandle {
     server: Server,
@@ -97,27 +144,37 @@ pub struct TaskHandle {
 
 impl TaskHandle {
     /// Returns the unguessable id of the task. A client with the id can fetch the task, if the task belongs to it.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn id(&self) -> &str {
         self.running_task.id()
     }
 
     /// Sets the status message.
+    ///
+    /// See the [example](Self#example).
     pub fn progress(&self, message: impl Into<String>) {
         self.running_task.set_message(message);
     }
 
     /// Ends the task with a result. Returns false when it was cancelled or has expired.
+    ///
+    /// See the [example](Self#example).
     pub async fn finish(self, result: CallToolResult) -> bool {
         self.server.data.tasks.settle(&self.running_task, TaskOutcome::of(&result)).await
     }
 
     /// Ends the task with an error. Returns false when it has ended already.
+    ///
+    /// See the [example](Self#example).
     pub async fn fail(self, error: RpcError) -> bool {
         self.server.data.tasks.settle(&self.running_task, TaskOutcome::Error(error)).await
     }
 
     /// Returns a future that completes when the client cancels the task, or the task expires.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled::new(self.running_task.cancel.clone())

@@ -17,6 +17,19 @@ const QUEUE: usize = 64;
 const QUEUE_BYTES: usize = 1 << 20;
 
 /// A notification from a client, for example `notifications/roots/list_changed`.
+///
+/// # Example
+/// ```
+/// use mcp_server_core::{ClientNotification, Server};
+///
+/// let server = Server::builder::<()>("watcher", "1.0.0")
+///     .on_notification(async |notification: ClientNotification| {
+///         let session = notification.session().map(|session| session.version());
+///         println!("{} {:?} {session:?}", notification.method(), notification.params());
+///     })
+///     .build();
+/// # let _: Server = server;
+/// ```
 #[derive(Debug, Clone)]
 pub struct ClientNotification {
     method: String,
@@ -26,18 +39,24 @@ pub struct ClientNotification {
 
 impl ClientNotification {
     /// Returns the method name.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
     /// Returns the parameters without any validation.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn params(&self) -> Option<&Value> {
         self.params.as_ref()
     }
 
     /// Returns the session of the client; `None` in the stateless era.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_deref()
