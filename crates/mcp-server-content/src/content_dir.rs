@@ -30,6 +30,7 @@ use crate::{
 ///
 /// The name and the version of the server are those of the builder. [`server_from_dir`] reads them from the directory.
 ///
+/// # Example
 /// ```no_run
 /// use mcp_server_content::ContentDir;
 /// use mcp_server_core::Server;
@@ -55,6 +56,8 @@ pub(crate) struct Parts {
 
 impl ContentDir {
     /// Serves the content of a directory.
+    ///
+    /// See the [example](Self#example).
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { root: path.into(), errors: ErrorReport::default(), parts: Parts::default() }
     }

@@ -33,13 +33,23 @@ use crate::{
 /// In a Tokio runtime the server examines the directory every two seconds. It notifies clients when the list of files
 /// changes, and subscribers of a file when that file changes.
 ///
+/// # Example
 /// ```
+/// use std::time::Duration;
+///
 /// use mcp_server_content::ResourceDir;
 /// use mcp_server_core::Server;
 ///
 /// let dir = std::env::temp_dir();
-/// let docs = ResourceDir::new(dir).uri_prefix("docs://guide/").max_file_size(1024 * 1024);
-/// let server = Server::builder("docs", "1.0.0").extension(docs).build();
+/// let docs = ResourceDir::new(&dir)
+///     .uri_prefix("docs://guide/")
+///     .max_file_size(1024 * 1024)
+///     .max_listed(100)
+///     .watch_every(Duration::from_secs(5))
+///     .name("guide")
+///     .description("The files of the guide.");
+/// let all = ResourceDir::new(&dir).uri_prefix("docs://all/").hidden_files().unwatched();
+/// let server = Server::builder("docs", "1.0.0").extension(docs).extension(all).build();
 /// # let _: Server = server;
 /// ```
 #[derive(Debug, Clone)]
@@ -63,6 +73,8 @@ pub(crate) struct Settings {
 
 impl ResourceDir {
     /// Serves the files of a directory under URIs of `file:///` and their path in the directory.
+    ///
+    /// See the [example](Self#example).
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let settings = Settings {
             sandbox: Sandbox::new(path),
@@ -77,12 +89,16 @@ impl ResourceDir {
     }
 
     /// Sets the text before the path in the URI of a file, for example `docs://guide/`. It has a scheme and no braces.
+    ///
+    /// See the [example](Self#example).
     pub fn uri_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
     }
 
     /// Sets the largest size of a file, in bytes. The server does not list or read larger files. The default is 4 MiB.
+    ///
+    /// See the [example](Self#example).
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.settings.max_file_size = bytes;
         self
@@ -92,6 +108,8 @@ impl ResourceDir {
     ///
     /// The server lists the first files of a walk in the order of the names. The walk enters a directory where its name
     /// comes, so that `a/b` is before `a.txt`. Clients can read the other files as well.
+    ///
+    /// See the [example](Self#example).
     pub fn max_listed(mut self, files: usize) -> Self {
         self.settings.max_listed = files;
         self
@@ -101,30 +119,40 @@ impl ResourceDir {
     ///
     /// A file is hidden when its name, or the name of a directory on its path, begins with a dot. A link to a hidden file
     /// is hidden as well.
+    ///
+    /// See the [example](Self#example).
     pub fn hidden_files(mut self) -> Self {
         self.settings.sandbox = self.settings.sandbox.with_hidden();
         self
     }
 
     /// Sets the interval at which the server examines the directory for changes. The shortest interval is ten milliseconds.
+    ///
+    /// See the [example](Self#example).
     pub fn watch_every(mut self, interval: Duration) -> Self {
         self.settings.interval = Some(interval.max(Duration::from_millis(10)));
         self
     }
 
     /// Keeps the list of files as it is when the server starts.
+    ///
+    /// See the [example](Self#example).
     pub fn unwatched(mut self) -> Self {
         self.settings.interval = None;
         self
     }
 
     /// Sets the name of the resource template, for programs. The default is `files`.
+    ///
+    /// See the [example](Self#example).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
         self
     }
 
     /// Sets the description of the resource template, for the model.
+    ///
+    /// See the [example](Self#example).
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.settings.description = Some(text.into());
         self

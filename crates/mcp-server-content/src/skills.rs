@@ -39,6 +39,7 @@ use crate::{ContentError, error::ErrorReport, mime};
 /// a listed resource; clients read the other files by the template `skill://{+path}`. Several instances in one server form
 /// one list of skills.
 ///
+/// # Example
 /// ```
 /// use mcp_server_content::{Skill, Skills};
 /// use mcp_server_core::Server;
@@ -71,6 +72,8 @@ struct Shared {
 
 impl Skills {
     /// Serves no skills yet.
+    ///
+    /// See the [example](Self#example).
     pub fn new() -> Self {
         Self::default()
     }
@@ -84,6 +87,8 @@ impl Skills {
     /// - The path, the front matter or a file does not follow the format.
     /// - The skill has more than 512 files or 16 MiB.
     /// - A file with the same path is already served.
+    ///
+    /// See the [example](Self#example).
     pub fn skill(mut self, skill: Skill) -> Self {
         self.sources.push(Source::Skill(skill));
         self

@@ -10,6 +10,7 @@ const MAX_LISTED: usize = 100_000;
 
 /// A skill: a directory of instructions for agents, with a file `SKILL.md` that begins with front matter in YAML.
 ///
+/// # Example
 /// ```
 /// use mcp_server_content::{Skill, Skills};
 /// use mcp_server_core::Server;
@@ -30,11 +31,15 @@ impl Skill {
     /// Creates a skill from its path and the content of its `SKILL.md`.
     ///
     /// The path has segments of letters, digits and `-._~`. Its last segment is the name of the skill.
+    ///
+    /// See the [example](Self#example).
     pub fn new(path: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), files: BTreeMap::from([(SKILL_MD.to_owned(), skill_md.into())]) }
     }
 
     /// Adds a file by its path in the directory of the skill. It replaces a file with the same path.
+    ///
+    /// See the [example](Self#example).
     pub fn file(mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
         self.files.insert(path.into(), content.into());
         self
