@@ -123,20 +123,24 @@ impl Http {
         self
     }
 
-    /// Uses this proxy instead of the proxy of the environment.
+    /// Uses the proxy at this URL instead of the proxy of the environment. The URL may contain a user and a password.
+    ///
+    /// [`Http::dangerous_client`] is for other rules, such as a list of hosts without a proxy.
+    ///
+    /// # Errors
+    /// If the URL is invalid.
     ///
     /// ```
     /// # use mcp_client_http::Http;
-    /// use mcp_client_http::reqwest::Proxy;
-    ///
-    /// let http = Http::new("https://mcp.example.com/mcp")?.proxy(Proxy::all("http://proxy.example.com:3128")?);
-    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// let http = Http::new("https://mcp.example.com/mcp")?.proxy("http://proxy.example.com:3128")?;
+    /// # Ok::<_, mcp_client_http::ConfigError>(())
     /// ```
-    #[must_use]
-    pub fn proxy(mut self, proxy: Proxy) -> Self {
+    pub fn proxy(mut self, url: impl AsRef<str>) -> Result<Self, ConfigError> {
+        let proxy = Proxy::all(url.as_ref())
+            .map_err(|error| ConfigError::new("the URL of the proxy is invalid").because(error.without_url()))?;
         self.config.proxy = Some(proxy);
         self.client = OnceLock::new();
-        self
+        Ok(self)
     }
 
     /// Trusts these certificates (PEM) in addition to those of the system.

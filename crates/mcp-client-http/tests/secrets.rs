@@ -144,10 +144,7 @@ async fn uses_a_client_or_proxy_of_the_application() {
     let made = builder().user_agent("mine");
     let made = made.proxy(reqwest::Proxy::all(&proxy.origin).unwrap()).build().unwrap();
     for (http, agent) in [
-        (
-            remote().proxy(reqwest::Proxy::all(&proxy.origin).unwrap()),
-            concat!("mcp-client-http/", env!("CARGO_PKG_VERSION")),
-        ),
+        (remote().proxy(&proxy.origin).unwrap(), concat!("mcp-client-http/", env!("CARGO_PKG_VERSION"))),
         (remote().dangerous_client(made), "mine"),
     ] {
         let mut peer = Peer::open(&http).await;

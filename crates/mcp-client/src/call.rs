@@ -20,7 +20,6 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcp_protocol::{LoggingLevel, Meta, Method, ProgressParams, method};
 use mcp_transport::BoxFuture;
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
     attempts::{Answer, send_until_answered},
@@ -48,16 +47,26 @@ use crate::{Error, connection::Request};
 /// [`Error::is_timeout`] if the server does not answer in time, [`Error::rpc`] if it answers with an error,
 /// [`Error::is_closed`] if the connection is lost. See [`Error`] for all.
 ///
+/// # Example
 /// ```no_run
 /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
 /// use std::time::Duration;
 ///
+/// use mcp_client::protocol::{LoggingLevel, Meta};
+///
 /// let result = client
 ///     .call_tool("build", ())
 ///     .idle_timeout(Duration::from_secs(10))
+///     .total_timeout(Duration::from_secs(600))
 ///     .on_progress(|progress| println!("{}", progress.progress))
+///     .meta(Meta::default())
+///     .log_level(LoggingLevel::Info)
 ///     .await?;
 /// println!("{}", result.text());
+/// let contents = client.read_resource("config://app").fresh().idle_timeout(None).await?;
+/// println!("{}", contents.contents.len());
+/// let task = client.call_tool("build", ()).as_task().await?;
+/// println!("{:?}", task.task().map(|task| task.id()));
 /// # Ok(())
 /// # }
 /// ```
@@ -95,6 +104,8 @@ impl<T> Call<T> {
 
     /// Sets how long the server may send neither an answer nor progress. `None`: no limit. The default is that of the
     /// client: 60 seconds.
+    ///
+    /// See the [example](Self#example).
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.idle_timeout = limit.into();
         self
@@ -102,6 +113,8 @@ impl<T> Call<T> {
 
     /// Sets how long the call may take in total. The time in which handlers answer the server does not count. `None`: no
     /// limit. The default is that of the client: 10 minutes.
+    ///
+    /// See the [example](Self#example).
     pub fn total_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.total_timeout = limit.into();
         self
@@ -109,6 +122,8 @@ impl<T> Call<T> {
 
     /// Calls `callback` with each progress notification. The future of the call runs it, always before it returns the
     /// result.
+    ///
+    /// See the [example](Self#example).
     pub fn on_progress(mut self, callback: impl FnMut(ProgressParams) + Send + 'static) -> Self {
         self.options.wants_progress = true;
         self.options.on_progress = Some(Box::new(callback));
@@ -116,6 +131,8 @@ impl<T> Call<T> {
     }
 
     /// Adds metadata. The client overwrites the keys that the protocol reserves.
+    ///
+    /// See the [example](Self#example).
     pub fn meta(mut self, meta: Meta) -> Self {
         match &mut self.options.meta {
             Some(given) => given.extend(meta.0),
@@ -126,20 +143,32 @@ impl<T> Call<T> {
 
     /// Requests the log messages of this call from this level on (2026-07-28). In older revisions the level belongs to
     /// the session: see [`Client::set_log_level`](crate::Client::set_log_level).
+    ///
+    /// See the [example](Self#example).
     pub fn log_level(mut self, level: LoggingLevel) -> Self {
         self.options.log_level = Some(level);
         self
     }
 
     /// Sends the request also if a cached result is still fresh.
+    ///
+    /// See the [example](Self#example).
     pub fn fresh(mut self) -> Self {
         self.options.is_fresh = true;
         self
     }
 
-    /// Cancels the call when the token fires.
-    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
-        self.options.cancel = Some(token);
+    /// Cancels the call when a future completes, for example `token.cancelled_owned()` of a `CancellationToken`.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    /// let result = client.call_tool("build", ()).cancelled_by(interrupted).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cancelled_by(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.options.cancel = Some(Box::pin(signal));
         self
     }
 }
@@ -149,6 +178,8 @@ impl Call<ToolResult> {
     /// later.
     ///
     /// The server decides: some tools and some servers do not support tasks. Then the call returns the result.
+    ///
+    /// See the [example](Self#example).
     pub fn as_task(self) -> TaskCall {
         TaskCall::new(self)
     }

@@ -9,11 +9,10 @@ use std::{fmt, sync::Arc};
 
 use mcp_protocol::{Implementation, ProtocolVersion};
 use mcp_transport::Connect;
-use tokio::sync::watch;
 
 pub use self::builder::ClientBuilder;
 use crate::{
-    Error, IntoConnector, Negotiated, State,
+    Error, IntoConnector, Negotiated, State, States,
     call::{ClientCore, ClientHandle, OwnedTasks},
     config::Config,
     connection::{Status, supervisor},
@@ -145,20 +144,19 @@ impl Client {
         *self.core().connections.states().borrow()
     }
 
-    /// Returns a receiver of the state of the connection.
+    /// Returns an observer of the state of the connection.
     ///
     /// ```no_run
     /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
     /// let mut states = client.states();
-    /// while states.changed().await.is_ok() {
-    ///     println!("{:?}", *states.borrow());
+    /// while let Some(state) = states.changed().await {
+    ///     println!("{state:?}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn states(&self) -> watch::Receiver<State> {
-        self.core().connections.states()
+    pub fn states(&self) -> States {
+        States::new(self.core().connections.states())
     }
 
     /// Returns the number of requests that wait for an answer.

@@ -69,13 +69,17 @@ impl Default for Limits {
 /// least a second after the last one. When all attempts have failed, subscriptions end, and the next call causes one
 /// more attempt.
 ///
+/// # Example
 /// ```
 /// use std::time::Duration;
 ///
-/// use mcp_client::{Client, Reconnect};
+/// use mcp_client::Reconnect;
 ///
-/// let policy = Reconnect::default().attempts(3).longest(Duration::from_secs(5));
-/// let builder = Client::builder("my-app", "1.0").reconnect(policy);
+/// let policy = Reconnect::default()
+///     .attempts(3)
+///     .first(Duration::from_millis(100))
+///     .longest(Duration::from_secs(5));
+/// assert_eq!(policy.attempts, 3);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -102,6 +106,8 @@ impl Reconnect {
     }
 
     /// Sets the number of consecutive attempts.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -109,6 +115,8 @@ impl Reconnect {
     }
 
     /// Sets the wait before the second attempt.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn first(mut self, wait: Duration) -> Self {
         self.first = wait;
@@ -116,6 +124,8 @@ impl Reconnect {
     }
 
     /// Sets the longest wait.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn longest(mut self, wait: Duration) -> Self {
         self.longest = wait;

@@ -15,6 +15,7 @@ use crate::slow_start::SlowStart;
 ///
 /// [`Display`](fmt::Display) writes one level, [`source`](std::error::Error::source) returns the next one.
 ///
+/// # Example
 /// ```
 /// # use mcp_client::Client;
 /// # use mcp_server::Server;
@@ -23,7 +24,16 @@ use crate::slow_start::SlowStart;
 /// let client = Client::connect(&Server::builder("s", "1").build()).await?;
 /// match client.call_tool("greet", ()).await {
 ///     Ok(result) => println!("{}", result.text()),
-///     Err(error) if error.is_retryable() => println!("try again later: {error}"),
+///     Err(error) if error.is_cancelled() || error.is_timeout() => println!("stopped: {error}"),
+///     Err(error) if error.is_unauthorized() => println!("log in first: {:?}", error.http_status()),
+///     Err(error) if error.is_url_elicitation_required() => println!("{:?}", error.url_elicitations()),
+///     Err(error) if error.is_invalid_arguments() || error.is_too_large() => println!("change the request: {error}"),
+///     Err(error) if error.is_unsupported() || error.is_version_mismatch() => println!("use another server: {error}"),
+///     Err(error) if error.is_not_a_server() || error.is_unreachable() => println!("check the address: {error}"),
+///     Err(error) if error.is_retryable() => println!("try again in {:?}: {error}", error.retry_after()),
+///     Err(error) if error.is_resource_not_found() || error.is_tool_error() => println!("{:?}", error.rpc()),
+///     Err(error) if error.is_unanswered_input() || error.is_unverified() => println!("not trusted: {error}"),
+///     Err(error) if error.is_closed() => println!("the client was closed"),
 ///     Err(error) => println!("{error}"),
 /// }
 /// # Ok(())
@@ -90,12 +100,16 @@ pub(crate) enum Kind {
 impl Error {
     /// Returns true if the connection was opened, but its peer is not an MCP server: it returned the client's own messages, or it
     /// only sent text that is not JSON-RPC.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_not_a_server(&self) -> bool {
         matches!(*self.kind, Kind::NotAServer { .. })
     }
 
     /// Returns true if the server did not answer within the time of the call.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match &*self.kind {
@@ -106,6 +120,8 @@ impl Error {
     }
 
     /// Returns true if the client was closed, or the connection ended during the call.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match &*self.kind {
@@ -116,6 +132,8 @@ impl Error {
     }
 
     /// Returns true if no connection could be opened. The server did not receive the request.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         matches!(*self.kind, Kind::Unreachable { .. }) || self.transport().is_some_and(TransportError::is_unreachable)
@@ -123,6 +141,8 @@ impl Error {
 
     /// Returns true if the answer is longer than the limit of the transport, or the list is longer than the
     /// [`Limits`](crate::Limits).
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         matches!(*self.kind, Kind::Pages(_) | Kind::ListBytes(_))
@@ -130,12 +150,16 @@ impl Error {
     }
 
     /// Returns true if the cancellation token of the call fired, or the task was cancelled.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(*self.kind, Kind::Cancelled)
     }
 
     /// Returns true if the server requires other credentials (HTTP status 401).
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
         self.http_status().map(HttpStatus::of) == Some(HttpStatus::Unauthorized)
@@ -149,6 +173,8 @@ impl Error {
     ///
     /// Returns false if another attempt would fail in the same way. Examples are a program that does not exist, an untrusted
     /// certificate, and a redirect to another origin.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
@@ -173,6 +199,8 @@ impl Error {
     }
 
     /// Returns true if client and server have no common revision.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_version_mismatch(&self) -> bool {
         matches!(*self.kind, Kind::Version { .. })
@@ -180,6 +208,8 @@ impl Error {
 
     /// Returns true if the server does not support the request. It did not declare the capability, or its revision has no such
     /// method, or it answered that the method does not exist.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.kind, Kind::Unsupported(_))
@@ -187,6 +217,8 @@ impl Error {
     }
 
     /// Returns true if a tool failed. The text is meant for the model.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         matches!(*self.kind, Kind::Tool(_))
@@ -206,6 +238,8 @@ impl Error {
 
     /// Returns true if the arguments do not fit the schema of the tool. The client did not send the request. The source
     /// names the reason.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_invalid_arguments(&self) -> bool {
         matches!(*self.kind, Kind::Arguments(_))
@@ -213,6 +247,8 @@ impl Error {
 
     /// Returns true if a handler could not answer a request of the server for input, or if the server requested input
     /// too often.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_unanswered_input(&self) -> bool {
         matches!(*self.kind, Kind::Input(_) | Kind::Rounds(_))
@@ -223,18 +259,24 @@ impl Error {
     ///
     /// The client has no handler for pages ([`ClientBuilder::on_elicit_url`](crate::ClientBuilder::on_elicit_url)), the
     /// user declined, or the server repeated the error.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_url_elicitation_required(&self) -> bool {
         self.rpc().is_some_and(|error| error.code == ErrorCode::URL_ELICITATION_REQUIRED)
     }
 
     /// Returns the pages that the user must visit first; empty for other errors.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn url_elicitations(&self) -> Vec<UrlElicitParams> {
         self.rpc().map(RpcError::url_elicitations).unwrap_or_default()
     }
 
     /// Returns true if the resource does not exist: `-32002`, or `-32602` with a URI in newer revisions.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_resource_not_found(&self) -> bool {
         self.rpc().is_some_and(|error| match error.code {
@@ -245,6 +287,8 @@ impl Error {
     }
 
     /// Returns true if a skill or one of its files does not match its entry in the list. Do not use its contents.
+    ///
+    /// See the [example](Self#example).
     #[cfg(feature = "skills")]
     #[must_use]
     pub fn is_unverified(&self) -> bool {
@@ -252,6 +296,8 @@ impl Error {
     }
 
     /// Returns the error that the server answered with.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn rpc(&self) -> Option<&RpcError> {
         match &*self.kind {
@@ -261,6 +307,8 @@ impl Error {
     }
 
     /// Returns the HTTP status of an answer without a message.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn http_status(&self) -> Option<u16> {
         self.transport().and_then(TransportError::http_status)
@@ -268,6 +316,8 @@ impl Error {
 
     /// Returns how long the server asked to wait before the next attempt: the header `Retry-After`, or the member
     /// `retryAfterMs` in the data of a busy error.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &*self.kind {

@@ -66,6 +66,6 @@ pub use self::{
     error::Error,
     inbound::{Handler, InputContext, Notifications, RawRequest, Roots, Update},
     slow_start::SlowStart,
-    state::State,
+    state::{State, States},
     subscription::Subscription,
 };

@@ -5,6 +5,20 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcp_protocol::Excerpt;
 
 /// A server that has not answered since its connection was opened ([`ClientBuilder::on_slow_start`](crate::ClientBuilder::on_slow_start)).
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_client::{Client, SlowStart};
+///
+/// let builder = Client::builder("my-app", "1.0").on_slow_start(Duration::from_secs(5), |slow: &SlowStart| {
+///     eprintln!("{} is silent for {:?}", slow.peer(), slow.waited());
+///     for line in slow.stderr() {
+///         eprintln!("{line}");
+///     }
+/// });
+/// ```
 #[derive(Debug, Clone)]
 pub struct SlowStart {
     peer: Arc<str>,
@@ -18,18 +32,24 @@ impl SlowStart {
     }
 
     /// Returns the description of the server: its URL or its program.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn peer(&self) -> &str {
         &self.peer
     }
 
     /// Returns the time since the client began to open the connection.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
     /// Returns the last lines that a child process wrote to its standard error, oldest first. Empty for other servers.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn stderr(&self) -> &[String] {
         &self.stderr

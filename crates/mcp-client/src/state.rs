@@ -1,6 +1,20 @@
-//! The state of a client's connection.
+//! The state of a client's connection, and its observer.
+
+use tokio::sync::watch;
 
 /// The state of a client's connection ([`Client::state`](crate::Client::state)).
+///
+/// ```no_run
+/// # fn example(client: &mcp_client::Client) {
+/// use mcp_client::State;
+///
+/// match client.state() {
+///     State::Ready => println!("connected"),
+///     State::Connecting { attempt } => println!("attempt {attempt}"),
+///     State::Down | State::Closed | _ => println!("not connected"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -15,4 +29,57 @@ pub enum State {
     Down,
     /// The client was closed, or lost its connection and does not reconnect. Calls fail.
     Closed,
+}
+
+/// An observer of the state of a client's connection ([`Client::states`](crate::Client::states)).
+///
+/// Observers skip states that change faster than the program reads them. An observer does not keep the client open.
+///
+/// # Example
+/// ```no_run
+/// # async fn example(client: mcp_client::Client) {
+/// use mcp_client::State;
+///
+/// let mut states = client.states();
+/// println!("{:?}", states.current());
+/// states.wait_for(|state| *state == State::Ready).await;
+/// while let Some(state) = states.changed().await {
+///     println!("{state:?}");
+/// }
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "an observer does nothing until the program reads it"]
+pub struct States {
+    receiver: watch::Receiver<State>,
+}
+
+impl States {
+    pub(crate) fn new(receiver: watch::Receiver<State>) -> Self {
+        Self { receiver }
+    }
+
+    /// Returns the current state.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn current(&self) -> State {
+        *self.receiver.borrow()
+    }
+
+    /// Waits until the state changes, and returns the new state. Returns `None` after the client was dropped. Cancel safe.
+    ///
+    /// See the [example](Self#example).
+    pub async fn changed(&mut self) -> Option<State> {
+        self.receiver.changed().await.ok()?;
+        Some(*self.receiver.borrow_and_update())
+    }
+
+    /// Waits for a state that fulfils the condition, and returns it. Returns `None` if the client was dropped before.
+    /// The current state counts. Cancel safe.
+    ///
+    /// See the [example](Self#example).
+    pub async fn wait_for(&mut self, condition: impl FnMut(&State) -> bool) -> Option<State> {
+        self.receiver.wait_for(condition).await.ok().map(|state| *state)
+    }
 }

@@ -28,9 +28,11 @@ use crate::{
 ///
 /// An update means that something should be read again, so equal waiting updates are merged.
 ///
+/// # Example
 /// ```no_run
 /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
 /// let mut changes = client.subscribe(["config://app"]).await?;
+/// println!("the server reports {:?}", changes.honoured());
 /// while let Some(update) = changes.next().await {
 ///     println!("{:?}", update?);
 /// }
@@ -56,11 +58,15 @@ impl Subscription {
     }
 
     /// Returns the next update; `None` at the end. Cancel safe.
+    ///
+    /// See the [example](Self#example).
     pub async fn next(&mut self) -> Option<Result<Update, Error>> {
         std::future::poll_fn(|cx| self.inbox.poll(cx)).await
     }
 
     /// Returns the part of the filter that the server agreed to report.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn honoured(&self) -> SubscriptionFilter {
         self.inbox.honoured()

@@ -37,12 +37,12 @@ async fn a_token_cancels_its_call() {
     for version in ERAS {
         let (client, mut peer, _peers) = connected(version).await;
         let token = CancellationToken::new();
-        let call = start(client.call_tool("t", ()).cancelled_by(token.clone()));
+        let call = start(client.call_tool("t", ()).cancelled_by(token.clone().cancelled_owned()));
         peer.expect("tools/call").await;
         token.cancel();
         assert!(call.await.unwrap().unwrap_err().is_cancelled());
         peer.expect("notifications/cancelled").await;
-        let never = client.call_tool("t", ()).cancelled_by(token).await;
+        let never = client.call_tool("t", ()).cancelled_by(token.cancelled_owned()).await;
         assert!(never.unwrap_err().is_cancelled());
         let call = start(client.list_tools());
         peer.expect("tools/list").await;

@@ -128,7 +128,7 @@ async fn an_open_transport_serves_one_connection() {
     serving.await.unwrap().unwrap();
     let mut states = client.states();
     let down = states.wait_for(|state| *state == State::Down);
-    assert!(tokio::time::timeout(Duration::from_secs(30), down).await.is_ok_and(|state| state.is_ok()));
+    assert!(tokio::time::timeout(Duration::from_secs(30), down).await.is_ok_and(|state| state.is_some()));
     assert!(client.call_tool("quick", ()).await.unwrap_err().is_unreachable());
 }
 

@@ -411,7 +411,7 @@ async fn dropping_the_call_cancels_its_task() {
         for way in ["drop", "token", "total_timeout", "timeout"] {
             let (client, mut peer) = with_tasks(builder().tasks(), version).await;
             let token = CancellationToken::new();
-            let mut call = client.call_tool("t", ()).cancelled_by(token.clone());
+            let mut call = client.call_tool("t", ()).cancelled_by(token.clone().cancelled_owned());
             match way {
                 "total_timeout" => call = call.total_timeout(Duration::from_millis(800)),
                 "timeout" => call = call.idle_timeout(Duration::from_millis(800)),

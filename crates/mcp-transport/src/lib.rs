@@ -9,7 +9,6 @@
 //! - `child` (feature `child`): a server as a child process
 //! - [`sse`]: the encoder and decoder of server-sent events
 //! - [`signal`]: orderly shutdown on signals
-//! - [`Queue`]: the bounded queue that the transports use
 //!
 //! ```
 //! use mcp_transport::{Frame, Transport, memory, recv};
@@ -32,7 +31,8 @@ mod error;
 mod frame;
 pub mod memory;
 pub mod ndjson;
-mod queue;
+#[doc(hidden)]
+pub mod queue;
 pub mod signal;
 pub mod sse;
 pub mod stdio;
@@ -41,6 +41,5 @@ mod transport;
 pub use self::{
     error::{TransportError, TrySendError},
     frame::{Frame, Hints, Route},
-    queue::{Queue, Queued, TryPushError},
     transport::{BoxFuture, Connect, FrameSender, Transport, recv},
 };

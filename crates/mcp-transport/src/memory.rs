@@ -8,7 +8,10 @@ use std::{
 use mcp_protocol::RequestId;
 use tokio::task::coop;
 
-use crate::{BoxFuture, Frame, FrameSender, Queue, Transport, TransportError, TryPushError, TrySendError};
+use crate::{
+    BoxFuture, Frame, FrameSender, Transport, TransportError, TrySendError,
+    queue::{Queue, TryPushError},
+};
 
 /// Returns two connected transports. Each direction queues up to `capacity` frames (at least one).
 #[must_use]

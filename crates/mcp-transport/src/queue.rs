@@ -28,7 +28,7 @@ use crate::TransportError;
 /// ```
 /// use std::future::poll_fn;
 ///
-/// use mcp_transport::{Queue, TransportError};
+/// use mcp_transport::{TransportError, queue::Queue};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), TransportError> {

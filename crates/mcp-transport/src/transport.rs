@@ -78,9 +78,9 @@ pub trait FrameSender: Send + Sync + 'static {
     /// The error that prevented the writing of a queued frame.
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>>;
 
-    /// Returns the last lines that the peer wrote to its standard error, oldest first. Empty for transports without a
-    /// process.
-    fn stderr(&self) -> Vec<String> {
+    /// Returns the last lines that the peer wrote beside its messages, oldest first: the standard error of a child
+    /// process. Empty for other transports.
+    fn diagnostics(&self) -> Vec<String> {
         Vec::new()
     }
 

@@ -239,7 +239,11 @@ async fn cancellation(peer: &Peer) -> Outcome {
     let Some((tool, _, slow)) = &peer.subject.slow else { return lacking("none of its tools takes its time") };
     let (cancel, runs) = (CancellationToken::new(), Arc::new(Notify::new()));
     let (token, running) = (cancel.clone(), Arc::clone(&runs));
-    let call = peer.client.call_tool(tool, slow).cancelled_by(token).on_progress(move |_| running.notify_one());
+    let call = peer
+        .client
+        .call_tool(tool, slow)
+        .cancelled_by(token.cancelled_owned())
+        .on_progress(move |_| running.notify_one());
     let given_up = async {
         runs.notified().await;
         cancel.cancel();

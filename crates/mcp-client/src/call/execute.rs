@@ -11,7 +11,6 @@ use mcp_protocol::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Answer, CallOptions, ClientCore, Reply, ResultCache, send_until_answered, url_elicitation::UrlElicitations,
@@ -30,7 +29,7 @@ pub(crate) async fn execute(
     mut options: CallOptions,
 ) -> Result<Reply, Error> {
     let name = request.name.clone();
-    let token = options.cancel.take();
+    let cancel = options.cancel.take();
     let work = pin!(async {
         let (reply, guard) = rounds(core, request, &mut options).await?;
         match &reply.task {
@@ -39,7 +38,7 @@ pub(crate) async fn execute(
             None => Ok(reply),
         }
     });
-    until_cancelled(token, work).await
+    until_cancelled(cancel, work).await
 }
 
 /// Executes a request until it has a result or has become a task. The guard receives the progress of the task.
@@ -52,13 +51,13 @@ pub(crate) async fn execute_or_start_task(
 }
 
 async fn until_cancelled<T>(
-    token: Option<CancellationToken>,
+    cancel: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     work: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> Result<T, Error> {
-    let Some(token) = token else { return work.await };
+    let Some(cancel) = cancel else { return work.await };
     tokio::select! {
         biased;
-        () = token.cancelled() => Err(Kind::Cancelled.into()),
+        () = cancel => Err(Kind::Cancelled.into()),
         done = work => done,
     }
 }

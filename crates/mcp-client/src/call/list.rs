@@ -27,6 +27,7 @@ use crate::{Error, connection::Request, error::Kind};
 /// # Errors
 /// As for every [`Call`]. [`Error::is_too_large`] if the list has more pages or bytes than [`Limits`](crate::Limits) allow.
 ///
+/// # Example
 /// ```
 /// # use mcp_client::Client;
 /// # use mcp_server::{Server, tool};
@@ -36,6 +37,12 @@ use crate::{Error, connection::Request, error::Kind};
 /// let client = Client::connect(&server).await?;
 /// let tools = client.list_tools().await?;
 /// assert_eq!(tools[0].name, "greet");
+///
+/// // One page, past the cache of the client:
+/// let page = client.list_tools().fresh().idle_timeout(std::time::Duration::from_secs(5)).page().await?;
+/// if let Some(cursor) = page.next_cursor {
+///     println!("{} more", client.list_tools().cursor(cursor).await?.len());
+/// }
 /// # Ok(())
 /// # }
 /// ```
@@ -56,24 +63,32 @@ impl<T: ListItem> List<T> {
     }
 
     /// Starts at the page with this cursor ([`Page::next_cursor`]).
+    ///
+    /// See the [example](Self#example).
     pub fn cursor(mut self, cursor: impl Into<String>) -> Self {
         self.cursor = Some(cursor.into());
         self
     }
 
     /// Sets the idle timeout of the request for each page. `None`: no limit. The default is that of the client.
+    ///
+    /// See the [example](Self#example).
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.idle_timeout = limit.into();
         self
     }
 
     /// Sends the requests also if cached pages are still fresh.
+    ///
+    /// See the [example](Self#example).
     pub fn fresh(mut self) -> Self {
         self.is_fresh = true;
         self
     }
 
     /// Returns a call for one page: the first, or the one with the cursor.
+    ///
+    /// See the [example](Self#example).
     pub fn page(self) -> Call<Page<T>> {
         self.request()
     }
@@ -148,6 +163,7 @@ impl<T> fmt::Debug for List<T> {
 
 /// The items of all pages of a list. It derefs to a slice.
 ///
+/// # Example
 /// ```
 /// # use mcp_client::Client;
 /// # use mcp_server::{Server, tool};
@@ -160,6 +176,8 @@ impl<T> fmt::Debug for List<T> {
 /// if let Some(warning) = tools.warning() {
 ///     eprintln!("the list may be incomplete: {warning}");
 /// }
+/// let tools: Vec<mcp_client::protocol::Tool> = tools.into_vec();
+/// # let _ = tools;
 /// # Ok(())
 /// # }
 /// ```
@@ -171,12 +189,16 @@ pub struct Listing<T> {
 
 impl<T> Listing<T> {
     /// Returns the reason why the list may be incomplete; `None` if the server ended it.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn warning(&self) -> Option<ListWarning> {
         self.warning
     }
 
     /// Returns the items as a vector.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.items
@@ -244,6 +266,23 @@ impl fmt::Display for ListWarning {
 }
 
 /// The items of a list, as a stream ([`List::stream`]).
+///
+/// # Example
+/// ```
+/// # use mcp_client::Client;
+/// # use mcp_server::{Server, tool};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// # let server = Server::builder("s", "1").tool(tool("greet", async || "Hello!")).build();
+/// let client = Client::connect(&server).await?;
+/// let mut tools = client.list_tools().stream();
+/// while let Some(tool) = tools.next().await {
+///     println!("{}", tool?.name);
+/// }
+/// assert!(tools.warning().is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a stream is not read until it is polled"]
 pub struct Items<T> {
     read: VecDeque<T>,
@@ -264,11 +303,15 @@ enum Paging<T> {
 
 impl<T: ListItem> Items<T> {
     /// Returns the next item; `None` after the last one. Cancel safe.
+    ///
+    /// See the [example](Self#example).
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         std::future::poll_fn(|cx| self.poll_item(cx)).await
     }
 
     /// Returns the reason why the list ended early. It is known after the last item.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn warning(&self) -> Option<ListWarning> {
         self.warning

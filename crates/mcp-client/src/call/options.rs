@@ -1,9 +1,8 @@
 //! The options of one call.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Meta, ProgressParams};
-use tokio_util::sync::CancellationToken;
 
 /// The options of one call.
 #[derive(Default)]
@@ -14,7 +13,8 @@ pub(crate) struct CallOptions {
     pub(crate) on_progress: Option<Box<dyn FnMut(ProgressParams) + Send>>,
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) meta: Option<Meta>,
-    pub(crate) cancel: Option<CancellationToken>,
+    /// Completes when the application cancels the call.
+    pub(crate) cancel: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Cached results are not used.
     pub(crate) is_fresh: bool,
 }

@@ -12,7 +12,7 @@ use crate::Error;
 /// A type that servers list: a tool, a resource, a resource template, a prompt or a task; with the feature `skills` also a skill.
 ///
 /// The trait is sealed.
-pub trait ListItem: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
+pub trait ListItem: DeserializeOwned + Send + Unpin + sealed::Listed + 'static {
     /// The method of the request that lists the items.
     const METHOD: &'static str;
     /// The member of the result that contains the items.
@@ -20,30 +20,25 @@ pub trait ListItem: DeserializeOwned + Send + Unpin + sealed::Learn + 'static {
 }
 
 mod sealed {
-    use super::{ClientCore, Prompt, Reply, Resource, ResourceTemplate, Task, Tool};
+    use super::{Prompt, Resource, ResourceTemplate, Task, Tool};
 
     #[expect(unnameable_types, reason = "the trait is sealed")]
-    pub trait Learn: Sized {
-        /// Stores facts about the listed items, and removes invalid ones.
-        fn learn(_: &mut Vec<Self>, _: PageContext<'_>) {}
+    pub trait Listed: Sized {
+        /// Returns the items as tools, if they are tools.
+        fn as_tools(_: &mut Vec<Self>) -> Option<&mut Vec<Tool>> {
+            None
+        }
     }
 
-    /// The client that listed a page, and the raw page.
-    #[expect(unnameable_types, missing_debug_implementations, reason = "the trait is sealed")]
-    pub struct PageContext<'a> {
-        pub(super) core: &'a ClientCore,
-        pub(super) reply: &'a Reply,
-    }
-
-    impl Learn for Resource {}
-    impl Learn for ResourceTemplate {}
-    impl Learn for Prompt {}
-    impl Learn for Task {}
+    impl Listed for Resource {}
+    impl Listed for ResourceTemplate {}
+    impl Listed for Prompt {}
+    impl Listed for Task {}
     #[cfg(feature = "skills")]
-    impl Learn for mcp_protocol::skills::Skill {}
-    impl Learn for Tool {
-        fn learn(tools: &mut Vec<Self>, page: PageContext<'_>) {
-            page.core.inbound.catalog.learn(tools, page.reply.is_mirrored);
+    impl Listed for mcp_protocol::skills::Skill {}
+    impl Listed for Tool {
+        fn as_tools(tools: &mut Vec<Self>) -> Option<&mut Vec<Tool>> {
+            Some(tools)
         }
     }
 }
@@ -118,7 +113,9 @@ pub(super) fn read_page<T: ListItem>(core: &ClientCore, reply: &Reply) -> Result
             }
         }
     }
-    T::learn(&mut items, sealed::PageContext { core, reply });
+    if let Some(tools) = T::as_tools(&mut items) {
+        core.inbound.catalog.learn(tools, reply.is_mirrored);
+    }
     let next_cursor: Option<String> = optional(&members, "nextCursor")?;
     let ttl: Option<f64> = optional(&members, "ttlMs")?;
     Ok(Page {

@@ -21,6 +21,7 @@ use crate::{Error, connection::Request};
 ///
 /// Dropping the future before it is done cancels the call, and the task if the server has created one.
 ///
+/// # Example
 /// ```no_run
 /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
 /// use std::time::Duration;
@@ -39,6 +40,7 @@ pub struct TaskCall {
 
 /// The outcome of a [`TaskCall`]: a task, or the result if the server ran the call at once.
 ///
+/// # Example
 /// ```no_run
 /// use mcp_client::TaskOrResult;
 ///
@@ -48,6 +50,10 @@ pub struct TaskCall {
 ///     TaskOrResult::Result(result) => println!("{}", result.text()),
 ///     _ => {}
 /// }
+/// // Or without a match:
+/// let started = client.call_tool("build", ()).as_task().await?;
+/// println!("{}", started.task().map_or("no task", |task| task.id()));
+/// println!("{}", started.result().await?.text());
 /// # Ok(())
 /// # }
 /// ```
@@ -62,11 +68,20 @@ pub enum TaskOrResult {
 
 /// A handle of a task on the server. Dropping the handle does not cancel the task.
 ///
+/// # Example
 /// ```no_run
 /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+/// use std::time::Duration;
+///
+/// use mcp_client::protocol::Meta;
+///
 /// // The id can be stored and used by another program.
 /// let task = client.task("786512e2-9e0d-44bd-8f29-789f320fe840");
-/// println!("{:?}", task.status().await?.status);
+/// let task = task.idle_timeout(Duration::from_secs(30)).meta(Meta::default());
+/// println!("{} {:?}", task.id(), task.status().await?.status);
+/// if std::env::args().any(|argument| argument == "--cancel") {
+///     task.cancel().await?;
+/// }
 /// println!("{}", task.result().await?.text());
 /// # Ok(())
 /// # }
@@ -86,6 +101,8 @@ impl TaskCall {
     }
 
     /// Requests that the server keeps the task for this time (2025-11-25). The server can choose another time.
+    ///
+    /// See the [example](Self#example).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.task.ttl = Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         self
@@ -115,6 +132,8 @@ impl IntoFuture for TaskCall {
 
 impl TaskOrResult {
     /// Returns the task, if the server created one.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn task(&self) -> Option<&TaskHandle> {
         match self {
@@ -124,6 +143,8 @@ impl TaskOrResult {
     }
 
     /// Returns the result. Waits for the end of the task, without a timeout.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// As for [`TaskHandle::result`].
@@ -143,6 +164,8 @@ impl TaskHandle {
 
     /// Sets the idle timeout of each request about the task. `None`: no limit. The default is that of the call that
     /// started the task, or that of the client.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.idle_timeout = limit.into();
@@ -150,6 +173,8 @@ impl TaskHandle {
     }
 
     /// Sets the metadata of each request about the task. The default is that of the call that started the task, or none.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn meta(mut self, meta: Meta) -> Self {
         self.options.meta = Some(meta);
@@ -157,12 +182,16 @@ impl TaskHandle {
     }
 
     /// Returns the id of the task. [`Client::task`](crate::Client::task) returns a new handle for it.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
     /// Requests the current state of the task.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// As for every [`Call`]. [`Error::rpc`] if the server does not know the task.
@@ -174,6 +203,8 @@ impl TaskHandle {
     ///
     /// The client answers the requests of the task for input. It reports the progress of the task to the listener of the call
     /// that started it ([`Call::on_progress`]; 2025-11-25).
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// [`Error::is_cancelled`] if the task was cancelled, [`Error::rpc`] if it ended with an error, and as for every [`Call`].
@@ -187,6 +218,8 @@ impl TaskHandle {
     }
 
     /// Requests the cancellation of the task. The task can still end in another way.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// As for every [`Call`]. Before 2026-07-28 also if the task has ended.

@@ -12,6 +12,7 @@ use crate::{Error, error::Kind};
 ///
 /// A failed tool returns a result too ([`ToolResult::is_error`]). Its text is meant for the model.
 ///
+/// # Example
 /// ```
 /// # use mcp_client::Client;
 /// # use mcp_server::{Server, tool};
@@ -19,9 +20,12 @@ use crate::{Error, error::Kind};
 /// # async fn main() -> Result<(), mcp_client::Error> {
 /// # let server = Server::builder("s", "1").tool(tool("count", async || "7")).build();
 /// let client = Client::connect(&server).await?;
-/// let result = client.call_tool("count", ()).await?.ok()?;
+/// let result = client.call_tool("count", ()).await?;
+/// assert!(!result.is_error());
+/// let result = result.ok()?; // a failed tool becomes an error
 /// assert_eq!(result.text(), "7");
 /// assert_eq!(result.structured::<u32>()?, 7);
+/// assert_eq!(result.into_inner().content.len(), 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -36,12 +40,16 @@ impl ToolResult {
     }
 
     /// Returns true if the tool failed.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.result.is_error
     }
 
     /// Returns the text blocks of the content, separated by blank lines.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.result.content.iter().filter_map(ContentBlock::as_text).collect();
@@ -50,6 +58,8 @@ impl ToolResult {
 
     /// Decodes the structured content. Servers of revisions before 2025-06-18 have none; then the only text block is
     /// decoded as JSON.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// [`Error::is_tool_error`] if the tool failed. [`Error::is_invalid_response`] if there is no such content, or it
@@ -71,6 +81,8 @@ impl ToolResult {
 
     /// Returns the result, or an error if the tool failed.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// [`Error::is_tool_error`] if the tool failed.
     pub fn ok(self) -> Result<Self, Error> {
@@ -78,6 +90,8 @@ impl ToolResult {
     }
 
     /// Returns the result of the protocol.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn into_inner(self) -> CallToolResult {
         self.result

@@ -14,14 +14,21 @@ const MISSED: &str = "notifications/replay_truncated";
 
 /// A notification of the server. Clones are cheap.
 ///
+/// # Example
 /// ```
-/// use mcp_client::{Notification, protocol::notification::ResourceUpdated};
+/// use mcp_client::{
+///     Notification,
+///     protocol::notification::{ResourceUpdated},
+/// };
 ///
 /// fn print(notification: &Notification) {
-///     if let Some(Ok(updated)) = notification.params::<ResourceUpdated>() {
-///         println!("{} changed", updated.uri);
+///     if let Some(Ok(update)) = notification.params::<ResourceUpdated>() {
+///         println!("{} changed", update.uri);
+///     } else if let Ok(params) = notification.decode::<serde_json::Value>() {
+///         println!("{} {params} {:?}", notification.method(), notification.raw_params());
 ///     }
 /// }
+/// # let _ = print;
 /// ```
 #[derive(Clone)]
 pub struct Notification {
@@ -57,18 +64,24 @@ impl Notification {
     }
 
     /// Returns the method.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn method(&self) -> &str {
         &self.inner.method
     }
 
     /// Returns the parameters as JSON; `None` if the notification has no parameters.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn raw_params(&self) -> Option<&RawValue> {
         self.inner.params.as_deref()
     }
 
     /// Returns the parameters if this notification has the type `N`; `None` if it has another one.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// [`Error::is_invalid_response`] if the parameters are invalid.
@@ -77,6 +90,8 @@ impl Notification {
     }
 
     /// Decodes the parameters.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// [`Error::is_invalid_response`] if they have another form.

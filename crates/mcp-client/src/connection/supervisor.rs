@@ -76,7 +76,7 @@ async fn report_slow_start(manager: &ConnectionManager, latest: &Latest) -> Infa
 type Latest = Mutex<Option<Arc<Connection>>>;
 
 fn stderr(latest: &Latest) -> Vec<String> {
-    latest.lock().as_ref().map(|connection| connection.sender.stderr()).unwrap_or_default()
+    latest.lock().as_ref().map(|connection| connection.sender.diagnostics()).unwrap_or_default()
 }
 
 /// Returns the error of a peer that is not an MCP server, if that explains why the connection could not be opened.

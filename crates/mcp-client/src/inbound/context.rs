@@ -17,16 +17,27 @@ use crate::connection::{Connection, Negotiated};
 
 /// A request of the server for a handler. It derefs to the parameters.
 ///
+/// # Example
 /// ```
-/// use mcp_client::{Client, InputContext, protocol::{CreateMessageParams, CreateMessageResult, RpcError}};
+/// use mcp_client::{
+///     Client, InputContext,
+///     protocol::{CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, RpcError},
+/// };
 ///
 /// async fn sample(request: InputContext<CreateMessageParams>) -> Result<CreateMessageResult, RpcError> {
 ///     request.progress(0.5, Some(1.0), Some("thinking"));
-///     println!("{} messages from {}", request.messages.len(), request.server().name);
+///     println!("{} messages from {} in {}", request.messages.len(), request.server().name, request.version());
+///     println!("{:?}", request.params().system_prompt);
 ///     Err(RpcError::internal("no model"))
 /// }
 ///
-/// let builder = Client::builder("my-app", "1.0").on_sample(sample);
+/// async fn answer(request: InputContext<FormElicitParams>) -> Result<ElicitResult, RpcError> {
+///     let fields = request.form().map_or(0, |form| form.fields().len());
+///     println!("{} ({fields} fields)", request.into_params().message);
+///     Ok(ElicitResult::decline())
+/// }
+///
+/// let builder = Client::builder("my-app", "1.0").on_sample(sample).on_elicit(answer);
 /// ```
 #[derive(Clone)]
 pub struct InputContext<P> {
@@ -40,12 +51,16 @@ impl<P> InputContext<P> {
     }
 
     /// Returns the parameters.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn params(&self) -> &P {
         &self.params
     }
 
     /// Returns the parameters by value.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn into_params(self) -> P {
         self.params
@@ -53,12 +68,16 @@ impl<P> InputContext<P> {
 
     /// Returns the name and version of the server; empty if it did not send them. Only for display: any server can use
     /// any name.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn server(&self) -> &Implementation {
         &self.source.negotiated.server_info
     }
 
     /// Returns the negotiated revision.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.source.negotiated.version
@@ -68,6 +87,8 @@ impl<P> InputContext<P> {
     /// to `total` if that is known.
     ///
     /// The method does not wait. If the transport has no capacity, the report is dropped.
+    ///
+    /// See the [example](Self#example).
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some((token, connection)) = &self.source.progress else { return };
         let Some(connection) = connection.upgrade() else { return };
@@ -83,6 +104,8 @@ impl<P> InputContext<P> {
 
 impl InputContext<FormElicitParams> {
     /// Returns the fields of the form.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// If the schema does not describe a form.
@@ -111,10 +134,14 @@ impl<P: fmt::Debug> fmt::Debug for InputContext<P> {
 
 /// A request with its method and raw parameters ([`ClientBuilder::on_request`](crate::ClientBuilder::on_request)).
 ///
+/// # Example
 /// ```
-/// use mcp_client::Client;
+/// use mcp_client::{Client, protocol::RpcError};
 ///
-/// let builder = Client::builder("my-app", "1.0").on_request(async |request| Ok(request.method().into()));
+/// let builder = Client::builder("my-app", "1.0").on_request(async |request| {
+///     println!("{} {:?}", request.params().method(), request.params().raw_params());
+///     Err(RpcError::method_not_found(request.params().method()))
+/// });
 /// ```
 #[derive(Debug, Clone)]
 pub struct RawRequest {
@@ -128,12 +155,16 @@ impl RawRequest {
     }
 
     /// Returns the method.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
     /// Returns the parameters as JSON; `None` if the request has no parameters.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn raw_params(&self) -> Option<&RawValue> {
         self.params.as_deref()

@@ -21,11 +21,12 @@ use crate::connection::Notification;
 /// oldest notifications beyond [`Limits::notifications`](crate::Limits) and
 /// [`Limits::notification_bytes`](crate::Limits).
 ///
+/// # Example
 /// ```no_run
 /// # async fn example(client: mcp_client::Client) {
 /// let mut notifications = client.notifications();
 /// while let Some(notification) = notifications.next().await {
-///     println!("{}", notification.method());
+///     println!("{} ({} missed)", notification.method(), notifications.missed());
 /// }
 /// # }
 /// ```
@@ -35,11 +36,15 @@ pub struct Notifications {
 
 impl Notifications {
     /// Returns the next notification; `None` after the client was closed. Cancel safe.
+    ///
+    /// See the [example](Self#example).
     pub async fn next(&mut self) -> Option<Notification> {
         std::future::poll_fn(|cx| self.mailbox.poll(cx)).await
     }
 
     /// Returns how many notifications this reader lost because it was too slow.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.mailbox.state.with(|state| state.missed)

@@ -13,6 +13,7 @@ use crate::Error;
 ///
 /// Each root is a `file://` URI, and all URIs are different.
 ///
+/// # Example
 /// ```
 /// use mcp_client::{Client, Roots, protocol::Root};
 ///
@@ -20,6 +21,8 @@ use crate::Error;
 /// let roots = Roots::new([Root::new("file:///a")])?;
 /// assert!(roots.add(Root::new("file:///b"))?);
 /// assert_eq!(roots.list().len(), 2);
+/// assert!(roots.remove("file:///a"));
+/// roots.set([Root::new("file:///c")])?;
 /// # Ok::<_, mcp_client::Error>(())
 /// ```
 #[derive(Clone)]
@@ -35,6 +38,8 @@ struct Inner {
 impl Roots {
     /// Returns these roots. Of two roots with the same URI the first one counts.
     ///
+    /// See the [example](Self#example).
+    ///
     /// # Errors
     /// If a root is not a `file://` URI.
     pub fn new(roots: impl IntoIterator<Item = Root>) -> Result<Self, Error> {
@@ -46,12 +51,16 @@ impl Roots {
     }
 
     /// Returns a copy of the roots.
+    ///
+    /// See the [example](Self#example).
     #[must_use]
     pub fn list(&self) -> Vec<Root> {
         self.inner.roots.read().clone()
     }
 
     /// Adds a root. Returns false if its URI is present.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// If it is not a `file://` URI.
@@ -67,6 +76,8 @@ impl Roots {
     }
 
     /// Removes a root by its URI. Returns false if it is not present.
+    ///
+    /// See the [example](Self#example).
     pub fn remove(&self, uri: &str) -> bool {
         self.change(|roots| {
             let before = roots.len();
@@ -76,6 +87,8 @@ impl Roots {
     }
 
     /// Replaces all roots.
+    ///
+    /// See the [example](Self#example).
     ///
     /// # Errors
     /// If a root is not a `file://` URI. Then nothing changes.

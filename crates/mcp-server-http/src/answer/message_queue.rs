@@ -8,7 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use mcp_protocol::RequestId;
-use mcp_transport::{BoxFuture, Frame, FrameSender, Queue, TransportError, TryPushError, TrySendError};
+use mcp_transport::{
+    BoxFuture, Frame, FrameSender, TransportError, TrySendError,
+    queue::{Queue, TryPushError},
+};
 
 /// The bytes of messages that wait in one queue. A larger message waits alone.
 const CAPACITY: u32 = 1 << 20;

@@ -173,7 +173,7 @@ impl FrameSender for ChildSender {
         })
     }
 
-    fn stderr(&self) -> Vec<String> {
+    fn diagnostics(&self) -> Vec<String> {
         self.last.lines()
     }
 

@@ -21,7 +21,10 @@ use tokio::{
 };
 
 use super::Options;
-use crate::{BoxFuture, Frame, FrameSender, Queue, Queued, TransportError, TrySendError};
+use crate::{
+    BoxFuture, Frame, FrameSender, TransportError, TrySendError,
+    queue::{Queue, Queued},
+};
 
 /// The maximum bytes of short messages that are combined for one write.
 const GATHER: usize = 64 << 10;

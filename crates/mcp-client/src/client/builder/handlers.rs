@@ -35,6 +35,8 @@ impl ClientBuilder {
     }
 
     /// Sets the handler that lets the user visit a URL. Show the user the whole URL, and open it only with consent.
+    ///
+    /// See the [example](Self#example).
     pub fn on_elicit_url<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<UrlElicitParams>) -> Fut + Send + Sync + 'static,
@@ -45,6 +47,8 @@ impl ClientBuilder {
     }
 
     /// Sets the handler that samples from a model, without tools.
+    ///
+    /// See the [example](Self#example).
     pub fn on_sample<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
@@ -55,6 +59,15 @@ impl ClientBuilder {
     }
 
     /// Sets the handler that samples from a model, which can be given tools (2025-11-25).
+    ///
+    /// ```
+    /// use mcp_client::{Client, protocol::RpcError};
+    ///
+    /// let builder = Client::builder("my-app", "1.0").on_sample_with_tools(async |request| {
+    ///     println!("{} tools", request.tools.as_ref().map_or(0, Vec::len));
+    ///     Err(RpcError::internal("no model"))
+    /// });
+    /// ```
     pub fn on_sample_with_tools<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<CreateMessageParams>) -> Fut + Send + Sync + 'static,
@@ -65,6 +78,8 @@ impl ClientBuilder {
     }
 
     /// Sets the roots: the `file://` URIs in which servers may work. [`Client::roots`](crate::Client::roots) changes them later.
+    ///
+    /// See the [example](Self#example).
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
         match Roots::new(roots) {
             Ok(roots) => self.handlers.roots = Some(roots),
@@ -74,6 +89,8 @@ impl ClientBuilder {
     }
 
     /// Sets the handler for requests that the protocol does not define.
+    ///
+    /// See the [example](Self#example).
     pub fn on_request<F, Fut>(mut self, answer: F) -> Self
     where
         F: Fn(InputContext<RawRequest>) -> Fut + Send + Sync + 'static,
@@ -84,12 +101,24 @@ impl ClientBuilder {
     }
 
     /// Sets the handler for all requests that have no closure.
+    ///
+    /// ```
+    /// use mcp_client::{Client, Handler};
+    ///
+    /// struct NoAnswers;
+    ///
+    /// impl Handler for NoAnswers {}
+    ///
+    /// let builder = Client::builder("my-app", "1.0").handler(NoAnswers);
+    /// ```
     pub fn handler(mut self, handler: impl Handler) -> Self {
         self.handlers.handler = Some(Arc::new(handler));
         self
     }
 
     /// Calls `callback` with each notification, one at a time. See also [`Client::notifications`](crate::Client::notifications).
+    ///
+    /// See the [example](Self#example).
     pub fn on_notification(mut self, callback: impl FnMut(&Notification) + Send + 'static) -> Self {
         self.callbacks.all.push(Box::new(callback));
         self
