@@ -1,10 +1,15 @@
 //! The command line: options, commands and their help texts.
 
-use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
+mod values;
 
-use clap::{Args, Parser, Subcommand};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
+
+use self::values::{Headers, headers, level, revision, seconds, variable};
+use crate::style::When;
 
 /// The introduction of `mcp --help`. Each paragraph is one line: clap wraps it at the width of the terminal.
 const ABOUT: &str = "Connect to any MCP server from a terminal.
@@ -25,12 +30,15 @@ const EXIT_CODES: &str = "Exit codes:
   1    the tool failed, or a local file cannot be written
   2    the command line or a name in it is wrong
   3    the server is unreachable, silent or closed early
-  4    the server answered with an error or invalid data
+  4    the server answered with an error or invalid data, or it is not an MCP server
   130  Ctrl-C (129 and 143: another signal)
 
 If stdin and stderr are a terminal, `mcp` shows the questions of the server there, one after the other. \
 Otherwise `mcp` declares to the server that it cannot ask the user. \
-`mcp` respects NO_COLOR.";
+`mcp` respects NO_COLOR and CLICOLOR_FORCE.";
+
+/// The end of `-h`.
+const MORE_OPTIONS: &str = "--help also shows the options for every command and the exit codes.";
 
 /// Connect to any MCP server from a terminal.
 #[derive(Debug, Parser)]
@@ -47,38 +55,44 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct Options {
     /// Print JSON for programs instead of text for people.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) json: bool,
+    /// Print in colour.
+    #[arg(long, global = true, hide_short_help = true, value_name = "WHEN", default_value = "auto", value_enum)]
+    pub(crate) color: When,
     /// Send this header with every HTTP request. Other users of this machine can read a command line. To keep a value
     /// secret, write `Name: @FILE`: the file holds the value. `@FILE` alone reads one header from each line of the file.
-    #[arg(long, short = 'H', global = true, value_name = "NAME: VALUE", value_parser = headers)]
+    #[arg(long, short = 'H', global = true, hide_short_help = true, value_name = "NAME: VALUE", value_parser = headers)]
     pub(crate) header: Vec<Headers>,
     /// Set the idle timeout of the server, in seconds. The total timeout of a call is ten times as long, and at least ten
     /// minutes.
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Use only this revision of the protocol, for example `2025-11-25`.
-    #[arg(long, global = true, value_name = "DATE", value_parser = revision)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DATE", value_parser = revision)]
     pub(crate) revision: Option<ProtocolVersion>,
     /// Show every message that is sent or received, and the stderr of the server's command.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) trace: bool,
+    /// Show the stderr of the server's command.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) stderr: bool,
     /// Set an environment variable for the server's command. `NAME` alone passes the current value, which keeps a secret
     /// off the command line. The command inherits only a few common variables.
-    #[arg(long, global = true, value_name = "NAME[=VALUE]", value_parser = variable)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(crate) env: Vec<(String, OsString)>,
     /// Start the server's command in this directory.
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Offer a directory (or a `file://` URI) as a root.
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DIR")]
     pub(crate) root: Vec<String>,
     /// Answer the server's sampling requests with this program. It reads the request as JSON and prints the text of the
     /// answer. At a terminal, `mcp` asks for your consent first. Without this option, `mcp` rejects sampling requests.
-    #[arg(long, global = true, value_name = "PROGRAM")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "PROGRAM")]
     pub(crate) sample_with: Option<String>,
     /// Request the server's log messages of this level and above, and show them.
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = level)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "LEVEL", value_parser = level)]
     pub(crate) log_level: Option<LoggingLevel>,
 }
 
@@ -161,6 +175,14 @@ pub(crate) enum Command {
     },
 }
 
+impl Cli {
+    /// Returns the definition of the command line.
+    pub(crate) fn definition() -> clap::Command {
+        let short = |command: clap::Command| command.after_help(MORE_OPTIONS).after_long_help("");
+        Self::command().after_help(MORE_OPTIONS).mut_subcommands(short)
+    }
+}
+
 impl Command {
     /// Returns the words of the command; `None` if the command needs no server.
     pub(crate) fn words_mut(&mut self) -> Option<&mut Words> {
@@ -181,69 +203,13 @@ impl Command {
     }
 }
 
-/// The headers of one `--header` option.
-type Headers = Vec<(String, String)>;
-
-fn headers(text: &str) -> Result<Headers, String> {
-    let Some(file) = text.strip_prefix('@') else { return Ok(vec![header(text)?]) };
-    let text = read_secret(file)?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    // The error does not show an invalid line, because the line may be a secret.
-    lines.map(|line| header(line).map_err(|_| format!("{file} has a line that is not `Name: value`"))).collect()
-}
-
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
-    let value = match value.trim().strip_prefix('@') {
-        Some(file) => read_secret(file)?.trim().to_owned(),
-        None => value.trim().to_owned(),
-    };
-    Ok((name.trim().to_owned(), value))
-}
-
-fn read_secret(file: &str) -> Result<String, String> {
-    fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))
-}
-
-fn variable(text: &str) -> Result<(String, OsString), String> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value.into())),
-        None => (text, std::env::var_os(text)),
-    };
-    if name.is_empty() {
-        return Err("a variable is `NAME=value`, or `NAME` to pass its current value".to_owned());
-    }
-    let value = value.ok_or_else(|| format!("{name} has no current value; write `{name}=value`"))?;
-    Ok((name.to_owned(), value))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is required".to_owned())?;
-    let time = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("the timeout must be greater than zero".to_owned()) } else { Ok(time) }
-}
-
-fn revision(text: &str) -> Result<ProtocolVersion, String> {
-    ProtocolVersion::parse(text).ok_or_else(|| {
-        let known: Vec<&str> = ProtocolVersion::ALL.iter().map(|version| version.as_str()).collect();
-        format!("the revisions are {}", known.join(", "))
-    })
-}
-
-fn level(text: &str) -> Result<LoggingLevel, String> {
-    serde_json::from_value(text.into())
-        .map_err(|_| "the levels are debug, info, notice, warning, error, critical, alert, emergency".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_definition_is_consistent() {
-        Cli::command().debug_assert();
+        Cli::definition().debug_assert();
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) async fn string_arguments(words: &[String], input: &Input) -> Result<
 
 /// Checks the names of a tool's arguments against its schema.
 ///
-/// Returns warnings for names that the schema allows and that are similar to a declared name.
+/// Returns warnings for unknown names, unless the schema explicitly allows other names and no declared name is similar.
 ///
 /// # Errors
 ///
@@ -69,7 +69,8 @@ pub(crate) fn check_names(arguments: &Map<String, Value>, schema: &JsonObject) -
                 problem.unwrap_or_else(|| format!("the tool has no argument `{}`", line(name))),
             ));
         }
-        warnings.extend(problem);
+        let unknown = || (!names.expects_others).then(|| format!("the tool declares no argument `{}`", line(name)));
+        warnings.extend(problem.or_else(unknown));
     }
     Ok(warnings)
 }
@@ -324,8 +325,18 @@ mod tests {
         let combined =
             json!({"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"properties": {"colour": {}, "color": {}}}}});
         assert_eq!(check(json!({"color": 1}), open.clone()), Ok(vec![hint()]));
-        assert_eq!(check(json!({"color": 1, "colour": 1}), open.clone()), Ok(Vec::new()));
-        assert_eq!(check(json!({"size": 1}), open), Ok(Vec::new()));
+        let unknown = |name: &str| Ok(vec![format!("the tool declares no argument `{name}`")]);
+        assert_eq!(check(json!({"color": 1, "colour": 1}), open.clone()), unknown("color"));
+        assert_eq!(check(json!({"size": 1}), open), unknown("size"));
+        let by_reference = json!({"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"size": {}}}}});
+        for expects_others in [
+            json!({"type": "object"}),
+            json!({"properties": {"colour": {}}, "additionalProperties": {"type": "integer"}}),
+            json!({"properties": {"colour": {}}, "patternProperties": {"^s": {}}}),
+            by_reference,
+        ] {
+            assert_eq!(check(json!({"size": 1}), expects_others.clone()), Ok(Vec::new()), "{expects_others}");
+        }
         assert_eq!(check(json!({"color": 1}), closed.clone()), Err(hint()));
         assert_eq!(check(json!({"size": 1}), closed), Err("the tool has no argument `size`".to_owned()));
         assert_eq!(check(json!({"color": 1}), combined), Ok(Vec::new()));

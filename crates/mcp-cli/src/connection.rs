@@ -2,10 +2,9 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use mcp_client::{ChildProcess, Client, http::Http};
+use mcp_client::{ChildProcess, Client, SlowStart, http::Http};
 use mcp_protocol::{LoggingMessageParams, Root, notification};
 use mcp_transport::Connect;
-use tokio::time::sleep;
 
 use crate::{
     args::{Command, Options},
@@ -23,38 +22,30 @@ use crate::{
 const MIN_TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest timeout of the request that detects the revision. It is the default of the client.
 const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time after which `mcp` reports that a command has not answered yet.
+/// The interval of the pings of `mcp listen`, and the number of missed pings after which the connection is lost.
+const LISTEN_PING: Duration = Duration::from_secs(2);
+const LISTEN_MISSED_PINGS: u32 = 2;
+/// The time after which `mcp` reports that a server has not answered yet.
 const START_NOTICE: Duration = Duration::from_secs(3);
 
 /// Connects to the server.
 pub(crate) async fn open(target: &Target, options: &Options, command: &Command) -> Result<Client, Failure> {
     let connector = TracedConnector::new(connector(target, options)?, options.trace);
-    let echo = connector.echo();
-    let client = client_builder(options, command)?.connect(Arc::new(connector) as Arc<dyn Connect>);
-    let client = async { Ok(client.await?) };
-    let Target::Command(words) = target else { return client.await };
-    let program = words.first().map(|program| line(program)).unwrap_or_default();
-    let opened = tokio::select! {
-        biased;
-        () = echo.notified() => {
-            Err(Failure::server(format!("`{program}` is not an MCP server: it sends the client's own requests back")))
-        }
-        opened = client => opened,
-        () = report_start(&program) => Err(Failure::local("the report of a slow start ended")),
-    };
-    logs::discard_server_stderr(options.trace);
-    opened
+    let is_command = matches!(target, Target::Command(_));
+    let builder = client_builder(options, command)?.on_slow_start(START_NOTICE, move |start| report(start, is_command));
+    let opened = builder.connect(Arc::new(connector) as Arc<dyn Connect>).await;
+    logs::keep_server_stderr();
+    Ok(opened?)
 }
 
-/// Reports a command that has not answered yet, with its stderr. Never completes.
-async fn report_start(program: &str) {
-    sleep(START_NOTICE).await;
-    let seconds = START_NOTICE.as_secs();
-    note(format!("mcp: `{program}` has not answered for {seconds} s; it may be still starting (Ctrl-C ends it)"));
-    if !logs::show_server_stderr() {
-        note(format!("mcp: `{program}` has written nothing to stderr"));
+/// Reports a server that has not answered yet. From then on, new lines of its stderr are printed.
+fn report(start: &SlowStart, is_command: bool) {
+    note(format!("mcp: {start}"));
+    if is_command && start.stderr().is_empty() {
+        note("mcp: the command has written nothing to stderr");
     }
-    std::future::pending().await
+    note("mcp: Ctrl-C ends the wait");
+    logs::follow_server_stderr();
 }
 
 fn connector(target: &Target, options: &Options) -> Result<Arc<dyn Connect>, Failure> {
@@ -92,6 +83,10 @@ fn client_builder(options: &Options, command: &Command) -> Result<mcp_client::Cl
     if let Some(time) = options.timeout {
         builder = builder.idle_timeout(time).connect_timeout(time).ping_timeout(time);
         builder = builder.total_timeout(total_timeout(time)).probe_timeout(MAX_PROBE_TIMEOUT.min(time / 2));
+    }
+    if matches!(command, Command::Listen(_)) {
+        // A lost session over HTTP and a half-open connection show no other sign of the loss.
+        builder = builder.ping_interval(LISTEN_PING).ping_threshold(LISTEN_MISSED_PINGS);
     }
     if let Some(level) = options.log_level {
         builder = builder.log_level(level);

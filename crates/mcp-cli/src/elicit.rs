@@ -12,6 +12,7 @@ use self::page::Page;
 use crate::{
     question,
     screen::{InputTurn, print},
+    style::{self, Style},
     text::{line, printable},
 };
 
@@ -60,12 +61,7 @@ pub(crate) async fn url(request: InputContext<UrlElicitParams>) -> Result<Elicit
 
 /// Returns the text in bold, reversed characters if the terminal supports them.
 fn strong(text: &str) -> String {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if is_set("NO_COLOR") || std::env::var_os("TERM").is_none_or(|term| term == "dumb") {
-        text.to_owned()
-    } else {
-        format!("\u{1b}[1;7m{text}\u{1b}[0m")
-    }
+    style::err(Style::Strong, text)
 }
 
 /// Asks for every field. Returns `None` if the user declines.

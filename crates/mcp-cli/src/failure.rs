@@ -2,9 +2,14 @@
 
 use std::{error::Error, fmt, io, process::ExitCode};
 
-use mcp_protocol::{ErrorCode, RpcError};
+use mcp_protocol::{ErrorCode, Excerpt, RpcError};
 
-use crate::{screen::note, text::printable};
+use crate::{
+    logs,
+    screen::note,
+    style::{self, Style},
+    text::printable,
+};
 
 /// The reason why a command failed. The exit code names the component at fault.
 #[derive(Debug)]
@@ -46,11 +51,6 @@ impl Failure {
         Self { code: TOOL, message: message.into() }
     }
 
-    /// The server sent invalid data.
-    pub(crate) fn server(message: impl Into<String>) -> Self {
-        Self { code: SERVER, message: message.into() }
-    }
-
     /// A signal ended the command.
     pub(crate) fn interrupted(code: u8) -> Self {
         Self { code, message: String::new() }
@@ -81,8 +81,31 @@ impl Failure {
     /// Prints the message on stderr.
     pub(crate) fn print(&self) {
         if !self.message.is_empty() {
-            note(format!("mcp: {}", printable(&self.message)));
+            note(format!("{} {}", style::err(Style::Error, "mcp:"), printable(&self.message)));
         }
+    }
+
+    /// Prints the last stderr lines of the server's command, if they can explain the failure and the message does not
+    /// contain them. For a failed tool, which has its own text, only names the option that prints them.
+    pub(crate) fn offer_server_stderr(&self) {
+        if !matches!(self.code, TOOL | CONNECTION | SERVER) {
+            return;
+        }
+        let lines = logs::take_server_stderr();
+        let is_in_message = |line: &String| self.message.contains(&Excerpt::new(line).to_string());
+        if lines.is_empty() || lines.last().is_some_and(is_in_message) {
+            return;
+        }
+        if self.code == TOOL {
+            let lines = match lines.len() {
+                1 => "1 line".to_owned(),
+                count => format!("{count} lines"),
+            };
+            note(format!("mcp: the command wrote {lines} to stderr; --stderr prints them"));
+            return;
+        }
+        note("mcp: the stderr of the command ends with:");
+        lines.iter().for_each(|line| logs::note_server_stderr(line));
     }
 
     /// Prints the message on stderr, and returns the exit code.
@@ -113,6 +136,7 @@ impl From<mcp_client::Error> for Failure {
             || error.is_invalid_response()
             || error.is_unsupported()
             || error.is_unanswered_input()
+            || error.is_not_a_server()
         {
             SERVER
         } else {

@@ -13,55 +13,71 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, filter::filter_fn, layer::Context, layer::SubscriberExt};
 
-use crate::{screen::note, text::printable};
+use crate::{
+    screen::{note, warn},
+    style::{self, Style},
+    text::printable,
+};
 
 /// The tracing target of the stderr of servers.
 const SERVER_STDERR: &str = "mcp_transport::child";
 
-/// The number of stderr lines that [`show_server_stderr`] prints at most.
+/// The tracing target of the list requests. The commands print the typed warnings of a list instead.
+const LISTS: &str = "mcp_client::call::list";
+
+/// The number of stderr lines that are kept at most.
 const MAX_LINES: usize = 20;
 
-/// The lines that a server's command has written to stderr while the connection opens.
-static STDERR: Mutex<ServerStderr> = Mutex::new(ServerStderr::Discarded);
+/// The lines that a server's command writes to stderr.
+static STDERR: Mutex<ServerStderr> =
+    Mutex::new(ServerStderr { kept: VecDeque::new(), is_printed: false, is_always_printed: false });
 
-enum ServerStderr {
-    /// Newest last.
-    Kept(VecDeque<String>),
-    Shown,
-    Discarded,
+struct ServerStderr {
+    /// The last lines that were not printed. Newest last.
+    kept: VecDeque<String>,
+    /// Whether each new line is printed.
+    is_printed: bool,
+    is_always_printed: bool,
 }
 
-/// Installs the subscriber. With `all` it shows debug events and every line of a server's stderr.
-pub(crate) fn install(all: bool) {
-    *STDERR.lock() = if all { ServerStderr::Shown } else { ServerStderr::Kept(VecDeque::new()) };
+/// Installs the subscriber. With `all` it shows debug events. With `stderr` it shows every line of a server's stderr.
+pub(crate) fn install(all: bool, stderr: bool) {
+    {
+        let mut state = STDERR.lock();
+        (state.is_printed, state.is_always_printed) = (stderr, stderr);
+    }
     let max_level = if all { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    let is_enabled = filter_fn(move |metadata| *metadata.level() <= max_level || metadata.target() == SERVER_STDERR);
+    let is_enabled = filter_fn(move |metadata| match metadata.target() {
+        SERVER_STDERR => true,
+        LISTS => all,
+        _ => *metadata.level() <= max_level,
+    });
     let layer = Notes.with_filter(is_enabled.with_max_level_hint(LevelFilter::DEBUG));
     // This program has no other subscriber.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
 }
 
-/// Prints the last stderr lines of the server's command, and from then on every new line.
-///
-/// Returns whether there was a line to print, or lines are shown already.
-pub(crate) fn show_server_stderr() -> bool {
+/// Prints each new stderr line of the server's command. The caller has printed the earlier lines.
+pub(crate) fn follow_server_stderr() {
     let mut stderr = STDERR.lock();
-    let ServerStderr::Kept(lines) = &mut *stderr else { return true };
-    let is_any = !lines.is_empty();
-    lines.drain(..).for_each(|line| note_server_stderr(&line));
-    *stderr = ServerStderr::Shown;
-    is_any
+    stderr.kept.clear();
+    stderr.is_printed = true;
 }
 
-/// Discards the stderr of the server's command, except with `--trace`.
-pub(crate) fn discard_server_stderr(all: bool) {
-    if !all {
-        *STDERR.lock() = ServerStderr::Discarded;
-    }
+/// Keeps the stderr lines of the server's command from now on, unless an option prints them all.
+pub(crate) fn keep_server_stderr() {
+    let mut stderr = STDERR.lock();
+    stderr.is_printed = stderr.is_always_printed;
 }
 
-fn note_server_stderr(line: &str) {
-    note(format!("server: {}", printable(line)));
+/// Returns the last stderr lines of the server's command that were not printed, and forgets them.
+pub(crate) fn take_server_stderr() -> Vec<String> {
+    STDERR.lock().kept.drain(..).collect()
+}
+
+/// Prints a stderr line of the server's command.
+pub(crate) fn note_server_stderr(line: &str) {
+    note(format!("{} {}", style::err(Style::Dim, "server:"), printable(line)));
 }
 
 struct Notes;
@@ -75,20 +91,19 @@ impl<S: Subscriber> Layer<S> for Notes {
         let mut text = EventText::default();
         event.record(&mut text);
         if target == SERVER_STDERR {
-            match &mut *STDERR.lock() {
-                ServerStderr::Kept(lines) => {
-                    if lines.len() == MAX_LINES {
-                        lines.pop_front();
-                    }
-                    lines.push_back(text.message);
-                }
-                ServerStderr::Shown => note_server_stderr(&text.message),
-                ServerStderr::Discarded => {}
+            let mut stderr = STDERR.lock();
+            if stderr.is_printed {
+                note_server_stderr(&text.message);
+                return;
             }
+            if stderr.kept.len() == MAX_LINES {
+                stderr.kept.pop_front();
+            }
+            stderr.kept.push_back(text.message);
             return;
         }
-        let prefix = if *event.metadata().level() <= Level::WARN { "mcp: warning:" } else { "--" };
-        note(format!("{prefix} {}{}", printable(&text.message), printable(&text.fields)));
+        let shown = format!("{}{}", printable(&text.message), printable(&text.fields));
+        if *event.metadata().level() <= Level::WARN { warn(&shown) } else { note(format!("-- {shown}")) }
     }
 }
 

@@ -16,6 +16,7 @@ mod sampling;
 mod screen;
 mod shell;
 mod signals;
+mod style;
 mod suggestion;
 mod target;
 mod text;
@@ -28,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use mcp_client::Client;
 use tokio::time::timeout;
 
@@ -48,17 +49,19 @@ const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(500);
 const CLOSE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let command = Cli::definition().color(style::requested(std::env::args_os()).into());
+    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    style::install(cli.options.color);
     if let Command::Completions { shell } = cli.command {
         let mut script = Vec::new();
-        clap_complete::generate(shell, &mut Cli::command(), "mcp", &mut script);
+        clap_complete::generate(shell, &mut Cli::definition(), "mcp", &mut script);
         return output::bytes(&script).map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::local(format!("cannot start the runtime: {error}")).report(),
     };
-    logs::install(cli.options.trace);
+    logs::install(cli.options.trace, cli.options.trace || cli.options.stderr);
     let terminal = TerminalGuard::new();
     let done = runtime.block_on(run(cli));
     // Dropping the tasks kills server processes that still run. A blocked read of stdin must not delay the exit.
@@ -66,7 +69,11 @@ fn main() -> ExitCode {
     drop(terminal);
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            let code = failure.report();
+            failure.offer_server_stderr();
+            code
+        }
     }
 }
 

@@ -1,14 +1,19 @@
 //! Results on stdout: tables and text for people, JSON for programs.
 
+mod json;
+mod table;
+
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::Table;
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::{
-    failure::Failure,
-    text::{line, printable},
-};
+pub(crate) use self::table::Column;
+use crate::{failure::Failure, style, text::printable};
+
+/// The longest text that is examined for a JSON table, in bytes.
+const MAX_TABLE: usize = 4 << 20;
 
 /// The form in which results are printed to stdout.
 #[derive(Debug, Clone, Copy)]
@@ -29,61 +34,61 @@ impl Output {
 
     /// Prints a text, and adds a line break if the text does not end with one.
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
         // A server must not move the cursor, change the window title or type for the user.
-        let shown = if self.is_terminal { printable(text) } else { text.to_owned() };
-        out.write_all(shown.as_bytes())?;
-        if !shown.ends_with('\n') {
-            out.write_all(b"\n")?;
-        }
-        Ok(out.flush()?)
+        if self.is_terminal { write_line(&printable(text)) } else { write_line(text) }
     }
 
-    /// Prints one JSON document: indented at a terminal, otherwise in one line.
+    /// Prints a text of a result. At a terminal, a JSON text that is an array of objects becomes a table.
+    pub(crate) fn content(self, text: &str) -> Result<(), Failure> {
+        let table = if self.is_terminal && text.len() <= MAX_TABLE && text.trim_start().starts_with(['[', '{']) {
+            serde_json::from_str(text).ok().and_then(|value: Value| table::of_objects(&value, self.width()))
+        } else {
+            None
+        };
+        table.map_or_else(|| self.text(text), |table| styled(&table))
+    }
+
+    /// Prints the data of a result: at a terminal as a table if it is an array of objects, otherwise as JSON.
+    pub(crate) fn data(self, value: &Value) -> Result<(), Failure> {
+        let table = if self.is_terminal { table::of_objects(value, self.width()) } else { None };
+        table.map_or_else(|| self.value(value), |table| styled(&table))
+    }
+
+    /// Prints one JSON document: indented at a terminal, otherwise in one line and without colours.
     pub(crate) fn value(self, value: &impl Serialize) -> Result<(), Failure> {
+        let failed = |error: serde_json::Error| Failure::local(error.to_string());
+        if self.is_terminal && style::on_stdout() {
+            return styled(&json::coloured(value).map_err(failed)?);
+        }
         let text = if self.is_terminal { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
-        self.text(&text.map_err(|error| Failure::local(error.to_string()))?)
+        self.text(&text.map_err(failed)?)
     }
 
     /// Prints rows below a header; prints `empty` if there are no rows.
-    pub(crate) fn table(self, header: &[&str], rows: &[Vec<String>], empty: &str) -> Result<(), Failure> {
+    pub(crate) fn table(self, columns: &[Column], rows: &[Vec<String>], empty: &str) -> Result<(), Failure> {
         if rows.is_empty() {
             return self.text(empty);
         }
-        let width = if self.is_terminal { Table::new().width() } else { None };
-        self.text(&table(header, rows, width))
+        styled(&table::of_rows(columns, rows, self.width()))
+    }
+
+    fn width(self) -> Option<u16> {
+        if self.is_terminal { Table::new().width().filter(|width| *width > 0) } else { None }
     }
 }
 
-/// Formats rows below a header, within a width.
-///
-/// A name in the first column is never broken, because users copy it. If the names fill more than half of the width, the
-/// other cells follow below each name.
-fn table(header: &[&str], rows: &[Vec<String>], width: Option<u16>) -> String {
-    let names = rows.iter().filter_map(|row| row.first()).map(|name| name.chars().count()).max().unwrap_or_default();
-    if width.is_some_and(|width| names * 2 > usize::from(width)) {
-        let entry = |row: &Vec<String>| {
-            let rest = row.iter().skip(1).filter(|cell| !cell.is_empty());
-            let rest: String = rest.map(|cell| format!("\n    {}", line(cell))).collect();
-            format!("{}{rest}", row.first().map(|name| line(name)).unwrap_or_default())
-        };
-        return rows.iter().map(entry).collect::<Vec<_>>().join("\n");
+/// Prints a text with colours. The caller makes text of a server printable first.
+pub(crate) fn styled(text: &str) -> Result<(), Failure> {
+    write_line(text)
+}
+
+fn write_line(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied());
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    for row in rows {
-        table.add_row(row.iter().map(|cell| line(cell)));
-    }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index == 0 {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    Ok(out.flush()?)
 }
 
 /// Writes bytes to stdout unchanged.
@@ -91,27 +96,4 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_do_not_wrap_names() {
-        let rows = [["a_name_of_some_length", "and what it is for, at length"], ["b", ""]];
-        let rows = rows.map(|row| row.map(ToOwned::to_owned).to_vec());
-        assert_eq!(
-            table(&["NAME", "WHAT"], &rows, None),
-            "NAME                   WHAT\na_name_of_some_length  and what it is for, at length\nb"
-        );
-        assert_eq!(
-            table(&["NAME", "WHAT"], &rows, Some(45)),
-            "NAME                   WHAT\na_name_of_some_length  and what it is for,\n                       at length\nb"
-        );
-        assert_eq!(
-            table(&["NAME", "WHAT"], &rows, Some(40)),
-            "a_name_of_some_length\n    and what it is for, at length\nb"
-        );
-    }
 }

@@ -12,7 +12,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::keyboard;
+use crate::{
+    keyboard,
+    style::{self, Style},
+};
 
 /// The number of notes that the screen holds while the user types. Beyond it, the screen drops the oldest and counts them.
 const MAX_NOTES: usize = 1000;
@@ -60,6 +63,11 @@ pub(crate) fn note(text: impl Into<String>) {
         Some(bar) => bar.suspend(|| print(&text)),
         None => print(&text),
     }
+}
+
+/// Prints a warning as a note. The caller makes text of a server printable first.
+pub(crate) fn warn(text: &str) {
+    note(format!("mcp: {} {text}", style::err(Style::Warning, "warning:")));
 }
 
 /// Prints a text to stderr at once. The caller holds the [`InputTurn`].

@@ -132,12 +132,14 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
 
 /// Rejects options that apply only when the shell starts.
 fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure> {
-    let Options { json: _, header, timeout, revision, trace, env, cwd, root, sample_with, log_level } = options;
+    let Options { json: _, color: _, header, timeout, revision, trace, stderr, env, cwd, root, sample_with, log_level } =
+        options;
     let given = [
         ("--header", !header.is_empty()),
         ("--timeout", timeout.is_some()),
         ("--revision", revision.is_some()),
         ("--trace", *trace),
+        ("--stderr", *stderr),
         ("--env", !env.is_empty()),
         ("--cwd", cwd.is_some()),
         ("--root", !root.is_empty()),

@@ -1,4 +1,4 @@
-//! A connector that watches messages: it prints them with `--trace`, and detects output that is not from an MCP server.
+//! A connector that watches messages: it prints them with `--trace`, and otherwise warns about lines that are not messages.
 
 use std::{
     fmt,
@@ -7,13 +7,12 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{Method, RequestId, method};
+use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError};
-use serde::Deserialize;
-use tokio::sync::Notify;
 
 use crate::{
-    screen::note,
+    screen::{note, warn},
+    style::{self, Style},
     text::{line, printable},
 };
 
@@ -24,18 +23,12 @@ const MAX_SHOWN: usize = 200;
 pub(crate) struct TracedConnector {
     inner: Arc<dyn Connect>,
     traces: bool,
-    echo: Arc<Notify>,
 }
 
 impl TracedConnector {
     /// Prints every message if `traces` is set. Otherwise prints only received lines that are not messages.
     pub(crate) fn new(inner: Arc<dyn Connect>, traces: bool) -> Self {
-        Self { inner, traces, echo: Arc::new(Notify::new()) }
-    }
-
-    /// Returns a signal for a peer that sends the client's own requests back. An MCP server never sends them.
-    pub(crate) fn echo(&self) -> Arc<Notify> {
-        self.echo.clone()
+        Self { inner, traces }
     }
 }
 
@@ -53,7 +46,7 @@ impl Connect for TracedConnector {
             })?;
             let inner = transport.sender();
             let sender = if traces { Arc::new(TracedSender(inner)) } else { inner };
-            Ok(Box::new(TracedTransport { transport, sender, traces, echo: Some(self.echo()) }) as Box<dyn Transport>)
+            Ok(Box::new(TracedTransport { transport, sender, traces }) as Box<dyn Transport>)
         })
     }
 
@@ -72,20 +65,11 @@ struct TracedTransport {
     transport: Box<dyn Transport>,
     sender: Arc<dyn FrameSender>,
     traces: bool,
-    /// `None` after the first message.
-    echo: Option<Arc<Notify>>,
 }
 
 impl Transport for TracedTransport {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
         let received = ready!(self.transport.poll_recv(cx));
-        if let Some(Ok(frame)) = &received
-            && is_message(frame)
-            && let Some(echo) = self.echo.take()
-            && is_handshake_request(frame)
-        {
-            echo.notify_one();
-        }
         match &received {
             Some(Ok(frame)) if self.traces => print("<-", frame),
             Some(Err(error)) if self.traces => note(format!("<- {}", printable(&error.to_string()))),
@@ -126,8 +110,16 @@ impl FrameSender for TracedSender {
         self.0.has_request_streams()
     }
 
+    fn unread(&self) -> Option<BoxFuture<'_, ()>> {
+        self.0.unread()
+    }
+
     fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
         self.0.shutdown()
+    }
+
+    fn stderr(&self) -> Vec<String> {
+        self.0.stderr()
     }
 
     fn shutdown_within(&self) -> Option<Duration> {
@@ -136,7 +128,7 @@ impl FrameSender for TracedSender {
 }
 
 fn print(direction: &str, frame: &Frame) {
-    note(format!("{direction} {}", printable(&String::from_utf8_lossy(&frame.message))));
+    note(format!("{} {}", style::err(Style::Type, direction), printable(&String::from_utf8_lossy(&frame.message))));
 }
 
 /// Returns whether the frame begins like a JSON-RPC message. An empty line is not reported, so it passes too.
@@ -144,19 +136,61 @@ fn is_message(frame: &Frame) -> bool {
     matches!(frame.message.trim_ascii_start().first(), Some(b'{' | b'[') | None)
 }
 
-/// Returns whether the frame is a request that only clients send to open a connection.
-fn is_handshake_request(frame: &Frame) -> bool {
-    #[derive(Deserialize)]
-    struct Request {
-        method: String,
-    }
-
-    serde_json::from_slice::<Request>(&frame.message)
-        .is_ok_and(|request| [method::Initialize::NAME, method::Discover::NAME].contains(&&*request.method))
-}
-
 /// Warns about a log line on stdout, where the server must write messages only.
 fn warn_about(frame: &Frame) {
     let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(MAX_SHOWN)]);
-    note(format!("mcp: warning: the server wrote a line that is not a message: {}", line(&text)));
+    warn(&format!("the server wrote a line that is not a message: {}", line(&text)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender in which each method has a result of its own, so that a method that is not forwarded is visible.
+    struct Fixed;
+
+    impl FrameSender for Fixed {
+        fn send(&self, _: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(async { Err(TransportError::unanswered()) })
+        }
+
+        fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+            Err(TrySendError::Full(frame))
+        }
+
+        fn ready(&self, _: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(async { Err(TransportError::unanswered()) })
+        }
+
+        fn close(&self, _: &RequestId) {}
+
+        fn has_request_streams(&self) -> bool {
+            true
+        }
+
+        fn unread(&self) -> Option<BoxFuture<'_, ()>> {
+            Some(Box::pin(async {}))
+        }
+
+        fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(async { Err(TransportError::unanswered()) })
+        }
+
+        fn stderr(&self) -> Vec<String> {
+            vec!["the last line".to_owned()]
+        }
+
+        fn shutdown_within(&self) -> Option<Duration> {
+            Some(Duration::from_secs(7))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_traced_sender_forwards_every_method() {
+        let sender = TracedSender(Arc::new(Fixed));
+        assert!(sender.ready(1).await.is_err() && sender.shutdown().await.is_err());
+        assert!(sender.has_request_streams() && sender.unread().is_some());
+        assert_eq!(sender.stderr(), ["the last line"]);
+        assert_eq!(sender.shutdown_within(), Some(Duration::from_secs(7)));
+    }
 }

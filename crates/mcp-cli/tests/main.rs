@@ -1,8 +1,10 @@
 //! Runs the program `mcp` as a user does, and checks its output and its exit codes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod colour;
 mod exit;
 mod help;
+mod listen;
 mod server;
 #[cfg(unix)]
 mod startup;
@@ -97,6 +99,7 @@ fn commands_print_results_and_errors() {
         ("call URL think --sample-with cat", 0, "six times seven", ""),
         ("call URL think --sample-with false", 4, "", "false: exit status: 1"),
         ("resources URL", 0, "note://{id}", ""),
+        ("resources URL", 0, "Settings     The settings of the program.\n", ""),
         ("read URL config://app", 0, "dark = true", ""),
         ("read URL config://none", 4, "", "not found"),
         ("prompts URL", 0, "review   name", ""),
@@ -134,7 +137,8 @@ fn commands_print_results_and_errors() {
         ("tools URL paint", 0, "red|green", ""),
         ("call URL paint color=red", 0, "None", "warning: there is no argument `color`; did you mean `colour`?"),
         (r#"call URL paint {"color":"red"}"#, 0, "None", "did you mean `colour`?"),
-        ("call URL paint size=1", 0, "None", ""),
+        ("call URL paint size=1", 0, "None", "mcp: warning: the tool declares no argument `size`\n"),
+        ("prompt URL review name=x other=y", 0, "Review x.", "warning: the prompt declares no argument `other`"),
         (
             "call URL strict color=red",
             2,
@@ -279,73 +283,6 @@ fn connects_to_a_command() {
     assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "{\"sum\":3}\n"), "{output:?}");
     let output = mcp().args(["tools", "--"]).arg(&program).args(["a", "b"]).output().unwrap();
     assert!(text(&output.stdout).contains("add"));
-}
-
-#[test]
-fn listen_prints_updates_when_they_arrive() {
-    let http = Http::start();
-    for version in ["2025-11-25", "2026-07-28"] {
-        let mut listening = mcp()
-            .args(["listen", &http.url, "config://app", "--revision", version])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
-        assert_eq!(stderr.next().unwrap().unwrap(), "listening; Ctrl-C ends it", "{version}");
-        check(&http.url, "call URL touch", 0, "touched", "");
-        let mut stdout = BufReader::new(listening.stdout.take().unwrap()).lines();
-        assert_eq!(stdout.next().unwrap().unwrap(), "config://app changed", "{version}");
-        listening.kill().unwrap();
-        listening.wait().unwrap();
-    }
-}
-
-/// A server of 2025-11-25 that sends invalid notifications after a subscription, and then a valid one.
-#[cfg(unix)]
-const INVALID_NOTIFICATIONS: &str = r#"
-answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')" "$1"; }
-read -r line
-answer '{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}'
-read -r line
-read -r line
-answer '{}'
-echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"no level"}}'
-echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1e999}}'
-echo '{"jsonrpc":"2.0","method":"notifications/replay_truncated"}'
-echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"in order"}}'
-cat > /dev/null
-"#;
-
-#[cfg(unix)]
-#[test]
-fn listen_survives_invalid_notifications_and_reports_a_loss_once() {
-    let mut listening = mcp()
-        .args(["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", INVALID_NOTIFICATIONS])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut printed = Vec::new();
-    for line in BufReader::new(listening.stdout.take().unwrap()).lines().map_while(Result::ok) {
-        printed.push(line);
-        let has = |text| printed.iter().any(|line| line == text);
-        if has("[info] in order") && has("the connection was lost: anything may have changed") {
-            break;
-        }
-    }
-    listening.kill().unwrap();
-    listening.wait().unwrap();
-    printed.sort();
-    assert_eq!(
-        printed,
-        [
-            "[info] in order",
-            "the connection was lost: anything may have changed",
-            r#"{"method":"notifications/message","params":"{\"level\":\"info\",\"data\":1e999}"}"#,
-            r#"{"method":"notifications/message","params":{"data":"no level"}}"#,
-        ]
-    );
 }
 
 #[test]

@@ -59,6 +59,9 @@ pub(crate) fn server() -> Server {
         .tool(tool("paint", async |Args(Paint { colour }): Args<Paint>| format!("{colour:?}")))
         .tool(tool("strict", async |Args(Strict { colour }): Args<Strict>| format!("{colour:?}")))
         .tool(tool("escape", async || "\u{1b}[2Jcleared"))
+        .tool(tool("rows", async || {
+            r#"[{"id":1,"name":"Ada"},{"id":20,"name":"a\u001b[2Jb","note":"a note that is much longer than the terminal is wide, so it is cut off"}]"#
+        }))
         .tool(tool("greet", async |inputs: Inputs| {
             let name: Name = inputs.elicit("name", "Who are you?").await?;
             Ok::<_, ToolError>(format!("Hello, {}!", name.name))
@@ -100,7 +103,7 @@ pub(crate) fn server() -> Server {
             server.notify().resource_updated("config://app");
             "touched"
         }))
-        .resource(resource("config://app", async || "dark = true").title("Settings"))
+        .resource(resource("config://app", async || "dark = true").title("Settings").description("The settings of the program.\n\nThey are in TOML."))
         .resource_template(
             template("note://{id}", async |uri: ResourceUri| format!("note {}", uri.0))
                 .complete_from("id", ["one", "two"]),

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
 
 use super::{Http, exit, mcp, tempdir};
 
@@ -16,7 +19,7 @@ use super::{Http, exit, mcp, tempdir};
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The program `mcp` at a pseudo-terminal.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     keyboard: File,
     output: Receiver<Vec<u8>>,
@@ -26,14 +29,22 @@ struct Terminal {
 
 impl Terminal {
     fn run(server: &str, line: &str) -> Self {
+        Self::run_with(server, line, &[("NO_COLOR", "1")])
+    }
+
+    pub(crate) fn run_with(server: &str, line: &str, variables: &[(&str, &str)]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
+        tcsetwinsize(&master, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let open = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
         let child = mcp()
             .args(line.split(' ').map(|word| if word == "URL" { server } else { word }))
-            .envs([("NO_COLOR", "1".into()), ("TERM", "xterm".into()), ("XDG_STATE_HOME", tempdir().into_os_string())])
+            .envs([("TERM", "xterm".into()), ("XDG_STATE_HOME", tempdir().into_os_string())])
+            .env_remove("NO_COLOR")
+            .env_remove("CLICOLOR_FORCE")
+            .envs(variables.iter().copied())
             .stdin(open())
             .stdout(open())
             .stderr(open())
@@ -54,7 +65,7 @@ impl Terminal {
     }
 
     /// Waits for this text, and returns the output before it.
-    fn expect(&mut self, text: &str) -> String {
+    pub(crate) fn expect(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
             if let Some((before, rest)) = self.rest.split_once(text) {
@@ -76,7 +87,7 @@ impl Terminal {
         assert!(exit::signal(&mut self.child, "INT"));
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         exit::wait(&mut self.child)
     }
 }

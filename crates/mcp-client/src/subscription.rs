@@ -12,7 +12,7 @@ use std::{
 
 use futures_core::Stream;
 use mcp_protocol::SubscriptionFilter;
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     Error,
@@ -70,6 +70,26 @@ impl Subscription {
     #[must_use]
     pub fn honoured(&self) -> SubscriptionFilter {
         self.inbox.honoured()
+    }
+
+    /// Returns a receiver of whether the subscription is open on the server.
+    ///
+    /// The value is false as soon as the connection or the stream of the subscription is lost, and true when the client
+    /// has reopened the subscription. Its sender is dropped with the subscription.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
+    /// let changes = client.subscribe(["config://app"]).await?;
+    /// let mut states = changes.open_states();
+    /// while states.changed().await.is_ok() {
+    ///     println!("open: {}", *states.borrow_and_update());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn open_states(&self) -> watch::Receiver<bool> {
+        self.inbox.open_states()
     }
 }
 

@@ -13,19 +13,33 @@ pub(super) struct Names<'a> {
     pub(super) declared: BTreeSet<&'a str>,
     /// Whether the schema allows other names.
     pub(super) allows_others: bool,
+    /// Whether other names are usual: the schema describes them, or it declares no names at all.
+    pub(super) expects_others: bool,
 }
 
 impl<'a> Names<'a> {
     pub(super) fn of(schema: &'a JsonObject) -> Self {
         let combined = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array());
+        let referred = schema.get("$ref").and_then(|path| resolve(schema, path));
         let mut declared: BTreeSet<&str> = BTreeSet::new();
         declared.extend(property_names(schema.get("properties")));
-        for branch in combined.flatten().take(MAX_BRANCHES).flat_map(|branch| branches(schema, branch)) {
+        let mut has_properties = schema.get("properties").is_some();
+        let parts = combined.flatten().take(MAX_BRANCHES).chain(referred);
+        for branch in parts.flat_map(|branch| branches(schema, branch)) {
+            has_properties |= branch.get("properties").is_some();
             declared.extend(property_names(branch.get("properties")));
         }
         // This check does not match the patterns of `patternProperties`.
         let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-        Self { declared, allows_others: !is_closed || schema.get("patternProperties").is_some() }
+        let has_patterns = schema.get("patternProperties").is_some();
+        // A generator writes `additionalProperties: true` for a free object, and a schema for a map.
+        let describes_others =
+            schema.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false)) || has_patterns;
+        Self {
+            declared,
+            allows_others: !is_closed || has_patterns,
+            expects_others: describes_others || !has_properties,
+        }
     }
 }
 
@@ -84,7 +98,7 @@ fn branches<'a>(root: &'a JsonObject, schema: &'a Value) -> Vec<&'a Value> {
         }
         found.push(branch);
         let own = next.len();
-        next.extend(resolve(root, branch));
+        next.extend(branch.get("$ref").and_then(|path| resolve(root, path)));
         let alternatives =
             ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|keyword| branch.get(keyword)?.as_array());
         next.extend(alternatives.flatten().take(MAX_BRANCHES));
@@ -93,9 +107,9 @@ fn branches<'a>(root: &'a JsonObject, schema: &'a Value) -> Vec<&'a Value> {
     found
 }
 
-/// Returns the target of a `$ref` within the same document.
-fn resolve<'a>(root: &'a JsonObject, schema: &Value) -> Option<&'a Value> {
-    let path = schema.get("$ref")?.as_str()?.strip_prefix("#/")?;
+/// Returns the target of the value of `$ref` within the same document.
+fn resolve<'a>(root: &'a JsonObject, reference: &Value) -> Option<&'a Value> {
+    let path = reference.as_str()?.strip_prefix("#/")?;
     let mut parts = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
     let first = root.get(&parts.next()?)?;
     parts.try_fold(first, |value, part| value.get(part))

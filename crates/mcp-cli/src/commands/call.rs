@@ -13,7 +13,7 @@ use crate::{
     arguments::{self, signature},
     failure::Failure,
     progress::Progress,
-    screen::note,
+    screen::{note, warn},
     text::{line, printable},
 };
 
@@ -25,7 +25,7 @@ pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Pa
     let usage = |failure: Failure| failure.with_line(&format!("{name} takes: {}", signature(&tool.input_schema)));
     let arguments = arguments::tool_arguments(words, &tool.input_schema, &session.input).await.map_err(usage)?;
     for warning in arguments::check_names(&arguments, &tool.input_schema).map_err(usage)? {
-        note(format!("mcp: warning: {warning}"));
+        warn(&warning);
     }
     let progress = Progress::new(name);
     let result = session.client.call_tool(name, arguments).on_progress(progress.callback()).await;
@@ -39,7 +39,7 @@ pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Pa
         }
         // If the result has no content, its structured data is the result.
         if let Some(data) = result.structured_content.as_ref().filter(|_| result.content.is_empty()) {
-            session.out.value(data)?;
+            session.out.data(data)?;
         }
     }
     if result.is_error() { Err(Failure::tool()) } else { Ok(()) }
@@ -58,7 +58,7 @@ fn show(
             note(printable(&text.text));
             return Ok(());
         }
-        ContentBlock::Text(text) => return session.out.text(&text.text),
+        ContentBlock::Text(text) => return session.out.content(&text.text),
         ContentBlock::Image(image) => (image.bytes(), &image.mime_type),
         ContentBlock::Audio(audio) => (audio.bytes(), &audio.mime_type),
         ContentBlock::ResourceLink(resource) => {
@@ -67,7 +67,7 @@ fn show(
         ContentBlock::Resource(embedded) => {
             let contents = &embedded.resource;
             return match (&contents.body, output) {
-                (ResourceBody::Text(text), None) => session.out.text(text),
+                (ResourceBody::Text(text), None) => session.out.content(text),
                 (_, Some(directory)) => write_contents(session, contents, directory, index),
                 (_, None) => {
                     session.out.text(&format!("[resource {}: save it with --output DIR]", line(&contents.uri)))

@@ -5,7 +5,12 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::{failure::Failure, text::line};
+use crate::{
+    failure::Failure,
+    output::styled,
+    style::{self, Style},
+    text::{line, printable},
+};
 
 pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     let negotiated = session.client.negotiated();
@@ -18,25 +23,26 @@ pub(crate) fn info(session: &Session) -> Result<(), Failure> {
             "supportedVersions": negotiated.supported_versions,
         }));
     }
+    let label = |text| style::out(Style::Dim, text);
     let server = &negotiated.server_info;
     let name = server.title.as_ref().unwrap_or(&server.name);
-    let mut text = format!("{} {}\n", line(name), line(&server.version));
+    let mut text = format!("{} {}\n", style::out(Style::Name, &line(name)), line(&server.version));
     if let Some(description) = &server.description {
-        text.push_str(&format!("{description}\n"));
+        text.push_str(&format!("{}\n", printable(description)));
     }
     if let Some(url) = &server.website_url {
         text.push_str(&format!("{}\n", line(url)));
     }
-    text.push_str(&format!("\nrevision      {}\n", negotiated.version.as_str()));
+    text.push_str(&format!("\n{}      {}\n", label("revision"), negotiated.version.as_str()));
     if !negotiated.supported_versions.is_empty() {
-        text.push_str(&format!("supported     {}\n", line(&negotiated.supported_versions.join(", "))));
+        text.push_str(&format!("{}     {}\n", label("supported"), line(&negotiated.supported_versions.join(", "))));
     }
     let capabilities = serde_json::to_value(&negotiated.capabilities).unwrap_or_default();
-    text.push_str(&format!("capabilities  {}\n", names(&capabilities)));
+    text.push_str(&format!("{}  {}\n", label("capabilities"), names(&capabilities)));
     if let Some(instructions) = &negotiated.instructions {
-        text.push_str(&format!("\n{instructions}\n"));
+        text.push_str(&format!("\n{}\n", printable(instructions)));
     }
-    session.out.text(&text)
+    styled(&text)
 }
 
 /// Returns the capabilities in words, for example `tools (listChanged), logging`.

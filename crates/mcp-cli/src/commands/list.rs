@@ -1,5 +1,6 @@
 //! Lists tools, resources, resource templates and prompts.
 
+use mcp_client::ListWarning;
 use mcp_protocol::{Prompt, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -7,8 +8,11 @@ use super::Session;
 use crate::{
     arguments::{choices, signature, type_names},
     failure::Failure,
+    output::styled,
+    screen::warn,
+    style::{self, Style},
     suggestion::nearest,
-    text::{first_line, line, one_line},
+    text::{first_line, line, one_line, printable},
 };
 
 /// The number of names that an error text suggests at most.
@@ -19,12 +23,24 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
         return tool(session, name).await;
     }
     let tools = session.client.list_tools().await?;
+    warn_about("tools", tools.warning());
     if session.out.json {
         return session.out.value(&tools);
     }
     let row =
         |tool: &Tool| vec![tool.name.clone(), signature(&tool.input_schema), first_line(tool.description.as_deref())];
-    session.out.table(&["TOOL", "ARGUMENTS", "DESCRIPTION"], &tools.iter().map(row).collect::<Vec<_>>(), "no tools")
+    session.out.table(
+        &[("TOOL", Style::Name), ("ARGUMENTS", Style::Type), ("DESCRIPTION", Style::Plain)],
+        &tools.iter().map(row).collect::<Vec<_>>(),
+        "no tools",
+    )
+}
+
+/// Warns about a list that the server did not end.
+fn warn_about(list: &str, warning: Option<ListWarning>) {
+    if let Some(warning) = warning {
+        warn(&format!("the list of {list} may be incomplete: {warning}"));
+    }
 }
 
 /// Finds a tool by its name.
@@ -38,6 +54,7 @@ pub(crate) async fn find_tool(session: &Session, name: &str) -> Result<Tool, Fai
         }
         others.push(tool.name);
     }
+    warn_about("tools", tools.warning());
     Err(Failure::usage(format!("the server has no tool `{name}`{}", did_you_mean(name, &others))))
 }
 
@@ -50,6 +67,7 @@ pub(crate) async fn find_prompt(session: &Session, name: &str) -> Result<Option<
             return Ok(Some(prompt));
         }
     }
+    warn_about("prompts", prompts.warning());
     Ok(None)
 }
 
@@ -75,7 +93,7 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
         text.push_str(&format!("\nThe server declares: {}\n", hints.join(", ")));
     }
     text.push('\n');
-    session.out.text(&text)?;
+    styled(&text)?;
     let properties = tool.input_schema.get("properties").and_then(Value::as_object);
     let required = tool.input_schema.get("required").cloned().unwrap_or_default();
     let rows = properties.into_iter().flatten().map(|(name, property)| {
@@ -91,16 +109,24 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
         };
         vec![name.clone(), types, if is_required { "required" } else { "" }.to_owned(), description]
     });
-    session.out.table(&["ARGUMENT", "TYPE", "", ""], &rows.collect::<Vec<_>>(), "no arguments")
+    session.out.table(
+        &[("ARGUMENT", Style::Name), ("TYPE", Style::Type), ("", Style::Dim), ("", Style::Plain)],
+        &rows.collect::<Vec<_>>(),
+        "no arguments",
+    )
 }
 
-fn hints(annotations: &ToolAnnotations) -> Vec<&'static str> {
-    let text = |hint: Option<bool>, yes: &'static str, no: &'static str| hint.map(|hint| if hint { yes } else { no });
+fn hints(annotations: &ToolAnnotations) -> Vec<String> {
+    use Style::{Error, Good, Plain};
+
+    let text = |hint: Option<bool>, yes, no| {
+        hint.map(|hint| if hint { yes } else { no }).map(|(style, text)| style::out(style, text))
+    };
     [
-        text(annotations.read_only_hint, "read-only", "not read-only"),
-        text(annotations.destructive_hint, "destructive", "not destructive"),
-        text(annotations.idempotent_hint, "idempotent", "not idempotent"),
-        text(annotations.open_world_hint, "open world", "closed world"),
+        text(annotations.read_only_hint, (Good, "read-only"), (Plain, "not read-only")),
+        text(annotations.destructive_hint, (Error, "destructive"), (Good, "not destructive")),
+        text(annotations.idempotent_hint, (Good, "idempotent"), (Plain, "not idempotent")),
+        text(annotations.open_world_hint, (Plain, "open world"), (Plain, "closed world")),
     ]
     .into_iter()
     .flatten()
@@ -112,25 +138,39 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
     // A server may offer resources without supporting templates.
     let templates = match session.client.list_resource_templates().await {
         Err(error) if error.is_unsupported() => Vec::new(),
-        templates => templates?.into_vec(),
+        templates => {
+            let templates = templates?;
+            warn_about("resource templates", templates.warning());
+            templates.into_vec()
+        }
     };
+    warn_about("resources", resources.warning());
     if session.out.json {
         return session.out.value(&json!({"resources": resources, "resourceTemplates": templates}));
     }
+    let row = |uri: &str, mime_type: &Option<String>, name: &str, description: &Option<String>| {
+        let description = first_line(description.as_deref());
+        vec![uri.to_owned(), mime_type.clone().unwrap_or_default(), name.to_owned(), description]
+    };
     let mut rows = Vec::new();
     for resource in &resources {
-        let name = resource.title.as_ref().unwrap_or(&resource.name).clone();
-        rows.push(vec![resource.uri.clone(), resource.mime_type.clone().unwrap_or_default(), name]);
+        let name = resource.title.as_ref().unwrap_or(&resource.name);
+        rows.push(row(&resource.uri, &resource.mime_type, name, &resource.description));
     }
     for template in &templates {
-        let name = template.title.as_ref().unwrap_or(&template.name).clone();
-        rows.push(vec![template.uri_template.clone(), template.mime_type.clone().unwrap_or_default(), name]);
+        let name = template.title.as_ref().unwrap_or(&template.name);
+        rows.push(row(&template.uri_template, &template.mime_type, name, &template.description));
     }
-    session.out.table(&["URI", "TYPE", "NAME"], &rows, "no resources")
+    session.out.table(
+        &[("URI", Style::Name), ("TYPE", Style::Type), ("NAME", Style::Plain), ("DESCRIPTION", Style::Plain)],
+        &rows,
+        "no resources",
+    )
 }
 
 pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(), Failure> {
     let prompts = session.client.list_prompts().await?;
+    warn_about("prompts", prompts.warning());
     if let Some(name) = name {
         if let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) {
             return one_prompt(session, prompt);
@@ -149,7 +189,7 @@ pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(),
         vec![prompt.name.clone(), arguments, first_line(prompt.description.as_deref())]
     };
     session.out.table(
-        &["PROMPT", "ARGUMENTS", "DESCRIPTION"],
+        &[("PROMPT", Style::Name), ("ARGUMENTS", Style::Type), ("DESCRIPTION", Style::Plain)],
         &prompts.iter().map(row).collect::<Vec<_>>(),
         "no prompts",
     )
@@ -160,21 +200,23 @@ fn one_prompt(session: &Session, prompt: &Prompt) -> Result<(), Failure> {
         return session.out.value(prompt);
     }
     let heading = heading(&prompt.name, prompt.title.as_deref(), prompt.description.as_deref());
-    session.out.text(&format!("{heading}\n"))?;
+    styled(&format!("{heading}\n"))?;
     let rows = prompt.arguments.iter().map(|argument| {
         let required = if argument.required == Some(true) { "required" } else { "" };
         vec![argument.name.clone(), required.to_owned(), one_line(argument.description.as_deref())]
     });
-    session.out.table(&["ARGUMENT", "", ""], &rows.collect::<Vec<_>>(), "no arguments")
+    let columns = [("ARGUMENT", Style::Name), ("", Style::Dim), ("", Style::Plain)];
+    session.out.table(&columns, &rows.collect::<Vec<_>>(), "no arguments")
 }
 
+/// Returns the name and the description of an entry, printable and with colours.
 fn heading(name: &str, title: Option<&str>, description: Option<&str>) -> String {
     let mut text = match title.filter(|title| *title != name) {
-        Some(title) => format!("{}: {}\n", line(name), line(title)),
-        None => format!("{}\n", line(name)),
+        Some(title) => format!("{}: {}\n", style::out(Style::Name, &line(name)), line(title)),
+        None => format!("{}\n", style::out(Style::Name, &line(name))),
     };
     if let Some(description) = description {
-        text.push_str(&format!("\n{}\n", description.trim_end()));
+        text.push_str(&format!("\n{}\n", printable(description.trim_end())));
     }
     text
 }

@@ -15,9 +15,20 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
     for uri in uris.iter().filter(|uri| !honoured.resource_subscriptions.contains(uri)) {
         note(format!("mcp: the server does not send updates of {uri}"));
     }
+    let mut states = updates.open_states();
+    let mut was_open = *states.borrow_and_update();
     note("listening; Ctrl-C ends it");
+    if !was_open {
+        show_state(session, true, false)?;
+    }
     loop {
         tokio::select! {
+            biased;
+            Ok(()) = states.changed() => {
+                let is_open = *states.borrow_and_update();
+                show_state(session, was_open, is_open)?;
+                was_open = is_open;
+            }
             update = updates.next() => match update {
                 Some(update) => show_update(session, &update?)?,
                 None => return Ok(()),
@@ -28,6 +39,21 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
             },
         }
     }
+}
+
+/// Shows that the connection is lost, or open again.
+fn show_state(session: &Session, was_open: bool, is_open: bool) -> Result<(), Failure> {
+    let (name, text) = match (was_open, is_open) {
+        (true, false) => ("lost", "the connection is lost; mcp opens it again"),
+        (false, true) => ("open", "the connection is open again"),
+        // The states between were too short to be seen.
+        (true, true) => ("reopened", "the connection was lost and is open again"),
+        (false, false) => return Ok(()),
+    };
+    if session.out.json {
+        return session.out.value(&json!({"connection": name}));
+    }
+    session.out.text(text)
 }
 
 /// Shows a notification that is not an update. If its parameters are invalid, they are shown unchanged.
@@ -62,7 +88,7 @@ fn show_update(session: &Session, update: &Update) -> Result<(), Failure> {
         Update::PromptsChanged => ("the list of prompts has changed", None),
         Update::ResourcesChanged => ("the list of resources has changed", None),
         Update::ResourceUpdated { uri, .. } => ("changed", Some(uri)),
-        Update::Missed => ("the connection was lost: anything may have changed", None),
+        Update::Missed => ("updates were lost: anything may have changed", None),
         _ => return Ok(()),
     };
     match (session.out.json, uri) {

@@ -3,7 +3,7 @@
 use mcp_protocol::{ContentBlock, ResourceBody, Role};
 
 use super::{Session, list::find_prompt};
-use crate::{arguments, failure::Failure, progress::Progress, screen::note, text::line};
+use crate::{arguments, failure::Failure, progress::Progress, screen::warn, text::line};
 
 pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Failure> {
     let Some((name, words)) = words.split_first() else {
@@ -48,7 +48,7 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
     Ok(())
 }
 
-/// Warns about misspelt names. A prompt cannot forbid other names, and the server reports a missing prompt.
+/// Warns about unknown names. A prompt cannot forbid other names, and the server reports a missing prompt.
 async fn check_names(session: &Session, name: &str, arguments: &[(String, String)]) {
     if arguments.is_empty() {
         return;
@@ -57,9 +57,8 @@ async fn check_names(session: &Session, name: &str, arguments: &[(String, String
     let declared = || prompt.arguments.iter().map(|argument| argument.name.as_str());
     let is_given = |name: &str| arguments.iter().any(|(given, _)| given == name);
     for (name, _) in arguments.iter().filter(|(name, _)| declared().all(|other| other != name)) {
-        if let Some(warning) = arguments::misspelt(name, declared(), is_given) {
-            note(format!("mcp: warning: {warning}"));
-        }
+        let unknown = || format!("the prompt declares no argument `{}`", line(name));
+        warn(&arguments::misspelt(name, declared(), is_given).unwrap_or_else(unknown));
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Res
     }
     for contents in &result.contents {
         match &contents.body {
-            ResourceBody::Text(text) => session.out.text(text)?,
+            ResourceBody::Text(text) => session.out.content(text)?,
             body @ ResourceBody::Blob(_) => {
                 let kind = contents.mime_type.as_deref().unwrap_or("bytes");
                 let length = bytes(body)?.len();

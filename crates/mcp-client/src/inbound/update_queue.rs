@@ -12,7 +12,7 @@ use mcp_protocol::{
     },
     tasks::ext::DetailedTask,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::wake_on_change::WakeOnChange;
 use crate::{
@@ -62,20 +62,21 @@ pub(crate) struct UpdateQueue {
     filter: SubscriptionFilter,
     state: WakeOnChange<State>,
     news: Notify,
+    /// Whether the subscription is open on the server.
+    is_open: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Update>,
-    /// Whether the subscription is open; and the changes that the server agreed to report.
-    is_open: bool,
+    /// The changes that the server agreed to report.
     honoured: Option<SubscriptionFilter>,
     end: Option<Option<Error>>,
 }
 
 impl UpdateQueue {
     pub(crate) fn new(filter: SubscriptionFilter) -> Self {
-        Self { filter, state: WakeOnChange::default(), news: Notify::new() }
+        Self { filter, state: WakeOnChange::default(), news: Notify::new(), is_open: watch::Sender::new(false) }
     }
 
     pub(crate) fn filter(&self) -> &SubscriptionFilter {
@@ -121,7 +122,7 @@ impl UpdateQueue {
     /// Opens the subscription. If it was open before, updates may have been missed.
     pub(crate) fn open(&self, honoured: SubscriptionFilter) {
         self.state.change(|state| {
-            if std::mem::replace(&mut state.is_open, true) {
+            if self.is_open.send_replace(true) {
                 return;
             }
             if state.honoured.replace(honoured).is_some() {
@@ -133,12 +134,17 @@ impl UpdateQueue {
 
     /// Returns true if the server has acknowledged the subscription.
     pub(crate) fn is_open(&self) -> bool {
-        self.state.with(|state| state.is_open)
+        *self.is_open.borrow()
     }
 
     /// Marks the subscription as interrupted until it is reopened. Returns true if it was open.
     pub(crate) fn interrupt(&self) -> bool {
-        self.state.with(|state| std::mem::take(&mut state.is_open))
+        self.is_open.send_replace(false)
+    }
+
+    /// Returns a receiver of whether the subscription is open on the server.
+    pub(crate) fn open_states(&self) -> watch::Receiver<bool> {
+        self.is_open.subscribe()
     }
 
     /// Ends the stream.
@@ -156,7 +162,7 @@ impl UpdateQueue {
             news.as_mut().enable();
             let opened = self.state.with(|state| match &state.end {
                 Some(end) => Some(Err(end.clone().unwrap_or_else(Error::closed))),
-                None => state.is_open.then_some(Ok(())),
+                None => self.is_open().then_some(Ok(())),
             });
             match opened {
                 Some(opened) => return opened,

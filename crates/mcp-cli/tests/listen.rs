@@ -1,0 +1,144 @@
+//! `mcp listen`: updates, invalid notifications and lost connections.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+    sync::mpsc::{Receiver, channel},
+    time::Duration,
+};
+
+use super::{Http, check, mcp};
+
+/// The timeout of every wait in these tests.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Reads lines on a thread, so that a test can limit its wait.
+fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
+#[test]
+fn listen_prints_updates_when_they_arrive() {
+    let http = Http::start();
+    for version in ["2025-11-25", "2026-07-28"] {
+        let mut listening = mcp()
+            .args(["listen", &http.url, "config://app", "--revision", version])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
+        assert_eq!(stderr.next().unwrap().unwrap(), "listening; Ctrl-C ends it", "{version}");
+        check(&http.url, "call URL touch", 0, "touched", "");
+        let mut stdout = BufReader::new(listening.stdout.take().unwrap()).lines();
+        assert_eq!(stdout.next().unwrap().unwrap(), "config://app changed", "{version}");
+        listening.kill().unwrap();
+        listening.wait().unwrap();
+    }
+}
+
+/// A server of 2025-11-25 that sends invalid notifications after a subscription, and then a valid one.
+#[cfg(unix)]
+const INVALID_NOTIFICATIONS: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')" "$1"; }
+read -r line
+answer '{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}'
+read -r line
+read -r line
+answer '{}'
+echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"no level"}}'
+echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1e999}}'
+echo '{"jsonrpc":"2.0","method":"notifications/replay_truncated"}'
+echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"in order"}}'
+cat > /dev/null
+"#;
+
+#[cfg(unix)]
+#[test]
+fn listen_survives_invalid_notifications_and_reports_a_loss_once() {
+    let mut listening = mcp()
+        .args(["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", INVALID_NOTIFICATIONS])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut printed = Vec::new();
+    for line in BufReader::new(listening.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        printed.push(line);
+        let has = |text| printed.iter().any(|line| line == text);
+        if has("[info] in order") && has("updates were lost: anything may have changed") {
+            break;
+        }
+    }
+    listening.kill().unwrap();
+    listening.wait().unwrap();
+    printed.sort();
+    assert_eq!(
+        printed,
+        [
+            "[info] in order",
+            "updates were lost: anything may have changed",
+            r#"{"method":"notifications/message","params":"{\"level\":\"info\",\"data\":1e999}"}"#,
+            r#"{"method":"notifications/message","params":{"data":"no level"}}"#,
+        ]
+    );
+}
+
+/// A server of 2025-11-25 that ends after a subscription.
+#[cfg(unix)]
+const CRASHES: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')" "$1"; }
+read -r line
+answer '{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}'
+read -r line
+read -r line
+answer '{}'
+"#;
+
+#[cfg(unix)]
+#[test]
+fn listen_reports_a_command_that_ends_and_its_restart() {
+    for (json, expected) in [
+        (&[][..], ["the connection is lost; mcp opens it again", "the connection is open again"]),
+        (&["--json"], [r#"{"connection":"lost"}"#, r#"{"connection":"open"}"#]),
+    ] {
+        let mut listening = mcp()
+            .args(["listen", "x://y", "--revision", "2025-11-25"])
+            .args(json)
+            .args(["--", "sh", "-c", CRASHES])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = lines(listening.stdout.take().unwrap());
+        let read: Vec<String> = (0..2).map_while(|_| lines.recv_timeout(TIMEOUT).ok()).collect();
+        listening.kill().unwrap();
+        listening.wait().unwrap();
+        assert_eq!(read, expected);
+    }
+}
+
+#[test]
+fn listen_reports_a_lost_http_connection_before_it_is_open_again() {
+    for version in ["2025-11-25", "2026-07-28"] {
+        let http = Http::start();
+        let mut listening = mcp()
+            .args(["listen", &http.url, "config://app", "--revision", version])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
+        assert_eq!(stderr.next().unwrap().unwrap(), "listening; Ctrl-C ends it", "{version}");
+        // The server ends, and no other server takes its port.
+        drop(http);
+        let first = lines(listening.stdout.take().unwrap()).recv_timeout(TIMEOUT).ok();
+        listening.kill().unwrap();
+        listening.wait().unwrap();
+        assert_eq!(first.as_deref(), Some("the connection is lost; mcp opens it again"), "{version}");
+    }
+}
