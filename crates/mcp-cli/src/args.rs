@@ -27,7 +27,7 @@ If `--` or MCP_SERVER names the server, all words of `mcp listen` are resources.
 /// The end of `mcp --help`.
 const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    the tool failed, or a local file cannot be written
+  1    the tool failed, `mcp lint` found errors, or a local file cannot be written
   2    the command line or a name in it is wrong
   3    the server is unreachable, silent or closed early
   4    the server answered with an error or invalid data, or it is not an MCP server
@@ -165,9 +165,37 @@ pub(crate) enum Command {
     /// Show the name, the revision and the capabilities of the server.
     #[command(override_usage = "mcp info [URL] [-- SERVER COMMAND]")]
     Info(Words),
+    /// Check the definitions of the server: names, descriptions, schemas, annotations and sizes.
+    ///
+    /// `docs/lint.md` describes each rule. The exit code is 1 if there is an error.
+    #[command(override_usage = "mcp lint [URL] [--strict] [-- SERVER COMMAND]")]
+    Lint {
+        #[command(flatten)]
+        words: Words,
+        /// Fail on warnings too.
+        #[arg(long)]
+        strict: bool,
+    },
     /// Run these commands over one open connection, with history and completion.
     #[command(override_usage = "mcp shell [URL] [-- SERVER COMMAND]")]
     Shell(Words),
+    /// Write the project of a small server into a new directory.
+    ///
+    /// In a checkout of the library, the project uses the crates of the checkout. Elsewhere name their source with `--path`
+    /// or `--git`.
+    New {
+        /// The directory. Its last part is the name of the package.
+        name: PathBuf,
+        /// Serve HTTP too.
+        #[arg(long)]
+        http: bool,
+        /// Use the crates of this checkout of the library.
+        #[arg(long, value_name = "DIR", conflicts_with = "git")]
+        path: Option<PathBuf>,
+        /// Use the crates of this git repository.
+        #[arg(long, value_name = "URL")]
+        git: Option<String>,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -196,9 +224,10 @@ impl Command {
             | Self::Info(words)
             | Self::Shell(words)
             | Self::Call { words, .. }
+            | Self::Lint { words, .. }
             | Self::Read { words, .. }
             | Self::Ping { words, .. } => Some(words),
-            Self::Completions { .. } => None,
+            Self::New { .. } | Self::Completions { .. } => None,
         }
     }
 }

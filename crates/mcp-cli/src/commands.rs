@@ -3,6 +3,7 @@
 mod call;
 mod complete;
 mod info;
+mod lint;
 mod list;
 mod listen;
 mod prompt;
@@ -48,12 +49,25 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), Failu
             info::ping(session, count).await
         }
         Command::Listen(words) => listen::listen(session, words.words).await,
+        Command::Lint { words, strict } => {
+            no_words(&words.words)?;
+            lint::lint(session, strict).await
+        }
         Command::Info(words) => {
             no_words(&words.words)?;
             info::info(session)
         }
         Command::Shell(_) => Err(Failure::usage("the shell is already open")),
+        Command::New { .. } => Err(Failure::usage("a new project needs no server; run `mcp new`")),
         Command::Completions { .. } => Err(Failure::usage("completions need no server; run `mcp completions`")),
+    }
+}
+
+/// Returns the names of the tools; empty if the server offers no tools.
+pub(crate) async fn tool_names(session: &Session) -> Result<Vec<String>, Failure> {
+    match session.client.list_tools().await {
+        Err(error) if error.is_unsupported() => Ok(Vec::new()),
+        tools => Ok(tools?.into_iter().map(|tool| tool.name).collect()),
     }
 }
 

@@ -51,6 +51,16 @@ impl Failure {
         Self { code: TOOL, message: message.into() }
     }
 
+    /// A check found faults. They are already printed.
+    pub(crate) fn found() -> Self {
+        Self { code: TOOL, message: String::new() }
+    }
+
+    /// The server sent data that the command cannot use.
+    pub(crate) fn unusable(message: impl Into<String>) -> Self {
+        Self { code: SERVER, message: message.into() }
+    }
+
     /// A signal ended the command.
     pub(crate) fn interrupted(code: u8) -> Self {
         Self { code, message: String::new() }
@@ -85,10 +95,15 @@ impl Failure {
         }
     }
 
+    /// Returns whether the stderr of the server's command can explain the failure.
+    pub(crate) fn may_have_stderr(&self) -> bool {
+        matches!(self.code, TOOL | CONNECTION | SERVER)
+    }
+
     /// Prints the last stderr lines of the server's command, if they can explain the failure and the message does not
     /// contain them. For a failed tool, which has its own text, only names the option that prints them.
     pub(crate) fn offer_server_stderr(&self) {
-        if !matches!(self.code, TOOL | CONNECTION | SERVER) {
+        if !self.may_have_stderr() {
             return;
         }
         let lines = logs::take_server_stderr();

@@ -75,6 +75,11 @@ pub(crate) fn take_server_stderr() -> Vec<String> {
     STDERR.lock().kept.drain(..).collect()
 }
 
+/// Returns whether [`take_server_stderr`] would return a line.
+pub(crate) fn has_server_stderr() -> bool {
+    !STDERR.lock().kept.is_empty()
+}
+
 /// Prints a stderr line of the server's command.
 pub(crate) fn note_server_stderr(line: &str) {
     note(format!("{} {}", style::err(Style::Dim, "server:"), printable(line)));

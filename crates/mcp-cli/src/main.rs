@@ -8,9 +8,11 @@ mod elicit;
 mod failure;
 mod input;
 mod keyboard;
+mod lint;
 mod logs;
 mod output;
 mod progress;
+mod project;
 mod question;
 mod sampling;
 mod screen;
@@ -56,6 +58,11 @@ fn main() -> ExitCode {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::definition(), "mcp", &mut script);
         return output::bytes(&script).map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+    }
+    if let Command::New { name, http, path, git } = &cli.command {
+        let created = project::create(name, *http, path.as_deref(), git.as_deref());
+        let printed = created.and_then(|text| output::bytes(format!("{text}\n").as_bytes()));
+        return printed.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,

@@ -1,25 +1,32 @@
 //! `mcp shell`: the commands over one open connection, with history and completion.
 
 mod complete;
+mod template;
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
+use mcp_client::Client;
 use rustyline::{CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
 
-use self::complete::{Completer, Names};
+use self::complete::{Completer, Names, Values};
 use crate::{
     args::{Cli, Command, Options},
     commands::{self, Session},
     failure::Failure,
     input::Input,
+    logs,
     screen::{self, InputTurn, note},
     signals::Signals,
+    style,
+    suggestion::nearest,
     text::line,
 };
 
 /// The number of history lines that the shell keeps.
 const MAX_HISTORY: usize = 1000;
+/// The word that prints the stderr of the server's command.
+const STDERR: &str = "stderr";
 
 type LineEditor = Editor<Completer, FileHistory>;
 
@@ -27,7 +34,7 @@ type LineEditor = Editor<Completer, FileHistory>;
 pub(crate) async fn run(mut session: Session, mut signals: Signals) -> Result<(), Failure> {
     session.input = Input::of_shell();
     let names = Names::follow(&session.client);
-    let mut editor = open_editor(names)?;
+    let mut editor = open_editor(session.client.clone(), names)?;
     let history = history_file();
     if let Some(file) = &history {
         // Before the first shell the file does not exist.
@@ -85,15 +92,28 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
             return Ok(());
         }
     };
-    if matches!(&*words, [word] if word == "help" || word == "?") {
-        let mut command = Cli::command();
-        for subcommand in command.get_subcommands_mut().filter(|command| is_in_shell(command.get_name())) {
-            let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
-            note(format!("  {:<10} {about}", subcommand.get_name()));
+    match &*words {
+        [word] if word == "help" || word == "?" => {
+            help();
+            return Ok(());
         }
-        return Ok(());
+        [word] if word == STDERR => {
+            show_stderr();
+            return Ok(());
+        }
+        _ => {}
     }
-    let cli = match Cli::try_parse_from(std::iter::once("mcp".to_owned()).chain(words)) {
+    let with_command = tokio::select! {
+        words = with_command(session, words) => words,
+        code = signals.next() => Err(Failure::interrupted(code)),
+    };
+    let words = match with_command {
+        Ok(words) => words,
+        Err(failure) => return shown(failure),
+    };
+    let words = std::iter::once("mcp".to_owned()).chain(words);
+    let matches = Cli::definition().color(style::choice().into()).try_get_matches_from(words);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // clap returns requested help as an error too.
@@ -115,19 +135,59 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
         Err(failure) => Err(failure),
     };
     screen::cancel_questions();
-    match done {
-        Err(failure) if failure.is_stdout_closed() => Err(failure),
-        Err(failure) if failure.is_interrupted() => {
-            // The terminal shows `^C` in the current line.
-            note("");
-            Ok(())
-        }
-        Err(failure) => {
-            failure.print();
-            Ok(())
-        }
-        Ok(()) => Ok(()),
+    done.or_else(shown)
+}
+
+/// Prints a failure, with the command that shows the stderr of the server. A closed stdout ends the shell.
+fn shown(failure: Failure) -> Result<(), Failure> {
+    if failure.is_stdout_closed() {
+        return Err(failure);
     }
+    if failure.is_interrupted() {
+        // The terminal shows `^C` in the current line.
+        note("");
+        return Ok(());
+    }
+    failure.print();
+    if failure.may_have_stderr() && logs::has_server_stderr() {
+        note(format!("mcp: the command has written to stderr; `{STDERR}` prints the last lines"));
+    }
+    Ok(())
+}
+
+/// Prints the commands of the shell.
+fn help() {
+    let mut command = Cli::definition();
+    for subcommand in command.get_subcommands_mut().filter(|command| is_in_shell(command.get_name())) {
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        note(format!("  {:<10} {about}", subcommand.get_name()));
+    }
+    note(format!("  {STDERR:<10} Show the last lines that the server's command wrote to stderr"));
+    note("  TOOL       Call a tool: `call` may be omitted");
+}
+
+fn show_stderr() {
+    let lines = logs::take_server_stderr();
+    if lines.is_empty() {
+        note("mcp: the command has written nothing new to stderr");
+    }
+    lines.iter().for_each(|line| logs::note_server_stderr(line));
+}
+
+/// Adds `call` to a line that begins with the name of a tool. A command takes precedence over a tool of the same name.
+async fn with_command(session: &Session, mut words: Vec<String>) -> Result<Vec<String>, Failure> {
+    let cli = Cli::definition();
+    let commands: Vec<&str> = cli.get_subcommands().map(|command| command.get_name()).chain(["help"]).collect();
+    let is_command = words.iter().any(|word| commands.contains(&word.as_str()));
+    let Some(first) = words.first().filter(|word| !word.starts_with('-') && !is_command) else { return Ok(words) };
+    let tools = commands::tool_names(session).await?;
+    if tools.contains(first) {
+        words.insert(0, "call".to_owned());
+        return Ok(words);
+    }
+    let names = commands.into_iter().filter(|name| is_in_shell(name)).chain(tools.iter().map(String::as_str));
+    let hint = nearest(first, names).map(|name| format!("; did you mean `{}`?", line(name))).unwrap_or_default();
+    Err(Failure::usage(format!("there is no command and no tool `{}`{hint}", line(first))))
 }
 
 /// Rejects options that apply only when the shell starts.
@@ -157,7 +217,7 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
 
 /// Returns whether a command is available in the shell.
 fn is_in_shell(name: &str) -> bool {
-    !matches!(name, "shell" | "completions" | "help")
+    !matches!(name, "shell" | "completions" | "new" | "help")
 }
 
 /// Reads a line on a blocking thread. The connection continues to work meanwhile.
@@ -169,15 +229,15 @@ async fn read_line(mut editor: LineEditor) -> Result<(Result<String, ReadlineErr
     read.await.map_err(|error| Failure::local(format!("cannot read a line: {error}")))
 }
 
-fn open_editor(names: Names) -> Result<LineEditor, Failure> {
+fn open_editor(client: Client, names: Names) -> Result<LineEditor, Failure> {
     let failed = |error: ReadlineError| Failure::local(format!("cannot use the terminal: {error}"));
     let config =
         Config::builder().completion_type(CompletionType::List).max_history_size(MAX_HISTORY).map_err(failed)?;
     let mut editor = Editor::with_config(config.build()).map_err(failed)?;
-    let cli = Cli::command();
+    let cli = Cli::definition();
     let commands = cli.get_subcommands().map(|command| command.get_name().to_owned());
-    let commands = commands.filter(|name| is_in_shell(name)).chain(["help".to_owned(), "quit".to_owned()]);
-    editor.set_helper(Some(Completer::new(commands.collect(), names)));
+    let commands = commands.filter(|name| is_in_shell(name)).chain(["help", STDERR, "quit"].map(ToOwned::to_owned));
+    editor.set_helper(Some(Completer::new(commands.collect(), names, Some(Values::new(client)))));
     Ok(editor)
 }
 

@@ -74,6 +74,15 @@ impl From<When> for clap::ColorChoice {
 /// Whether stdout and stderr have colours. Before [`install`], they have none.
 static HAS_COLOURS: OnceLock<[bool; 2]> = OnceLock::new();
 
+/// Returns the choice of the user.
+pub(crate) fn choice() -> When {
+    match ColorChoice::global() {
+        ColorChoice::Always | ColorChoice::AlwaysAnsi => When::Always,
+        ColorChoice::Never => When::Never,
+        ColorChoice::Auto => When::Auto,
+    }
+}
+
 /// Decides whether the output has colours. The first call counts.
 pub(crate) fn install(when: When) {
     match when {

@@ -28,3 +28,14 @@ fn long_help_wraps_only_at_the_width_of_the_terminal() {
     }
     assert!(help(&["--help"], "100000").contains("as a command after `--`. `mcp` starts the command"));
 }
+
+#[test]
+fn short_help_shows_the_own_options_and_long_help_shows_them_first() {
+    let short = help(&["call", "-h"], "100");
+    assert!(short.contains("--output <DIR>") && !short.contains("--sample-with"), "{short}");
+    assert!(short.contains("--help also shows the options for every command"), "{short}");
+    let long = help(&["call", "--help"], "100");
+    let position = |option: &str| long.find(option).unwrap();
+    assert!(position("--output <DIR>") < position("Options for every command"), "{long}");
+    assert!(position("Options for every command") < position("--sample-with"), "{long}");
+}

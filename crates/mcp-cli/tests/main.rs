@@ -4,7 +4,9 @@
 mod colour;
 mod exit;
 mod help;
+mod lint;
 mod listen;
+mod project;
 mod server;
 #[cfg(unix)]
 mod startup;
@@ -296,16 +298,20 @@ fn the_shell_runs_commands_over_one_connection() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = "call add a=1 b=2\nnonsense\ncall fail\nread config://app --json\n'\nhelp\n\
+    let lines = "call add a=1 b=2\nadd a=20 b=22\ngeret\ntols\nstderr\nnonsense\ncall fail\nread config://app --json\n'\nhelp\n\
                  tools --revision 2025-11-25\ntools -- other\ncall add -\nquit\n";
     std::io::Write::write_all(&mut shell.stdin.take().unwrap(), lines.as_bytes()).unwrap();
     let output = shell.wait_with_output().unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stdout.contains("{\"sum\":42}"), "{stdout}");
     assert!(stdout.contains("{\"sum\":3}") && stdout.contains("\"dark = true\""), "{stdout}");
     for expected in [
         "connected to fixture 1.0",
-        "nonsense",
+        "there is no command and no tool `nonsense`\n",
+        "there is no command and no tool `geret`; did you mean `greet`?",
+        "there is no command and no tool `tols`; did you mean `tools`?",
+        "the command has written nothing new to stderr",
         "no luck today",
         "missing closing quote",
         "Call a tool",

@@ -128,3 +128,20 @@ fn warns_about_lines_that_are_not_messages() {
     assert!(stderr.contains(warning), "{stderr}");
     assert!(stderr.contains("exit status: 3"), "{stderr}");
 }
+
+#[test]
+fn the_shell_prints_the_stderr_of_the_command_on_request() {
+    let mut shell = mcp()
+        .args(["shell", "--revision", "2025-11-25", "--", "sh", "-c", SERVER])
+        .env("XDG_STATE_HOME", super::tempdir())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut shell.stdin.take().unwrap(), b"fail\nstderr\nstderr\n").unwrap();
+    let stderr = text(&shell.wait_with_output().unwrap().stderr);
+    let expected = "no luck\nmcp: the command has written to stderr; `stderr` prints the last lines\nserver: one\n\
+                    server: two\nmcp: the command has written nothing new to stderr\n";
+    assert!(stderr.contains(expected), "{stderr}");
+}

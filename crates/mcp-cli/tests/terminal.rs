@@ -190,3 +190,22 @@ fn sampling_requires_consent() {
         assert_eq!(terminal.wait().code(), Some(code));
     }
 }
+
+#[test]
+fn the_shell_completes_the_variables_of_a_template() {
+    let http = Http::start();
+    for version in ["2025-11-25", "2026-07-28"] {
+        let mut terminal = Terminal::run(&http.url, &format!("shell URL --revision {version}"));
+        terminal.expect("mcp> ");
+        terminal.type_text("read note://o");
+        terminal.expect("note://o");
+        // The line editor prints the rest of the completed word.
+        terminal.type_text("\t");
+        terminal.expect("ne ");
+        terminal.type_text("\n");
+        terminal.expect("note note://one");
+        terminal.expect("mcp> ");
+        terminal.type_text("\u{4}");
+        assert_eq!(terminal.wait().code(), Some(0), "{version}");
+    }
+}

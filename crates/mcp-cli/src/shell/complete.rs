@@ -1,12 +1,21 @@
 //! Completes commands and the names in the server's lists.
 
+use std::time::Duration;
+
 use mcp_client::Client;
-use mcp_protocol::{Prompt, Resource, SubscriptionFilter, Tool};
+use mcp_protocol::{
+    CompleteParams, CompletionArgument, CompletionContext, CompletionReference, Prompt, Resource, ResourceTemplate,
+    SubscriptionFilter, Tool,
+};
 use rustyline::{Context, Helper, completion::Pair, highlight::Highlighter, hint::Hinter, validate::Validator};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch, time::timeout};
 
+use super::template::{Position, position};
 use crate::text::printable;
+
+/// The longest time that the server may take to complete a value.
+const VALUES: Duration = Duration::from_secs(2);
 
 /// The latest lists of the server. A background task reads them again after a list change or a reconnection.
 #[derive(Debug)]
@@ -14,8 +23,11 @@ pub(super) struct Names(watch::Receiver<Lists>);
 
 #[derive(Debug, Default)]
 struct Lists {
+    /// Whether the server has been asked for the lists.
+    are_read: bool,
     tools: Vec<Tool>,
     resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
     prompts: Vec<Prompt>,
 }
 
@@ -41,15 +53,44 @@ impl Names {
 impl Lists {
     /// Reads the lists. A list that cannot be read is empty.
     async fn read(client: &Client) -> Self {
-        let (tools, resources, prompts) = tokio::join!(
+        let (tools, resources, templates, prompts) = tokio::join!(
             client.list_tools().into_future(),
             client.list_resources().into_future(),
+            client.list_resource_templates().into_future(),
             client.list_prompts().into_future()
         );
         Self {
+            are_read: true,
             tools: tools.map(Vec::from).unwrap_or_default(),
             resources: resources.map(Vec::from).unwrap_or_default(),
+            templates: templates.map(Vec::from).unwrap_or_default(),
             prompts: prompts.map(Vec::from).unwrap_or_default(),
+        }
+    }
+}
+
+/// Values that the server completes. The line editor waits for them on its own thread.
+pub(super) struct Values {
+    client: Client,
+    runtime: Handle,
+}
+
+impl Values {
+    /// Remembers the current runtime.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, runtime: Handle::current() }
+    }
+
+    /// Returns the values of an argument; empty if the server does not answer in time or does not support completion.
+    fn of(&self, reference: CompletionReference, name: &str, value: &str, known: Vec<(String, String)>) -> Vec<String> {
+        let mut params = CompleteParams::new(reference, CompletionArgument::new(name, value));
+        if !known.is_empty() {
+            params.context = Some(CompletionContext::new(known.into_iter().collect()));
+        }
+        let answer = async { timeout(VALUES, self.client.complete_with(&params)).await };
+        match self.runtime.block_on(answer) {
+            Ok(Ok(result)) => result.completion.values,
+            _ => Vec::new(),
         }
     }
 }
@@ -58,34 +99,101 @@ impl Lists {
 pub(super) struct Completer {
     commands: Vec<String>,
     names: Names,
+    values: Option<Values>,
+}
+
+/// A text that can replace the typed word.
+#[derive(Debug, PartialEq, Eq)]
+struct Candidate {
+    text: String,
+    /// Whether the next word follows.
+    is_complete: bool,
+}
+
+impl From<String> for Candidate {
+    fn from(text: String) -> Self {
+        Self { is_complete: !text.ends_with('='), text }
+    }
 }
 
 impl Completer {
-    pub(super) fn new(commands: Vec<String>, names: Names) -> Self {
-        Self { commands, names }
+    pub(super) fn new(commands: Vec<String>, names: Names, values: Option<Values>) -> Self {
+        Self { commands, names, values }
     }
 
-    /// Returns the candidates for the word that follows `before`.
-    fn candidates(&self, before: &str) -> Vec<String> {
+    /// Returns the candidates for a word that follows `before`. Some of them may not begin with the word.
+    fn candidates(&self, before: &str, word: &str) -> Vec<Candidate> {
+        if let Some(values) = &self.values {
+            let mut names = self.names.0.clone();
+            let are_read = async { timeout(VALUES, names.wait_for(|lists| lists.are_read)).await.is_ok() };
+            // Without the lists, the commands are still candidates.
+            let _ = values.runtime.block_on(are_read);
+        }
         let lists = self.names.0.borrow();
         let words: Vec<&str> = before.split_whitespace().collect();
+        let tools = || lists.tools.iter().map(|tool| tool.name.clone());
+        let prompts = || lists.prompts.iter().map(|prompt| prompt.name.clone());
+        let all = |names: &mut dyn Iterator<Item = String>| names.map(Candidate::from).collect();
         match words[..] {
-            [] => self.commands.clone(),
-            ["tools" | "call"] => lists.tools.iter().map(|tool| tool.name.clone()).collect(),
-            ["prompts" | "prompt" | "complete"] => lists.prompts.iter().map(|prompt| prompt.name.clone()).collect(),
-            ["read" | "listen", ..] => lists.resources.iter().map(|resource| resource.uri.clone()).collect(),
-            ["call", name, ref given @ ..] => {
+            [] => all(&mut self.commands.iter().cloned().chain(tools())),
+            ["tools" | "call"] => all(&mut tools()),
+            ["prompts" | "prompt"] => all(&mut prompts()),
+            ["complete"] => {
+                let templates = lists.templates.iter().map(|template| template.uri_template.clone());
+                all(&mut prompts().chain(templates))
+            }
+            ["read" | "listen", ..] => {
+                let mut found: Vec<Candidate> = all(&mut lists.resources.iter().map(|resource| resource.uri.clone()));
+                let templates: Vec<String> =
+                    lists.templates.iter().map(|template| template.uri_template.clone()).collect();
+                // The server can take a while to answer.
+                drop(lists);
+                found.extend(templates.iter().flat_map(|template| self.uris(template, word)));
+                found
+            }
+            ["prompt" | "complete", name, ref given @ ..] => {
+                if let Some(template) = lists.templates.iter().find(|template| template.uri_template == name) {
+                    let parsed = mcp_uri_template::UriTemplate::parse_for_expansion(&template.uri_template).ok();
+                    let names: Vec<String> =
+                        parsed.iter().flat_map(|template| template.variables().map(ToOwned::to_owned)).collect();
+                    return all(&mut keys(names.into_iter(), given).into_iter());
+                }
+                let prompt = lists.prompts.iter().find(|prompt| prompt.name == name);
+                let names = prompt.into_iter().flat_map(|prompt| &prompt.arguments);
+                let keys = keys(names.map(|argument| argument.name.clone()), given);
+                drop(lists);
+                match (word.split_once('='), &self.values) {
+                    (Some((key, value)), Some(values)) => {
+                        let known = given.iter().filter_map(|word| word.split_once('='));
+                        let known = known.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                        let values = values.of(CompletionReference::prompt(name), key, value, known);
+                        all(&mut values.into_iter().map(|value| format!("{key}={value}")))
+                    }
+                    _ => all(&mut keys.into_iter()),
+                }
+            }
+            ["call", name, ref given @ ..] | [name, ref given @ ..] => {
                 let tool = lists.tools.iter().find(|tool| tool.name == name);
                 let properties = tool.and_then(|tool| tool.input_schema.get("properties"));
                 let names = properties.and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone());
-                keys(names, given)
+                all(&mut keys(names, given).into_iter())
             }
-            ["prompt" | "complete", name, ref given @ ..] => {
-                let prompt = lists.prompts.iter().find(|prompt| prompt.name == name);
-                let names = prompt.into_iter().flat_map(|prompt| &prompt.arguments);
-                keys(names.map(|argument| argument.name.clone()), given)
+        }
+    }
+
+    /// Returns the URIs of a template that begin with the typed text, as far as the next variable.
+    fn uris(&self, template: &str, typed: &str) -> Vec<Candidate> {
+        match position(template, typed) {
+            None => Vec::new(),
+            Some(Position::Literal(text)) => vec![Candidate { text, is_complete: false }],
+            Some(Position::Variable(variable)) => {
+                let Some(values) = &self.values else { return Vec::new() };
+                let reference = CompletionReference::resource_template(template);
+                let found = values.of(reference, &variable.name, &variable.value, variable.known.clone());
+                let candidate =
+                    |value: String| Candidate { text: variable.with_value(&value), is_complete: variable.is_last };
+                found.into_iter().map(candidate).collect()
             }
-            _ => Vec::new(),
         }
     }
 }
@@ -109,12 +217,12 @@ impl rustyline::completion::Completer for Completer {
         let start = typed.rfind(char::is_whitespace).map_or(0, |space| space + 1);
         let word = &typed[start..];
         let fitting = self
-            .candidates(&typed[..start])
+            .candidates(&typed[..start], word)
             .into_iter()
-            .filter(|candidate| candidate.starts_with(word) && is_plain(candidate));
-        let pairs = fitting.map(|candidate| {
-            let replacement = if candidate.ends_with('=') { candidate.clone() } else { format!("{candidate} ") };
-            Pair { display: candidate, replacement }
+            .filter(|candidate| candidate.text.starts_with(word) && is_plain(&candidate.text));
+        let pairs = fitting.map(|Candidate { text, is_complete }| {
+            let replacement = if is_complete { format!("{text} ") } else { text.clone() };
+            Pair { display: text, replacement }
         });
         Ok((start, pairs.collect()))
     }
@@ -132,8 +240,6 @@ impl Helper for Completer {}
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use mcp_client::OpenTransport;
     use mcp_server::prelude::*;
     use serde_json::json;
@@ -172,23 +278,31 @@ mod tests {
         }));
         let prompt = serde_json::from_value::<Prompt>(json!({"name": "review", "arguments": [{"name": "code"}]}));
         let resource = serde_json::from_value::<Resource>(json!({"uri": "test://x", "name": "x"}));
+        let template = serde_json::from_value::<ResourceTemplate>(json!({"uriTemplate": "note://{id}", "name": "n"}));
         let lists = Lists {
+            are_read: true,
+            templates: template.into_iter().collect(),
             tools: tool.into_iter().collect(),
             resources: resource.into_iter().collect(),
             prompts: prompt.into_iter().collect(),
         };
-        let completer = Completer::new(vec!["call".to_owned(), "read".to_owned()], Names(watch::channel(lists).1));
+        let completer =
+            Completer::new(vec!["call".to_owned(), "read".to_owned()], Names(watch::channel(lists).1), None);
         for (before, expected) in [
-            ("", "call read"),
+            ("", "call read add"),
+            ("add a=1 ", "b="),
+            ("complete ", "review note://{id}"),
+            ("complete note://{id} ", "id="),
             ("call ", "add"),
             ("call add ", "a= b="),
             ("call add a=1 ", "b="),
             ("call other ", ""),
-            ("read ", "test://x"),
+            ("read ", "test://x note://"),
             ("prompt review ", "code="),
             ("ping ", ""),
         ] {
-            assert_eq!(completer.candidates(before).join(" "), expected, "{before}");
+            let found: Vec<String> = completer.candidates(before, "").into_iter().map(|found| found.text).collect();
+            assert_eq!(found.join(" "), expected, "{before}");
         }
     }
 }

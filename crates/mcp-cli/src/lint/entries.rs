@@ -1,0 +1,158 @@
+//! Rules for the entries of the lists.
+
+use std::collections::HashSet;
+
+use mcp_protocol::Tool;
+use mcp_uri_template::UriTemplate;
+use serde_json::Value;
+use url::Url;
+
+use super::{List, MAX_ENTRY, Report, rule, schema, strings::invisible};
+
+/// The longest description, in characters. Providers of models reject longer descriptions of tools.
+const MAX_DESCRIPTION: usize = 1024;
+/// The longest name of a tool that each provider of models accepts.
+const MAX_PROVIDER_NAME: usize = 64;
+
+/// The kind of the entries of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tool,
+    Prompt,
+    Resource,
+    Template,
+}
+
+impl Kind {
+    fn singular(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "template",
+        }
+    }
+
+    /// The member that identifies an entry.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Prompt => "name",
+            Self::Resource => "uri",
+            Self::Template => "uriTemplate",
+        }
+    }
+}
+
+/// Checks the description of the server.
+pub(super) fn server(report: &mut Report, info: &Value) {
+    common(report, "server", info);
+}
+
+/// Checks the entries of a list.
+pub(super) fn list(report: &mut Report, kind: Kind, list: &List) {
+    let plural = format!("{}s", kind.singular());
+    if list.repeats_cursor {
+        report.add(rule::LIST_CURSOR, &plural, "the server returned the same cursor twice");
+    }
+    if list.is_invalid {
+        report.add(rule::LIST_INVALID, &plural, "a page of the list is not an array of objects");
+    }
+    let mut names = HashSet::new();
+    for (index, entry) in list.entries.iter().enumerate() {
+        let size = entry.to_string().len();
+        if kind == Kind::Tool {
+            report.bytes += size;
+        }
+        let Some(name) = entry[kind.key()].as_str() else {
+            let place = format!("{} {}", kind.singular(), index + 1);
+            report.add(rule::NAME_MISSING, place, format!("the entry has no text `{}`", kind.key()));
+            continue;
+        };
+        let place = format!("{} `{name}`", kind.singular());
+        if !names.insert(name) {
+            report.add(rule::NAME_DUPLICATE, &place, "another entry of the list has the same name");
+        }
+        if size > MAX_ENTRY {
+            report.add(rule::SIZE_ENTRY, &place, format!("the definition has {size} bytes"));
+        }
+        common(report, &place, entry);
+        description(report, &place, entry);
+        match kind {
+            Kind::Tool => tool(report, &place, name, entry),
+            Kind::Prompt => prompt(report, &place, entry),
+            Kind::Resource => {
+                if let Err(error) = Url::parse(name) {
+                    report.add(rule::RESOURCE_URI, &place, format!("the URI is invalid: {error}"));
+                }
+                mime_type(report, &place, entry);
+            }
+            Kind::Template => {
+                if let Err(error) = UriTemplate::parse_for_expansion(name) {
+                    report.add(rule::TEMPLATE_INVALID, &place, format!("the template is invalid: {error}"));
+                }
+                mime_type(report, &place, entry);
+            }
+        }
+    }
+}
+
+/// Checks the rules for every definition.
+fn common(report: &mut Report, place: &str, entry: &Value) {
+    if let Some(characters) = invisible(entry) {
+        let message = format!("the texts have characters that are not visible: {characters}");
+        report.add(rule::INVISIBLE_CHARACTERS, place, message);
+    }
+    for icon in entry["icons"].as_array().into_iter().flatten() {
+        let source = icon["src"].as_str().unwrap_or_default();
+        let scheme = Url::parse(source).map(|url| url.scheme().to_owned()).unwrap_or_default();
+        if !matches!(&*scheme, "https" | "data") {
+            let scheme = if scheme.is_empty() { "no scheme".to_owned() } else { format!("the scheme `{scheme}`") };
+            report.add(rule::ICON_URL, place, format!("the URL of an icon has {scheme}"));
+        }
+    }
+}
+
+fn description(report: &mut Report, place: &str, entry: &Value) {
+    let text = entry["description"].as_str().unwrap_or_default();
+    if text.trim().is_empty() {
+        report.add(rule::DESCRIPTION_MISSING, place, "there is no description");
+    }
+    let length = text.chars().count();
+    if length > MAX_DESCRIPTION {
+        report.add(rule::DESCRIPTION_LONG, place, format!("the description has {length} characters"));
+    }
+}
+
+fn tool(report: &mut Report, place: &str, name: &str, entry: &Value) {
+    let is_accepted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !Tool::is_valid_name(name) {
+        report.add(rule::NAME_CHARACTERS, place, "the name is too long, empty or has other characters");
+    } else if name.len() > MAX_PROVIDER_NAME || !name.chars().all(is_accepted) {
+        report.add(rule::NAME_PROVIDER, place, "some providers of models reject the name");
+    }
+    schema::check(report, place, entry.get("inputSchema"));
+    let hints = &entry["annotations"];
+    match (hints["readOnlyHint"].as_bool(), hints["destructiveHint"].as_bool()) {
+        (Some(true), Some(true)) => {
+            report.add(rule::ANNOTATIONS_CONTRADICTORY, place, "the tool is read-only and destructive");
+        }
+        (Some(true), _) | (_, Some(_)) => {}
+        (_, None) => report.add(rule::ANNOTATIONS_MISSING, place, "the tool counts as destructive"),
+    }
+}
+
+fn prompt(report: &mut Report, place: &str, entry: &Value) {
+    for argument in entry["arguments"].as_array().into_iter().flatten() {
+        if argument["description"].as_str().is_none_or(|text| text.trim().is_empty()) {
+            let name = argument["name"].as_str().unwrap_or("?");
+            let place = format!("{place}, argument `{name}`");
+            report.add(rule::ARGUMENT_DESCRIPTION, place, "the argument has no description");
+        }
+    }
+}
+
+fn mime_type(report: &mut Report, place: &str, entry: &Value) {
+    if entry["mimeType"].as_str().is_none_or(str::is_empty) {
+        report.add(rule::MIME_TYPE_MISSING, place, "there is no `mimeType`");
+    }
+}
