@@ -23,7 +23,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut was_open = false;
     loop {
         let began = Instant::now();
-        let mut asked = Duration::ZERO;
+        let mut requested_wait = Duration::ZERO;
         let is_resuming = position.last_event_id().is_some();
         match stream::open(&shared, &position).await {
             Ok(events) => {
@@ -41,7 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 tracing::warn!("the server does not open the stream of the session");
                 return;
             }
-            Err(Refused::ForNow(wait)) => asked = wait.unwrap_or_default(),
+            Err(Refused::ForNow(wait)) => requested_wait = wait.unwrap_or_default(),
             // The server may have forgotten the position alone.
             Err(Refused::ForGood(status)) if position.forget() => {
                 tracing::debug!(%status, "the stream of the session cannot be resumed");
@@ -59,7 +59,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 return missed(&shared, was_open).await;
             }
         }
-        sleep(position.wait().max(asked)).await;
+        sleep(position.wait().max(requested_wait)).await;
     }
 }
 

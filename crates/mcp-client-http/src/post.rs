@@ -40,18 +40,18 @@ pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: Header
                 return false;
             }
         };
-        let (asked, longest) = (wait.unwrap_or_default(), shared.config.response_timeout);
-        if asked > longest {
+        let (requested_wait, longest) = (wait.unwrap_or_default(), shared.config.response_timeout);
+        if requested_wait > longest {
             let method = frame.hints.method.as_deref();
             tracing::warn!(
-                ?asked,
+                ?requested_wait,
                 ?longest,
                 method,
                 "the server requested a longer wait than the limit; the message is dropped"
             );
             return false;
         }
-        sleep(attempts.wait().min(longest).max(asked)).await;
+        sleep(attempts.wait().min(longest).max(requested_wait)).await;
     }
 }
 

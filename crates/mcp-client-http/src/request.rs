@@ -149,15 +149,15 @@ async fn follow(shared: &Shared, id: &RequestId, frame: &Frame, mut events: Even
 
 /// Resumes a stream after the last event that was read.
 async fn resume(shared: &Shared, position: &mut Position) -> Result<EventStream, TransportError> {
-    let mut asked = Duration::ZERO;
+    let mut requested_wait = Duration::ZERO;
     loop {
-        sleep(position.wait().max(asked)).await;
+        sleep(position.wait().max(requested_wait)).await;
         match stream::open(shared, position).await {
             Ok(events) => return Ok(events),
             Err(stream::Refused::ForNow(_)) if position.failed() > MAX_FAILURES => {
                 return Err(TransportError::unanswered());
             }
-            Err(stream::Refused::ForNow(wait)) => asked = wait.unwrap_or_default(),
+            Err(stream::Refused::ForNow(wait)) => requested_wait = wait.unwrap_or_default(),
             Err(stream::Refused::ForGood(status)) => {
                 tracing::debug!(%status, "the server does not resume the stream of a request");
                 return Err(TransportError::unanswered());

@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// The capacity for requests.
     pub(crate) requests: Arc<Semaphore>,
     /// The capacity for handshakes and pings, which do not wait for other requests.
-    pub(crate) signs: Arc<Semaphore>,
+    pub(crate) control_requests: Arc<Semaphore>,
     /// The capacity for notifications and answers.
     pub(crate) posts: Arc<Semaphore>,
     /// True while `notifications/initialized` is being sent. Messages of the session wait for it.
@@ -66,7 +66,7 @@ struct Session {
 /// The largest number of notifications and answers at the same time.
 pub(crate) const MAX_POSTS: u32 = 64;
 /// The largest number of handshakes and pings at the same time.
-const MAX_SIGNS: usize = 16;
+const MAX_CONTROL_REQUESTS: usize = 16;
 /// The largest number of received frames that wait for the reader.
 const MAX_INBOUND: usize = 64;
 
@@ -79,7 +79,7 @@ impl Shared {
             endpoint: OnceLock::new(),
             tasks: RequestTasks::new(),
             requests: Arc::new(Semaphore::new(config.max_requests as usize)),
-            signs: Arc::new(Semaphore::new(MAX_SIGNS)),
+            control_requests: Arc::new(Semaphore::new(MAX_CONTROL_REQUESTS)),
             posts: Arc::new(Semaphore::new(MAX_POSTS as usize)),
             handshake: watch::Sender::new(false),
             is_closing: AtomicBool::new(false),
@@ -175,7 +175,7 @@ impl Shared {
         self.is_closing.store(true, Ordering::Release);
         self.tasks.close();
         self.requests.close();
-        self.signs.close();
+        self.control_requests.close();
         self.posts.close();
         drop(mem::take(&mut *lock(&self.inbound)));
     }

@@ -64,7 +64,7 @@ impl FrameSender for Sender {
         Box::pin(async move {
             let headers = self.shared.message_headers(&frame.hints).map_err(Fault::into_error)?;
             let request = request_id(&frame);
-            let permit = Arc::clone(self.room(&frame, request.is_some())).acquire_owned().await;
+            let permit = Arc::clone(self.permits(&frame, request.is_some())).acquire_owned().await;
             match permit {
                 Ok(permit) if !self.shared.is_closing() => {
                     start(&self.shared, frame, request, headers, permit);
@@ -81,7 +81,7 @@ impl FrameSender for Sender {
         }
         let Ok(headers) = self.shared.message_headers(&frame.hints) else { return Err(TrySendError::Refused(frame)) };
         let request = request_id(&frame);
-        match Arc::clone(self.room(&frame, request.is_some())).try_acquire_owned() {
+        match Arc::clone(self.permits(&frame, request.is_some())).try_acquire_owned() {
             Ok(permit) => {
                 start(&self.shared, frame, request, headers, permit);
                 Ok(())
@@ -93,8 +93,8 @@ impl FrameSender for Sender {
 
     fn ready(&self, _len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async {
-            for room in [&self.shared.posts, &self.shared.requests] {
-                let _given_back = room.acquire().await.map_err(|_| TransportError::closed())?;
+            for permits in [&self.shared.posts, &self.shared.requests] {
+                let _given_back = permits.acquire().await.map_err(|_| TransportError::closed())?;
             }
             if self.shared.is_closing() { Err(TransportError::closed()) } else { Ok(()) }
         })
@@ -126,10 +126,10 @@ impl FrameSender for Sender {
 }
 
 impl Sender {
-    fn room(&self, frame: &Frame, is_request: bool) -> &Arc<Semaphore> {
+    fn permits(&self, frame: &Frame, is_request: bool) -> &Arc<Semaphore> {
         match frame.hints.method.as_deref() {
             _ if !is_request => &self.shared.posts,
-            Some("initialize" | "server/discover" | "ping") => &self.shared.signs,
+            Some("initialize" | "server/discover" | "ping") => &self.shared.control_requests,
             _ => &self.shared.requests,
         }
     }

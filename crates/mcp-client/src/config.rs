@@ -25,9 +25,9 @@ pub struct Limits {
     /// Default: 1,024.
     pub pending: usize,
     /// Requests of the server that are answered at the same time. Further ones are rejected. Default: 64.
-    pub questions: usize,
+    pub server_requests: usize,
     /// How long a handler may take to answer a request of the server. Default: 10 minutes.
-    pub question: Duration,
+    pub server_request_timeout: Duration,
     /// How often a server may request input during one call. Default: 16.
     pub rounds: usize,
     /// Pages of one list. Default: 1,000.
@@ -49,8 +49,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             pending: 1024,
-            questions: 64,
-            question: Duration::from_secs(600),
+            server_requests: 64,
+            server_request_timeout: Duration::from_secs(600),
             rounds: 16,
             pages: 1000,
             list_bytes: 64 << 20,

@@ -54,14 +54,14 @@ pub use self::{
 #[derive(Debug)]
 pub(crate) struct Agreement {
     pub(crate) negotiated: Arc<Negotiated>,
-    stamp: MetaTemplate,
+    meta_template: MetaTemplate,
     with_tasks: MetaTemplate,
 }
 
 impl Agreement {
     /// Returns the metadata of a request, with or without the declaration that it can become a task.
-    pub(crate) fn stamp(&self, declares_tasks: bool) -> &MetaTemplate {
-        if declares_tasks { &self.with_tasks } else { &self.stamp }
+    pub(crate) fn meta_template(&self, declares_tasks: bool) -> &MetaTemplate {
+        if declares_tasks { &self.with_tasks } else { &self.meta_template }
     }
 }
 
@@ -107,8 +107,8 @@ impl Connection {
     }
 
     /// Stores the negotiated revision. The first call counts.
-    pub(crate) fn agree(&self, negotiated: Negotiated, stamp: MetaTemplate, with_tasks: MetaTemplate) {
-        let _ = self.agreed.set(Agreement { negotiated: Arc::new(negotiated), stamp, with_tasks });
+    pub(crate) fn agree(&self, negotiated: Negotiated, meta_template: MetaTemplate, with_tasks: MetaTemplate) {
+        let _ = self.agreed.set(Agreement { negotiated: Arc::new(negotiated), meta_template, with_tasks });
     }
 
     /// Returns the negotiated revision; `None` while the connection is being opened.
@@ -213,32 +213,32 @@ impl Connection {
     }
 
     /// Sends a request. If it `follows`, the guard also receives progress after the answer, because a task continues.
-    pub(crate) async fn begin(
+    pub(crate) async fn send_request(
         self: &Arc<Self>,
         id: i64,
         message: Vec<u8>,
         hints: Hints,
         follows: bool,
     ) -> Result<RequestGuard, RequestFailure> {
-        let slot = ReplySlot::new(self.pending.room().await?, None, follows);
+        let slot = ReplySlot::new(self.pending.permit().await?, None, follows);
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
     /// Sends a request whose stream delivers notifications.
-    pub(crate) async fn begin_listening(
+    pub(crate) async fn send_subscription(
         self: &Arc<Self>,
         id: i64,
         message: Vec<u8>,
         hints: Hints,
         receiver: Arc<dyn StreamReceiver>,
     ) -> Result<RequestGuard, RequestFailure> {
-        let slot = ReplySlot::new(self.pending.room().await?, Some(receiver), false);
+        let slot = ReplySlot::new(self.pending.permit().await?, Some(receiver), false);
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 
     /// Sends a request without waiting for capacity. Only handshakes and pings do so, and they are few. A busy server
     /// answers them too.
-    pub(crate) async fn begin_beside(
+    pub(crate) async fn send_without_permit(
         self: &Arc<Self>,
         id: i64,
         message: Vec<u8>,
@@ -374,7 +374,7 @@ impl RequestGuard {
             if let Some(outcome) = self.slot.take_outcome() {
                 return outcome;
             }
-            self.slot.news().await;
+            self.slot.changed().await;
         }
     }
 }

@@ -40,7 +40,7 @@ use crate::{
 /// # }
 /// ```
 pub struct Subscription {
-    inbox: Arc<UpdateQueue>,
+    queue: Arc<UpdateQueue>,
     keeping: JoinHandle<()>,
     /// Keeps the client open.
     _handle: Arc<ClientHandle>,
@@ -49,11 +49,11 @@ pub struct Subscription {
 impl Subscription {
     /// Subscribes, and waits for the acknowledgement of the server.
     pub(crate) async fn open(handle: &Arc<ClientHandle>, filter: SubscriptionFilter) -> Result<Self, Error> {
-        let inbox = Arc::new(UpdateQueue::new(filter));
+        let queue = Arc::new(UpdateQueue::new(filter));
         let core = &handle.core;
-        let keeping = tokio::spawn(keeper::keep(Arc::clone(core), Arc::clone(&inbox)));
-        let subscription = Self { inbox, keeping, _handle: Arc::clone(handle) };
-        subscription.inbox.opened().await?;
+        let keeping = tokio::spawn(keeper::keep(Arc::clone(core), Arc::clone(&queue)));
+        let subscription = Self { queue, keeping, _handle: Arc::clone(handle) };
+        subscription.queue.opened().await?;
         Ok(subscription)
     }
 
@@ -61,7 +61,7 @@ impl Subscription {
     ///
     /// See the [example](Self#example).
     pub async fn next(&mut self) -> Option<Result<Update, Error>> {
-        std::future::poll_fn(|cx| self.inbox.poll(cx)).await
+        std::future::poll_fn(|cx| self.queue.poll(cx)).await
     }
 
     /// Returns the part of the filter that the server agreed to report.
@@ -69,7 +69,7 @@ impl Subscription {
     /// See the [example](Self#example).
     #[must_use]
     pub fn honoured(&self) -> SubscriptionFilter {
-        self.inbox.honoured()
+        self.queue.honoured()
     }
 
     /// Returns a receiver of whether the subscription is open on the server.
@@ -97,7 +97,7 @@ impl Stream for Subscription {
     type Item = Result<Update, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.inbox.poll(cx)
+        self.queue.poll(cx)
     }
 }
 
@@ -109,7 +109,7 @@ impl Drop for Subscription {
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("filter", self.inbox.filter()).finish_non_exhaustive()
+        f.debug_struct("Subscription").field("filter", self.queue.filter()).finish_non_exhaustive()
     }
 }
 

@@ -108,7 +108,7 @@ async fn a_handler_answers_requests_without_a_closure() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_pings_during_many_input_requests() {
-    let stuck = builder().limits(|limits| limits.questions = 1).on_elicit(async |_| pending().await);
+    let stuck = builder().limits(|limits| limits.server_requests = 1).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
     assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
@@ -118,7 +118,7 @@ async fn answers_pings_during_many_input_requests() {
 #[tokio::test(start_paused = true)]
 async fn answers_with_an_error_if_a_handler_panics_or_never_returns() {
     let stuck = builder()
-        .limits(|limits| limits.question = Duration::from_secs(30))
+        .limits(|limits| limits.server_request_timeout = Duration::from_secs(30))
         .on_elicit(async |_| pending().await)
         .on_request(async |_| panic!("a handler that fails on purpose"));
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
@@ -130,7 +130,7 @@ async fn answers_with_an_error_if_a_handler_panics_or_never_returns() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_response_to_a_cancelled_input_request_and_rejects_excess_ones() {
-    let stuck = builder().limits(|limits| limits.questions = 2).on_elicit(async |_| pending().await);
+    let stuck = builder().limits(|limits| limits.server_requests = 2).on_elicit(async |_| pending().await);
     let (_client, mut peer, _peers) = connected_as(stuck, LEGACY).await;
     let elicitation = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form() });
     peer.send(elicitation(1)).await;

@@ -62,7 +62,7 @@ impl Receiver for InboundState {
         params: Option<&RawValue>,
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
         let source = RequestSource::on(connection);
-        let request = self.handlers.request(method, params, source, self.config.limits.question);
+        let request = self.handlers.request(method, params, source, self.config.limits.server_request_timeout);
         Box::pin(request.with_progress(connection).answer())
     }
 

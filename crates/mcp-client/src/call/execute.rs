@@ -69,7 +69,7 @@ async fn rounds(
     options: &mut CallOptions,
 ) -> Result<(Reply, Option<RequestGuard>), Error> {
     let mut inputs = None;
-    let mut asked = 0;
+    let mut input_rounds = 0;
     let mut caching = None;
     if core.config.caches && ResultCache::takes(&request.method) {
         match core.inbound.cache.find(&request) {
@@ -86,8 +86,8 @@ async fn rounds(
     loop {
         let answered = match send_until_answered(core, &request, inputs.as_ref(), options).await {
             Err(error) if error.is_url_elicitation_required() => {
-                asked += 1;
-                if asked > core.config.limits.rounds || !pages.visit(core, &error, options).await? {
+                input_rounds += 1;
+                if input_rounds > core.config.limits.rounds || !pages.visit(core, &error, options).await? {
                     return Err(error);
                 }
                 continue;
@@ -99,7 +99,7 @@ async fn rounds(
         match kind {
             ResultType::Complete => {
                 // A result that depends on input responses is not cached.
-                if let Some(note) = caching.filter(|_| asked == 0 && reply.version.has_cache_hints()) {
+                if let Some(note) = caching.filter(|_| input_rounds == 0 && reply.version.has_cache_hints()) {
                     core.inbound.cache.keep(&request, &reply, note);
                 }
                 if may_be_task && reply.version.has_core_tasks() {
@@ -112,8 +112,8 @@ async fn rounds(
                 return Ok((reply, guard));
             }
             ResultType::InputRequired if may_ask(&request.method) => {
-                asked += 1;
-                if asked > core.config.limits.rounds {
+                input_rounds += 1;
+                if input_rounds > core.config.limits.rounds {
                     return Err(Kind::Rounds(core.config.limits.rounds).into());
                 }
                 inputs = Some(answer_inputs(core, &connection, reply.read()?).await?);
@@ -154,28 +154,28 @@ pub(crate) async fn answer_inputs(
     result: InputRequiredResult,
 ) -> Result<InputResponses, Error> {
     let InputRequiredResult { input_requests, request_state, .. } = result;
-    let questions: InputRequests = input_requests.unwrap_or_default();
-    if questions.len() > core.config.limits.questions {
-        return Err(Error::invalid(format!("{} input requests at once", questions.len())));
+    let input_requests: InputRequests = input_requests.unwrap_or_default();
+    if input_requests.len() > core.config.limits.server_requests {
+        return Err(Error::invalid(format!("{} input requests at once", input_requests.len())));
     }
-    if questions.is_empty() && request_state.is_none() {
+    if input_requests.is_empty() && request_state.is_none() {
         return Err(Error::invalid("the result requires input but contains no input requests"));
     }
     let mut answering = JoinSet::new();
-    for (key, question) in questions.0 {
+    for (key, request) in input_requests.0 {
         let params =
-            question.params.as_ref().map(to_raw_value).transpose().map_err(|e| Error::invalid(e.to_string()))?;
+            request.params.as_ref().map(to_raw_value).transpose().map_err(|e| Error::invalid(e.to_string()))?;
         if !matches!(
-            question.method.as_str(),
+            request.method.as_str(),
             method::Elicit::NAME | method::CreateMessage::NAME | method::ListRoots::NAME
         ) {
-            let error = RpcError::method_not_found(&question.method);
+            let error = RpcError::method_not_found(&request.method);
             return Err(Kind::Input(error).into());
         }
-        let limit = core.config.limits.question;
-        let question =
-            core.inbound.handlers.request(&question.method, params.as_deref(), RequestSource::on(connection), limit);
-        answering.spawn(async move { (key, question.answer().await) });
+        let limit = core.config.limits.server_request_timeout;
+        let request =
+            core.inbound.handlers.request(&request.method, params.as_deref(), RequestSource::on(connection), limit);
+        answering.spawn(async move { (key, request.answer().await) });
     }
     let mut answers = BTreeMap::new();
     while let Some(answered) = answering.join_next().await {

@@ -63,25 +63,27 @@ pub(super) async fn send_once(
         inputs,
         task: task.as_ref(),
     };
-    let message = connection::write_request(id, request, agreed.stamp(declares_tasks), &extra);
+    let message = connection::write_request(id, request, agreed.meta_template(declares_tasks), &extra);
     let mut hints = connection::hints(agreed.negotiated.version, &request.method);
     if agreed.negotiated.version.has_mirrored_headers() {
         hints.name = request.name.clone();
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
     let follows = task.is_some() && options.on_progress.is_some();
-    let mut beginning = pin!(connection.begin(id, message, hints, follows));
+    let mut request_sending = pin!(connection.send_request(id, message, hints, follows));
     let mut guard: Option<RequestGuard> = None;
     let limits = &core.config.limits;
     let started = Mark::now(&connection.clock, limits);
-    let mut heard = started;
+    let mut last_activity = started;
     let outcome = loop {
-        let left =
-            [options.idle_timeout.map(|idle| (idle, heard)), options.total_timeout.map(|total| (total, started))]
-                .into_iter()
-                .flatten()
-                .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&connection.clock)), limit))
-                .min();
+        let left = [
+            options.idle_timeout.map(|idle| (idle, last_activity)),
+            options.total_timeout.map(|total| (total, started)),
+        ]
+        .into_iter()
+        .flatten()
+        .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&connection.clock)), limit))
+        .min();
         let is_paused = connection.clock.is_paused() && started.may_pause(&connection.clock);
         if let Some((Duration::ZERO, limit)) = left
             && !is_paused
@@ -90,23 +92,23 @@ pub(super) async fn send_once(
             return Err(Error::timeout(&*request.method, limit));
         }
         // The clock is paused while handlers answer the server. It is checked once a second then.
-        let nap = left.map(|(left, _)| if is_paused { left.max(Duration::from_secs(1)) } else { left });
+        let wait = left.map(|(left, _)| if is_paused { left.max(Duration::from_secs(1)) } else { left });
         tokio::select! {
             biased;
-            begun = &mut beginning, if guard.is_none() => match begun {
-                Ok(mut begun) => {
+            sent = &mut request_sending, if guard.is_none() => match sent {
+                Ok(mut sent) => {
                     if sending.can_become_task(agreed) {
-                        cancel_task_on_drop(core, &mut begun, agreed, options, request.task.is_some());
+                        cancel_task_on_drop(core, &mut sent, agreed, options, request.task.is_some());
                     }
-                    guard = Some(begun);
+                    guard = Some(sent);
                 }
                 Err(failure) => break Err(failure),
             },
-            () = news(guard.as_ref()) => {
+            () = changed(guard.as_ref()) => {
                 let Some(slot) = guard.as_ref().map(RequestGuard::slot) else { continue };
                 let outcome = slot.take_outcome();
                 for notice in slot.take_progress() {
-                    heard = Mark::now(&connection.clock, limits);
+                    last_activity = Mark::now(&connection.clock, limits);
                     if let Some(on_progress) = &mut options.on_progress {
                         on_progress(notice);
                     }
@@ -115,7 +117,7 @@ pub(super) async fn send_once(
                     break outcome;
                 }
             }
-            () = nap_for(nap) => {}
+            () = sleep_for(wait) => {}
         }
     };
     spend(options, started.elapsed(&connection.clock));
@@ -140,14 +142,14 @@ fn cancel_task_on_drop(
     guard.on_abandon(OnAbandon { awaits_answer: asks_for_task, take_over: Box::new(take_over) });
 }
 
-async fn news(guard: Option<&RequestGuard>) {
+async fn changed(guard: Option<&RequestGuard>) {
     match guard {
-        Some(guard) => guard.slot().news().await,
+        Some(guard) => guard.slot().changed().await,
         None => std::future::pending().await,
     }
 }
 
-async fn nap_for(time: Option<Duration>) {
+async fn sleep_for(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
         None => std::future::pending().await,
@@ -170,7 +172,7 @@ pub(crate) struct Mark {
 impl Mark {
     pub(crate) fn now(clock: &Clock, limits: &Limits) -> Self {
         // A server that sends requests without end must not stop the clock forever.
-        let longest = limits.question.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
+        let longest = limits.server_request_timeout.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
         Self { at: Instant::now(), paused: clock.paused(), longest }
     }
 

@@ -115,7 +115,7 @@ pub(super) async fn with_progress<T>(listener: Option<ProgressListener>, work: i
         tokio::select! {
             biased;
             done = &mut work => break done,
-            () = listener.guard.slot().news() => listener.report(),
+            () = listener.guard.slot().changed() => listener.report(),
         }
     };
     listener.report();

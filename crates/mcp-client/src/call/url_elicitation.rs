@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct UrlElicitations {
     agreed: HashSet<String>,
-    asked: u32,
+    attempts: u32,
 }
 
 impl UrlElicitations {
@@ -43,7 +43,7 @@ impl UrlElicitations {
         let Some(connection) = core.connections.current() else { return Ok(false) };
         let is_known = connection.version().is_some_and(|version| version.has_elicitation_complete());
         let is_shown = core.config.capabilities().supports_url_elicitation();
-        if !is_known || !is_shown || pages.is_empty() || pages.len() > core.config.limits.questions {
+        if !is_known || !is_shown || pages.is_empty() || pages.len() > core.config.limits.server_requests {
             return Ok(false);
         }
         // The subscription starts before the user can be done.
@@ -53,8 +53,8 @@ impl UrlElicitations {
             return Ok(false);
         }
         self.agreed.extend(pages.iter().flat_map(names).cloned());
-        let patience = PATIENCE.saturating_mul(1 << self.asked.min(8)).min(LONGEST);
-        self.asked += 1;
+        let patience = PATIENCE.saturating_mul(1 << self.attempts.min(8)).min(LONGEST);
+        self.attempts += 1;
         let open = pages.into_iter().filter_map(|page| page.elicitation_id).collect();
         let (since, limit) = (Instant::now(), options.total_timeout.map_or(patience, |total| total.min(patience)));
         if timeout(limit, completed(notices, open)).await.is_err() {
@@ -75,14 +75,14 @@ async fn agree(
     connection: &Arc<Connection>,
     pages: impl Iterator<Item = &UrlElicitParams>,
 ) -> Result<bool, Error> {
-    let mut asking = JoinSet::new();
+    let mut elicitations = JoinSet::new();
     for page in pages {
         let params = to_raw_value(&ElicitParams::Url(page.clone())).map_err(|e| Error::invalid(e.to_string()))?;
-        let limit = core.config.limits.question;
-        let question = core.inbound.handlers.request(Elicit::NAME, Some(&params), RequestSource::on(connection), limit);
-        asking.spawn(question.answer());
+        let limit = core.config.limits.server_request_timeout;
+        let request = core.inbound.handlers.request(Elicit::NAME, Some(&params), RequestSource::on(connection), limit);
+        elicitations.spawn(request.answer());
     }
-    while let Some(answered) = asking.join_next().await {
+    while let Some(answered) = elicitations.join_next().await {
         let Ok(answer) = answered else { return Err(Error::closed()) };
         let answer = answer.map_err(Kind::Input)?;
         let unreadable = |error: serde_json::Error| Kind::Input(RpcError::internal(error.to_string()));

@@ -10,7 +10,7 @@ impl Client {
     /// Sends a notification with any method. `params` serializes to a JSON object; `()` means no parameters.
     ///
     /// # Errors
-    /// [`Error::is_invalid_request`] if the parameters are not a JSON object. Else as for every [`Call`].
+    /// [`Error::is_invalid_request`] if the parameters are not a JSON object. Else as for every [`Call`](crate::Call).
     ///
     /// ```no_run
     /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
@@ -45,7 +45,7 @@ impl Client {
     /// Sends `ping`, or `server/discover` in 2026-07-28, and waits for the answer.
     ///
     /// # Errors
-    /// As for every [`Call`].
+    /// As for every [`Call`](crate::Call).
     ///
     /// ```no_run
     /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
@@ -69,7 +69,7 @@ impl Client {
     /// The level holds for this session and later ones. In 2026-07-28 the client sends it with each later call.
     ///
     /// # Errors
-    /// As for every [`Call`].
+    /// As for every [`Call`](crate::Call).
     ///
     /// ```no_run
     /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {

@@ -137,10 +137,10 @@ pub(crate) async fn initialize(
 /// Stores the negotiated revision in the connection.
 pub(crate) fn agree(config: &Config, connection: &Connection, negotiated: Negotiated) {
     let capabilities = config.capabilities();
-    let stamp = MetaTemplate::new(negotiated.version, &capabilities, &config.info);
+    let meta_template = MetaTemplate::new(negotiated.version, &capabilities, &config.info);
     let with_tasks = capabilities.with_extension(IDENTIFIER, JsonObject::new());
     let with_tasks = MetaTemplate::new(negotiated.version, &with_tasks, &config.info);
-    connection.agree(negotiated, stamp, with_tasks);
+    connection.agree(negotiated, meta_template, with_tasks);
 }
 
 /// Sets the log level of a new session. If the server rejects it, the session sends no log messages.
@@ -154,8 +154,8 @@ pub(crate) async fn ask_for_logs(manager: &ConnectionManager, connection: &Arc<C
     let Ok(request) = Request::of::<SetLevel>(&SetLevelParams::new(level)) else { return };
     let id = manager.next_id();
     let hints = hints(Some(negotiated.version), SetLevel::NAME);
-    let message = write_request(id, &request, agreed.stamp(false), &RequestExtras::default());
-    let setting = async { connection.begin_beside(id, message, hints, OnDrop::Cancel).await?.outcome().await };
+    let message = write_request(id, &request, agreed.meta_template(false), &RequestExtras::default());
+    let setting = async { connection.send_without_permit(id, message, hints, OnDrop::Cancel).await?.outcome().await };
     match timeout(manager.config.probe_timeout, setting).await {
         Ok(Ok(_)) => {}
         Ok(Err(failure)) => tracing::debug!(?failure, %level, "the server rejected the log level"),
@@ -176,7 +176,7 @@ pub(super) enum ProbeResult {
 /// Derives the era of the server from its answer to `server/discover`.
 pub(super) fn judge(
     config: &Config,
-    asked: ProtocolVersion,
+    requested: ProtocolVersion,
     outcome: RequestOutcome,
 ) -> Result<ProbeResult, HandshakeError> {
     let legacy = |error: Error| match config.newest_legacy() {
@@ -205,7 +205,7 @@ pub(super) fn judge(
             }
             // Only stateless servers send these errors, so `initialize` would fail too.
             ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY | ErrorCode::HEADER_MISMATCH => {
-                tracing::debug!(%error, version = %asked, "the server rejected `server/discover`");
+                tracing::debug!(%error, version = %requested, "the server rejected `server/discover`");
                 Err(HandshakeError::Fault(Kind::Rpc(error).into()))
             }
             _ => legacy(Kind::Rpc(error).into()),
@@ -281,13 +281,13 @@ pub(super) async fn send<M: Method>(
     params: &M::Params,
 ) -> Result<RequestGuard, RequestFailure> {
     let config = &manager.config;
-    let stamp = MetaTemplate::new(version, &config.capabilities(), &config.info);
+    let meta_template = MetaTemplate::new(version, &config.capabilities(), &config.info);
     let request = Request::of::<M>(params).map_err(|error| RequestFailure::Invalid(error.to_string().into()))?;
     let id = manager.next_id();
     let hints = hints(version.is_stateless().then_some(version), M::NAME);
     // `initialize` must not be cancelled, and a server that does not know `server/discover` ignores its cancellation.
-    let message = write_request(id, &request, &stamp, &RequestExtras::default());
-    connection.begin_beside(id, message, hints, OnDrop::Forget).await
+    let message = write_request(id, &request, &meta_template, &RequestExtras::default());
+    connection.send_without_permit(id, message, hints, OnDrop::Forget).await
 }
 
 fn mismatch(config: &Config, theirs: Vec<String>) -> HandshakeError {

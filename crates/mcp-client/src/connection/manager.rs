@@ -31,7 +31,7 @@ pub(crate) struct ConnectionManager {
     /// A call needs a connection after the supervisor has stopped its attempts.
     pub(crate) wake: Notify,
     /// A call needs a connection before the next attempt is due.
-    pub(crate) hurry: Notify,
+    pub(crate) expedite: Notify,
     ids: AtomicI64,
     status: watch::Sender<Status>,
     state: watch::Sender<State>,
@@ -75,7 +75,7 @@ impl ConnectionManager {
             negotiated: Mutex::default(),
             closing: CancellationToken::new(),
             wake: Notify::new(),
-            hurry: Notify::new(),
+            expedite: Notify::new(),
             ids: AtomicI64::new(1),
             status: watch::Sender::new(Status::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),
@@ -101,7 +101,7 @@ impl ConnectionManager {
         }
         let mut status = self.status.subscribe();
         let mut failed_before = None;
-        self.hurry.notify_waiters();
+        self.expedite.notify_waiters();
         loop {
             let now = status.borrow_and_update().clone();
             match now {

@@ -29,7 +29,7 @@ const PROGRESS_TEXTS: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     table: Mutex<Table>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     answered: AtomicU64,
 }
 
@@ -43,14 +43,14 @@ struct Table {
 
 impl PendingRequests {
     pub(crate) fn new(cap: usize) -> Self {
-        let room = Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { table: Mutex::default(), room, answered: AtomicU64::new(0) }
+        let permits = Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { table: Mutex::default(), permits, answered: AtomicU64::new(0) }
     }
 
     /// Waits for capacity.
-    pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, RequestFailure> {
+    pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, RequestFailure> {
         let closed = |_| RequestFailure::Lost { was_sent: false, fault: None };
-        Arc::clone(&self.room).acquire_owned().await.map_err(closed)
+        Arc::clone(&self.permits).acquire_owned().await.map_err(closed)
     }
 
     /// Adds a request.
@@ -110,7 +110,7 @@ impl PendingRequests {
 
     /// Accepts no more requests. Waiting requests are not affected.
     pub(crate) fn refuse(&self) {
-        self.room.close();
+        self.permits.close();
     }
 
     /// Fails all requests, because the connection has ended. Returns those that can be cancelled on the server.
@@ -121,7 +121,7 @@ impl PendingRequests {
             table.followed.clear();
             std::mem::take(&mut table.waiting)
         };
-        self.room.close();
+        self.permits.close();
         let mut cancelled = Vec::new();
         for (id, slot) in waiting {
             slot.complete(Err(RequestFailure::Lost { was_sent: true, fault: fault.cloned() }));
@@ -165,7 +165,7 @@ fn number(id: &RequestId) -> Option<i64> {
 /// The outcome and the progress of one request.
 pub(crate) struct ReplySlot {
     received: Mutex<Received>,
-    news: Notify,
+    changed: Notify,
     /// The request was sent, and can be cancelled.
     is_cancellable: AtomicBool,
     /// The capacity of the request. It is released when no notification about the request is due.
@@ -200,7 +200,7 @@ impl ReplySlot {
     ) -> Arc<Self> {
         Arc::new(Self {
             received: Mutex::default(),
-            news: Notify::new(),
+            changed: Notify::new(),
             is_cancellable: AtomicBool::new(false),
             permit: Mutex::new(permit.into()),
             receiver,
@@ -236,12 +236,12 @@ impl ReplySlot {
             received.texts -= oldest.as_ref().map_or(0, text);
         }
         drop(received);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
     /// Waits for an outcome or progress. Cancel safe.
-    pub(crate) async fn news(&self) {
-        self.news.notified().await;
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     pub(crate) fn take_progress(&self) -> VecDeque<ProgressParams> {
@@ -264,7 +264,7 @@ impl ReplySlot {
 
     fn complete(&self, outcome: RequestOutcome) {
         self.received().outcome.get_or_insert(outcome);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
     fn received(&self) -> MutexGuard<'_, Received> {
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     async fn waiting(pending: &PendingRequests, id: i64) -> Arc<ReplySlot> {
-        let slot = ReplySlot::new(pending.room().await.unwrap(), None, false);
+        let slot = ReplySlot::new(pending.permit().await.unwrap(), None, false);
         pending.insert(id, slot.clone()).unwrap();
         slot
     }
@@ -289,7 +289,7 @@ mod tests {
         assert!(!pending.complete(2, Ok(Bytes::new())));
         assert!(pending.complete(1, Ok(Bytes::from_static(b"{}"))));
         assert!(!pending.complete(1, Ok(Bytes::new())));
-        slot.news().await;
+        slot.changed().await;
         assert_eq!(slot.take_outcome().unwrap().unwrap(), "{}");
         assert_eq!(pending.len(), 0);
     }
@@ -300,7 +300,7 @@ mod tests {
         let slot = waiting(&pending, 1).await;
         pending.end(Some(&TransportError::closed()));
         assert!(matches!(slot.take_outcome(), Some(Err(RequestFailure::Lost { was_sent: true, fault: Some(_) }))));
-        assert!(matches!(pending.room().await, Err(RequestFailure::Lost { was_sent: false, .. })));
+        assert!(matches!(pending.permit().await, Err(RequestFailure::Lost { was_sent: false, .. })));
         assert!(matches!(pending.insert(2, slot), Err(RequestFailure::Lost { was_sent: false, .. })));
     }
 
@@ -356,7 +356,7 @@ mod tests {
         let pending = PendingRequests::new(4);
         let stream = Arc::new(Stream::default());
         let receiver: Arc<dyn StreamReceiver> = stream.clone();
-        let subscription = ReplySlot::new(pending.room().await.unwrap(), Some(receiver), false);
+        let subscription = ReplySlot::new(pending.permit().await.unwrap(), Some(receiver), false);
         pending.insert(1, subscription.clone()).unwrap();
         stream.is_acknowledged.store(true, Ordering::Relaxed);
         assert!(!pending.complete_only(Ok(Bytes::new())));

@@ -27,12 +27,12 @@ pub(crate) async fn read(
     // The guard also covers the shutdown of the runtime.
     let _end = End(Arc::clone(&connection));
     let mut reader =
-        Reader { connection: &connection, manager: &manager, answering: JoinSet::new(), questions: HashMap::new() };
+        Reader { connection: &connection, manager: &manager, answering: JoinSet::new(), running: HashMap::new() };
     let fault = tokio::select! {
         fault = reader.run(&mut *transport) => fault,
         () = connection.send_delayed() => None,
         () = connection.stopped() => None,
-        () = given_up(&connection, &manager) => None,
+        () = ended_for_good(&connection, &manager) => None,
     };
     if let Some(fault) = &fault {
         tracing::debug!(error = %fault, "the connection failed");
@@ -46,7 +46,7 @@ pub(crate) async fn read(
 }
 
 /// Returns when a connection that accepts no more requests has to stop, even if requests wait on it.
-async fn given_up(connection: &Connection, manager: &ConnectionManager) {
+async fn ended_for_good(connection: &Connection, manager: &ConnectionManager) {
     connection.ended().await;
     // A server that accepts no new connections may still process earlier requests.
     let may_answer = || connection.fault().is_some_and(TransportError::is_unreachable) && connection.pending.len() > 0;
@@ -75,7 +75,7 @@ struct Reader<'a> {
     manager: &'a Arc<ConnectionManager>,
     /// Tasks that answer requests of the server. They end with the connection.
     answering: JoinSet<RequestId>,
-    questions: HashMap<RequestId, AbortHandle>,
+    running: HashMap<RequestId, AbortHandle>,
 }
 
 impl Reader<'_> {
@@ -88,8 +88,8 @@ impl Reader<'_> {
                 biased;
                 Some(answered) = self.answering.join_next(), if !self.answering.is_empty() => {
                     match answered {
-                        Ok(id) => drop(self.questions.remove(&id)),
-                        Err(_) => self.questions.retain(|_, task| !task.is_finished()),
+                        Ok(id) => drop(self.running.remove(&id)),
+                        Err(_) => self.running.retain(|_, task| !task.is_finished()),
                     }
                     continue;
                 }
@@ -276,8 +276,8 @@ impl Reader<'_> {
                 if let Ok(CancelledParams { request_id: Some(id), .. }) =
                     jsonrpc::decode_params(&raw.method, raw.params)
                 {
-                    if let Some(question) = self.questions.remove(&id) {
-                        question.abort();
+                    if let Some(task) = self.running.remove(&id) {
+                        task.abort();
                     } else if self.connection.pending.find(&id).is_some_and(|slot| slot.receiver.is_some()) {
                         // A server can end a subscription in this way, before or instead of an answer.
                         let ended = TransportError::unanswered();
@@ -330,15 +330,15 @@ impl Reader<'_> {
         {
             return;
         }
-        let answer = if self.questions.len() >= self.manager.config.limits.questions {
+        let answer = if self.running.len() >= self.manager.config.limits.server_requests {
             Err(RpcError::internal("the client is busy"))
-        } else if self.questions.contains_key(&id) {
+        } else if self.running.contains_key(&id) {
             Err(RpcError::invalid_request("a request with this id is being answered"))
         } else {
             Ok(self.manager.receiver.request(self.connection, &request.method, request.params))
         };
-        let question = match answer {
-            Ok(question) => question,
+        let answer = match answer {
+            Ok(answer) => answer,
             Err(error) => {
                 // The error is dropped if the server sends requests but does not read.
                 let _ = self.reply_at_once(frame, jsonrpc::error_response(Some(&id), &error));
@@ -348,19 +348,19 @@ impl Reader<'_> {
         let connection = Arc::clone(self.connection);
         let key = id.clone();
         let task = self.answering.spawn(async move {
-            answer_question(&connection, route, &id, question).await;
+            answer_request(&connection, route, &id, answer).await;
             id
         });
-        self.questions.insert(key, task);
+        self.running.insert(key, task);
     }
 }
 
 type Answer = BoxFuture<'static, Result<Value, RpcError>>;
 
-async fn answer_question(connection: &Arc<Connection>, route: Route, id: &RequestId, question: Answer) {
+async fn answer_request(connection: &Arc<Connection>, route: Route, id: &RequestId, answer: Answer) {
     let answered = {
         let _pause = connection.clock.pause();
-        question.await
+        answer.await
     };
     let message = match answered {
         Ok(result) => jsonrpc::response(id, &result).unwrap_or_else(|error| {
@@ -369,10 +369,10 @@ async fn answer_question(connection: &Arc<Connection>, route: Route, id: &Reques
         }),
         Err(error) => jsonrpc::error_response(Some(id), &error),
     };
-    say(connection, route, message).await;
+    respond(connection, route, message).await;
 }
 
-async fn say(connection: &Connection, route: Route, message: Vec<u8>) {
+async fn respond(connection: &Connection, route: Route, message: Vec<u8>) {
     let mut frame = Frame::new(message).with_route(route);
     frame.hints.version = connection.version();
     // If the connection has ended, the reading task notices it.

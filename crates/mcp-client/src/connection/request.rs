@@ -149,11 +149,16 @@ pub(crate) struct InputResponses {
 }
 
 /// Serializes a request in the form of the revision of its metadata.
-pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, extra: &RequestExtras<'_>) -> Vec<u8> {
-    let shaped = shape_params(&request.method, &request.body.text, stamp.version);
+pub(crate) fn write_request(
+    id: i64,
+    request: &Request,
+    meta_template: &MetaTemplate,
+    extra: &RequestExtras<'_>,
+) -> Vec<u8> {
+    let shaped = shape_params(&request.method, &request.body.text, meta_template.version);
     let params = shaped.as_deref().unwrap_or(&request.body.text);
-    let is_stateless = stamp.version.is_stateless();
-    let mut out = String::with_capacity(params.len() + stamp.members.len() + 128);
+    let is_stateless = meta_template.version.is_stateless();
+    let mut out = String::with_capacity(params.len() + meta_template.members.len() + 128);
     out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     out.push_str(&id.to_string());
     out.push_str(",\"method\":");
@@ -176,7 +181,7 @@ pub(crate) fn write_request(id: i64, request: &Request, stamp: &MetaTemplate, ex
         push_member(&mut out, "task", task);
         trim(&mut out);
     }
-    let mut meta = stamp.members.clone();
+    let mut meta = meta_template.members.clone();
     if extra.wants_progress {
         push_member(&mut meta, keys::PROGRESS_TOKEN, &id);
     }
@@ -244,9 +249,9 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "it is called with literals")]
-    fn check(params: Value, stamp: &MetaTemplate, extra: &RequestExtras<'_>, expected: Value) {
+    fn check(params: Value, meta_template: &MetaTemplate, extra: &RequestExtras<'_>, expected: Value) {
         let made = Request::new("m", &params).unwrap();
-        let bytes = write_request(7, &made, stamp, extra);
+        let bytes = write_request(7, &made, meta_template, extra);
         let read: Value =
             serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&bytes)));
         assert_eq!(read, json!({"jsonrpc": "2.0", "id": 7, "method": "m", "params": expected}));
@@ -305,12 +310,12 @@ mod tests {
 
     #[test]
     fn raw_parameters_may_have_any_whitespace() {
-        let stamp =
+        let meta_template =
             MetaTemplate::new(ProtocolVersion::V2026_07_28, &ClientCapabilities::new(), &Implementation::new("c", "1"));
         for (raw, expected) in [("{ }", json!({})), ("{\n  \"a\" : 1\r\n}", json!({"a": 1})), (" { } ", json!({}))] {
             let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
             let extra = RequestExtras { wants_progress: true, ..RequestExtras::default() };
-            let bytes = write_request(7, &Request::new("m", &raw).unwrap(), &stamp, &extra);
+            let bytes = write_request(7, &Request::new("m", &raw).unwrap(), &meta_template, &extra);
             let mut read: Value = serde_json::from_slice(&bytes).unwrap();
             let params = read["params"].as_object_mut().unwrap();
             assert!(params.remove("_meta").unwrap()["progressToken"] == 7);

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The shortest time between two attempts if a waiting call causes the second one.
-const HURRY: Duration = Duration::from_secs(1);
+const EXPEDITED_WAIT: Duration = Duration::from_secs(1);
 
 /// Opens a connection and negotiates a revision, within the connect timeout.
 ///
@@ -136,7 +136,7 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
     let policy = &manager.config.reconnect;
     let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
-    let mut asked = Duration::ZERO;
+    let mut requested_wait = Duration::ZERO;
     let mut waits = losses;
     let mut wait = if waits == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, waits) };
     if losses > policy.attempts {
@@ -148,7 +148,7 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
         manager.set_status(Status::Opening { attempt });
         let due = Instant::now() + wait;
         let (error, is_hopeless) = loop {
-            let is_early = !until_due(manager, due, asked).await;
+            let is_early = !until_due(manager, due, requested_wait).await;
             let error = match open(manager, known.as_deref(), false).await {
                 Ok(connection) => {
                     manager.set_status(Status::Ready(connection.clone()));
@@ -164,24 +164,24 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
             // This attempt does not count, because a waiting call caused it.
             manager.count_failure(&error);
         };
-        asked = error.retry_after().unwrap_or_default();
-        if attempt >= policy.attempts || is_hopeless || asked > policy.longest {
-            wait_for_call(manager, &error, asked).await;
+        requested_wait = error.retry_after().unwrap_or_default();
+        if attempt >= policy.attempts || is_hopeless || requested_wait > policy.longest {
+            wait_for_call(manager, &error, requested_wait).await;
             attempt = attempt.max(policy.attempts);
-            (wait, asked) = (Duration::ZERO, Duration::ZERO);
+            (wait, requested_wait) = (Duration::ZERO, Duration::ZERO);
         } else {
             manager.count_failure(&error);
             (attempt, waits) = (attempt + 1, waits + 1);
-            wait = back_off(policy.first, policy.longest, waits).min(policy.longest).max(asked);
+            wait = back_off(policy.first, policy.longest, waits).min(policy.longest).max(requested_wait);
         }
     }
 }
 
 /// Waits until the next attempt is due, and returns true. If a call waits for a connection, the attempt comes earlier,
 /// and the function returns false. It never comes before the time that the server requested, or at once.
-async fn until_due(manager: &ConnectionManager, due: Instant, asked: Duration) -> bool {
-    let hurry = manager.hurry.notified();
-    let earliest = Instant::now() + asked.max(HURRY);
+async fn until_due(manager: &ConnectionManager, due: Instant, requested_wait: Duration) -> bool {
+    let expedite = manager.expedite.notified();
+    let earliest = Instant::now() + requested_wait.max(EXPEDITED_WAIT);
     if earliest >= due {
         sleep_until(due).await;
         return true;
@@ -189,19 +189,19 @@ async fn until_due(manager: &ConnectionManager, due: Instant, asked: Duration) -
     sleep_until(earliest).await;
     tokio::select! {
         () = sleep_until(due) => true,
-        () = hurry => false,
+        () = expedite => false,
     }
 }
 
 /// Waits for the next call that needs a connection. Calls before the time that the server requested fail with the same
 /// error.
-async fn wait_for_call(manager: &ConnectionManager, error: &Error, asked: Duration) {
+async fn wait_for_call(manager: &ConnectionManager, error: &Error, requested_wait: Duration) {
     let since = Instant::now();
     loop {
         let failures = manager.count_failure(error);
         manager.set_status(Status::Down { error: error.clone(), failures });
         manager.wake.notified().await;
-        if since.elapsed() >= asked {
+        if since.elapsed() >= requested_wait {
             return;
         }
     }
@@ -307,8 +307,8 @@ async fn ping(manager: &ConnectionManager, connection: &Arc<Connection>) -> bool
     let name = if version.has_session_methods() { method::Ping::NAME } else { method::Discover::NAME };
     let Ok(request) = Request::new(name, &EmptyParams::new()) else { return false };
     let id = manager.next_id();
-    let message = write_request(id, &request, agreed.stamp(false), &RequestExtras::default());
-    match connection.begin_beside(id, message, hints(version, name), OnDrop::Cancel).await {
+    let message = write_request(id, &request, agreed.meta_template(false), &RequestExtras::default());
+    match connection.send_without_permit(id, message, hints(version, name), OnDrop::Cancel).await {
         Ok(mut guard) => guard.outcome().await.map_or_else(|failure| failure.is_answer(), |_| true),
         Err(_) => false,
     }

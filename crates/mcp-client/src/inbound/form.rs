@@ -6,12 +6,12 @@ use serde_json::Value;
 
 /// Adds default values to an accepted form and validates it. A schema that does not describe a form is not checked: the
 /// server decides.
-pub(crate) fn complete(asked: &FormElicitParams, mut result: ElicitResult) -> Result<ElicitResult, RpcError> {
+pub(crate) fn complete(params: &FormElicitParams, mut result: ElicitResult) -> Result<ElicitResult, RpcError> {
     if result.action != ElicitAction::Accept {
         result.content = None;
         return Ok(result);
     }
-    let form = match Form::parse(&Value::from(asked.requested_schema.clone())) {
+    let form = match Form::parse(&Value::from(params.requested_schema.clone())) {
         Ok(form) => form,
         Err(error) => {
             tracing::debug!(%error, "the schema of the server does not describe a form");
@@ -35,7 +35,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(schema: Value) -> FormElicitParams {
+    fn params(schema: Value) -> FormElicitParams {
         FormElicitParams::new("m", JsonObject::from_value(schema).unwrap())
     }
 
@@ -51,17 +51,17 @@ mod tests {
             (json!({"age": "old"}), None),
         ] {
             let accepted = ElicitResult::accept(JsonObject::from_value(content.clone()).unwrap());
-            let sent = complete(&asked(schema.clone()), accepted).ok().and_then(|result| result.content);
+            let sent = complete(&params(schema.clone()), accepted).ok().and_then(|result| result.content);
             assert_eq!(sent.map(Value::from), expected, "{content}");
         }
         let mut declined = ElicitResult::decline();
         declined.content = Some(JsonObject::new());
-        assert_eq!(complete(&asked(schema), declined).unwrap().content, None);
+        assert_eq!(complete(&params(schema), declined).unwrap().content, None);
     }
 
     #[test]
     fn an_invalid_form_is_not_validated() {
-        let nested = asked(json!({"type": "object", "properties": {"a": {"type": "object"}}}));
+        let nested = params(json!({"type": "object", "properties": {"a": {"type": "object"}}}));
         let accepted = ElicitResult::accept(JsonObject::new().with("a", json!({})));
         assert_eq!(complete(&nested, accepted.clone()).unwrap(), accepted);
     }

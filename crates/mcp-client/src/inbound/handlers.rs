@@ -49,20 +49,23 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Lets the user fill in a form. Show the user which server asks ([`InputContext::server`]), and let the user
     /// decline.
-    fn elicit(&self, asked: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        drop(asked);
+    fn elicit(&self, context: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        drop(context);
         Box::pin(std::future::ready(Err(refuse("elicitation/create"))))
     }
 
     /// Lets the user visit a URL. Show the user the whole URL, and open it only with consent.
-    fn elicit_url(&self, asked: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        drop(asked);
+    fn elicit_url(&self, context: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        drop(context);
         Box::pin(std::future::ready(Err(refuse("elicitation/create"))))
     }
 
     /// Samples from a model.
-    fn sample(&self, asked: InputContext<CreateMessageParams>) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
-        drop(asked);
+    fn sample(
+        &self,
+        context: InputContext<CreateMessageParams>,
+    ) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
+        drop(context);
         Box::pin(std::future::ready(Err(refuse("sampling/createMessage"))))
     }
 
@@ -72,8 +75,8 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// Handles a request that the protocol does not define.
-    fn request(&self, asked: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
-        Box::pin(std::future::ready(Err(refuse(asked.method()))))
+    fn request(&self, context: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
+        Box::pin(std::future::ready(Err(refuse(context.method()))))
     }
 }
 
@@ -97,7 +100,7 @@ where
     F: Fn(InputContext<P>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<R, RpcError>> + Send + 'static,
 {
-    Arc::new(move |asked| Box::pin(answer(asked)))
+    Arc::new(move |context| Box::pin(answer(context)))
 }
 
 impl HandlerSet {

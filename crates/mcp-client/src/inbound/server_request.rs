@@ -103,10 +103,10 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
             if !declared.supports_form_elicitation() {
                 return Err(undeclared("form"));
             }
-            let asked = InputContext::new(params.clone(), source);
+            let context = InputContext::new(params.clone(), source);
             let result = match (&handlers.elicit, &handlers.handler) {
-                (Some(answer), _) => answer(asked).await?,
-                (None, Some(handler)) => handler.elicit(asked).await?,
+                (Some(answer), _) => answer(context).await?,
+                (None, Some(handler)) => handler.elicit(context).await?,
                 (None, None) => return Err(undeclared("form")),
             };
             write(&form::complete(&params, result)?)
@@ -115,10 +115,10 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
             if !declared.supports_url_elicitation() {
                 return Err(undeclared("url"));
             }
-            let asked = InputContext::new(params, source);
+            let context = InputContext::new(params, source);
             let mut result = match (&handlers.elicit_url, &handlers.handler) {
-                (Some(answer), _) => answer(asked).await?,
-                (None, Some(handler)) => handler.elicit_url(asked).await?,
+                (Some(answer), _) => answer(context).await?,
+                (None, Some(handler)) => handler.elicit_url(context).await?,
                 (None, None) => return Err(undeclared("url")),
             };
             // An answer to a URL request has no content.
@@ -139,10 +139,10 @@ async fn sample(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
         return Err(RpcError::invalid_params("the client does not support tools in sampling"));
     }
     let version = source.negotiated.version;
-    let asked = InputContext::new(params, source);
+    let context = InputContext::new(params, source);
     let mut result = match (&handlers.sample, &handlers.handler) {
-        (Some(answer), _) => answer(asked).await?,
-        (None, Some(handler)) => handler.sample(asked).await?,
+        (Some(answer), _) => answer(context).await?,
+        (None, Some(handler)) => handler.sample(context).await?,
         (None, None) => return Err(refuse(request.method())),
     };
     result.shape(version);

@@ -89,7 +89,7 @@ impl UpdateQueue {
 
     /// Adds the update that a notification reports, if the filter contains it.
     pub(crate) fn receive(&self, notification: &Notification) {
-        let flag = |asked: Option<bool>, update| (asked == Some(true)).then_some(update);
+        let flag = |wanted: Option<bool>, update| (wanted == Some(true)).then_some(update);
         let update = match notification.method() {
             SubscriptionsAcknowledged::NAME => {
                 match notification.decode::<SubscriptionsAcknowledgedParams>() {

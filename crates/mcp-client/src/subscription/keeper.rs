@@ -39,10 +39,10 @@ struct Last {
 
 /// Keeps a subscription open. It ends when the client is closed, when the server rejects it, or when as many
 /// consecutive attempts have failed as [`Reconnect`](crate::Reconnect) allows.
-pub(super) async fn keep(core: Arc<ClientCore>, inbox: Arc<UpdateQueue>) {
+pub(super) async fn keep(core: Arc<ClientCore>, queue: Arc<UpdateQueue>) {
     let closing = core.connections.closing.clone();
-    let end = closing.run_until_cancelled(reopen(&core, &inbox)).await;
-    inbox.end(end.map(|last| last.error));
+    let end = closing.run_until_cancelled(reopen(&core, &queue)).await;
+    queue.end(end.map(|last| last.error));
 }
 
 /// Keeps a subscription for callbacks open. After a failure it starts again as soon as there is a connection, and does
@@ -59,26 +59,26 @@ pub(super) async fn keep_on(core: &Arc<ClientCore>, filter: &SubscriptionFilter)
     }
 }
 
-async fn reopen(core: &Arc<ClientCore>, inbox: &Arc<UpdateQueue>) -> Last {
+async fn reopen(core: &Arc<ClientCore>, queue: &Arc<UpdateQueue>) -> Last {
     let policy = &core.config.reconnect;
     // The attempts since the last lasting one determine the wait. The failures since the last open one determine the end.
     let (mut attempt, mut failures) = (0, 0);
     let mut has_been_open = false;
-    let _leave = Leave(core, inbox);
+    let _leave = Leave(core, queue);
     loop {
         let since = Instant::now();
         let end = match core.connections.connection().await {
             Ok(connection) => match connection.agreed() {
                 Some(agreed) if agreed.negotiated.version.has_listen() => {
-                    listen(core, &connection, agreed, inbox).await
+                    listen(core, &connection, agreed, queue).await
                 }
-                Some(_) => follow(core, &connection, inbox).await,
+                Some(_) => follow(core, &connection, queue).await,
                 None => End::Again(Error::closed()),
             },
             // All attempts to connect have failed. The next call or subscription causes another one.
             Err(error) => End::Unreached(error),
         };
-        let was_open = inbox.interrupt();
+        let was_open = queue.interrupt();
         has_been_open |= was_open;
         failures = if was_open { 0 } else { failures + 1 };
         match end {
@@ -112,9 +112,9 @@ async fn listen(
     core: &Arc<ClientCore>,
     connection: &Arc<Connection>,
     agreed: &Agreement,
-    inbox: &Arc<UpdateQueue>,
+    queue: &Arc<UpdateQueue>,
 ) -> End {
-    let request = match Request::of::<Listen>(&ListenParams::new(inbox.filter().clone())) {
+    let request = match Request::of::<Listen>(&ListenParams::new(queue.filter().clone())) {
         Ok(request) => request,
         Err(error) => return End::Refused(error),
     };
@@ -123,13 +123,13 @@ async fn listen(
     let message = connection::write_request(
         id,
         &request,
-        agreed.stamp(!inbox.filter().task_ids.is_empty()),
+        agreed.meta_template(!queue.filter().task_ids.is_empty()),
         &RequestExtras::default(),
     );
-    let beginning = connection.begin_listening(id, message, hints, inbox.clone());
+    let sending = connection.send_subscription(id, message, hints, queue.clone());
     // Only the acknowledgement has a time limit, the stream has none.
     let limit = core.config.idle_timeout.unwrap_or(Duration::MAX);
-    let mut guard = match timeout(limit, beginning).await {
+    let mut guard = match timeout(limit, sending).await {
         Ok(Ok(guard)) => guard,
         Ok(Err(failure)) => return ended(failure),
         Err(_) => return End::Again(Error::timeout(Listen::NAME, limit)),
@@ -137,7 +137,7 @@ async fn listen(
     let outcome = tokio::select! {
         biased;
         outcome = guard.outcome() => outcome,
-        opened = timeout(limit, inbox.opened()) => match opened {
+        opened = timeout(limit, queue.opened()) => match opened {
             Ok(_) => guard.outcome().await,
             Err(_) => return End::Again(Error::timeout(Listen::NAME, limit)),
         },
@@ -167,10 +167,10 @@ fn ended(failure: RequestFailure) -> End {
 }
 
 /// Subscribes in a session: requests select the resources, and the session delivers all notifications.
-async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, inbox: &Arc<UpdateQueue>) -> End {
+async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, queue: &Arc<UpdateQueue>) -> End {
     // This comes before the request, so that no notification is missed.
-    core.inbound.subscribers.join(inbox);
-    for uri in &inbox.filter().resource_subscriptions {
+    core.inbound.subscribers.join(queue);
+    for uri in &queue.filter().resource_subscriptions {
         let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
             Ok(request) => request,
             Err(error) => return End::Refused(error),
@@ -187,7 +187,7 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, inbox: &Ar
             };
         }
     }
-    inbox.open(offered(connection, inbox.filter()));
+    queue.open(offered(connection, queue.filter()));
     connection.ended().await;
     End::Again(connection.lost())
 }
