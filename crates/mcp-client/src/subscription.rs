@@ -89,7 +89,7 @@ impl Subscription {
     /// ```
     #[must_use]
     pub fn open_states(&self) -> watch::Receiver<bool> {
-        self.inbox.open_states()
+        self.queue.open_states()
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn send_until_answered(
         let Some(agreed) = connection.agreed() else { return Err(Error::closed()) };
         check_support(core, request, agreed)?;
         if request.task.is_some() && known.is_none() && runs_tools_as_tasks(agreed) {
-            // The list of tools tells whether this one can be a task.
+            // The list of tools contains the task support of this tool.
             list_again(core, &connection, agreed, options).await;
             known = known_tool(core, request);
         }

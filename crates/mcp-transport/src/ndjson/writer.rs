@@ -65,7 +65,7 @@ pub(super) struct LineSender {
     outbound: Arc<Outbound>,
     /// The result of the writer task.
     outcome: watch::Receiver<Option<Result<(), TransportError>>>,
-    /// Dropped with the sender, which tells the writer task that no sender is left.
+    /// The sender owns it. Its drop notifies the writer task that no sender is left.
     _alive: oneshot::Sender<()>,
 }
 
