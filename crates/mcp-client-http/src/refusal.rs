@@ -58,7 +58,7 @@ pub(crate) async fn refusal(shared: &Shared, mut response: Response, in_session:
         Ok(Message::Response(response)) => Some((response.id, response.outcome.err())),
         _ => None,
     };
-    let said = match &message {
+    let body_text = match &message {
         Some((_, error)) => error.as_ref().map(|error| error.message.clone()).unwrap_or_default(),
         None if matches!(kind.as_str(), "text/plain" | "application/json" | "application/problem+json") => {
             String::from_utf8_lossy(&body[..body.len().min(MAX_READ)]).into_owned()
@@ -66,14 +66,14 @@ pub(crate) async fn refusal(shared: &Shared, mut response: Response, in_session:
         None => String::new(),
     };
     let names_request = matches!(message, Some((Some(_), _)));
-    if in_session && !names_request && status == StatusCode::BAD_REQUEST && is_about_session(&said) {
+    if in_session && !names_request && status == StatusCode::BAD_REQUEST && is_about_session(&body_text) {
         return Refused::Fault(TransportError::session_lost());
     }
     // The status and its headers determine the reaction to these, not the message.
     let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match message {
         Some((_, error)) if !is_about_status => Refused::Message { code: error.map(|error| error.code), bytes: body },
-        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&said, &shared.secrets(&sent)))),
+        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&body_text, &shared.secrets(&sent)))),
     }
 }
 
@@ -91,8 +91,8 @@ pub(crate) async fn is_session_lost(shared: &Shared, response: Response, in_sess
 
 /// Returns true if the text of a 400 is about the session. Many servers answer so instead of 404, and the client must
 /// then open a new session.
-fn is_about_session(said: &str) -> bool {
-    said.to_ascii_lowercase().contains("session")
+fn is_about_session(body_text: &str) -> bool {
+    body_text.to_ascii_lowercase().contains("session")
 }
 
 /// The bytes of a body that are examined for its text.
@@ -103,8 +103,8 @@ const MAX_SHOWN: usize = 200;
 const KEY_LEN: usize = 32;
 
 /// Returns the text of a body on one line, shortened and without secrets.
-fn detail(said: &str, secrets: &[String]) -> String {
-    let mut text = said.to_owned();
+fn detail(body_text: &str, secrets: &[String]) -> String {
+    let mut text = body_text.to_owned();
     for secret in secrets {
         text = text.replace(secret.as_str(), "…");
     }
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(said: &str, expected: &str) {
-        assert_eq!(detail(said, &["hunter2".to_owned()]), expected);
+    fn check(body_text: &str, expected: &str) {
+        assert_eq!(detail(body_text, &["hunter2".to_owned()]), expected);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) struct HttpTransport {
 /// The longest wait for running POSTs on shutdown.
 const LAST_POSTS: Duration = Duration::from_secs(2);
 /// The longest wait for the end of the session.
-const LAST_WORD: Duration = Duration::from_secs(3);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl HttpTransport {
     pub(crate) fn new(shared: Arc<Shared>, inbound: mpsc::Receiver<Received>) -> Self {
@@ -140,8 +140,8 @@ async fn end(shared: &Shared) {
     // Slower POSTs are aborted.
     let _posted = timeout(LAST_POSTS, shared.posts.acquire_many(MAX_POSTS)).await;
     if let Some(headers) = shared.end_session() {
-        let sent = timeout(LAST_WORD, HttpRequest::delete(shared, headers).send(shared, None)).await;
-        match sent.unwrap_or(Err(Fault::Silent { after: LAST_WORD })) {
+        let sent = timeout(DELETE_TIMEOUT, HttpRequest::delete(shared, headers).send(shared, None)).await;
+        match sent.unwrap_or(Err(Fault::Silent { after: DELETE_TIMEOUT })) {
             Ok(response) => tracing::debug!(status = %response.status(), "the session is ended"),
             Err(fault) => tracing::debug!(%fault, "the client could not end the session on the server"),
         }

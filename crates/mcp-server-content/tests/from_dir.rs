@@ -237,7 +237,7 @@ mod commands {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const DEADLINE: Duration = Duration::from_secs(20);
 
     fn script(disk: &TempDir, name: &str, more: Value, text: &str) {
         let mut manifest = json!({ "description": "d", "command": [format!("bin/{name}"), "one two", "$HOME"] });
@@ -293,7 +293,7 @@ mod commands {
             ("background", false, "done"),
         ] {
             let call = server.call_tool(tool, json!({ "text": "ü \"$(id)\"" }));
-            let result = tokio::time::timeout(PATIENCE, call).await.expect(tool).unwrap();
+            let result = tokio::time::timeout(DEADLINE, call).await.expect(tool).unwrap();
             let text = result.content[0].as_text().unwrap();
             let shown = text.replace("_ ", "").replace("OLDPWD ", "").replace("SHLVL ", "");
             assert_eq!((shown.as_str(), result.is_error), (expected, is_error), "{tool}");
@@ -312,7 +312,7 @@ mod commands {
         script(&disk, "outside", json!({}), text);
         let server = server_from_dir(disk.path("")).unwrap();
         let call = server.call_tool("outside", json!({ "text": "x".repeat(1 << 20) }));
-        let result = tokio::time::timeout(PATIENCE, call).await.expect("it is held up").unwrap();
+        let result = tokio::time::timeout(DEADLINE, call).await.expect("the process delays the call").unwrap();
         assert_eq!((result.content[0].as_text(), result.is_error), (Some("done"), false));
     }
 

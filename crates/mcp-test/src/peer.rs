@@ -130,7 +130,7 @@ impl ScriptedServer {
     /// Panics after ten seconds, with the received messages.
     pub async fn wait_for(&self, method: &str, count: usize) -> Vec<Value> {
         let what = format!("{count} message(s) `{method}`");
-        self.script.until(&what, || Some(self.seen_of(method)).filter(|seen| seen.len() >= count)).await
+        self.script.wait_for_script(&what, || Some(self.seen_of(method)).filter(|seen| seen.len() >= count)).await
     }
 
     /// Returns the number of connections that were opened: pipes or sockets.
@@ -151,7 +151,9 @@ impl ScriptedServer {
     ///
     /// Panics after ten seconds.
     pub async fn wait_until_disconnected(&self) {
-        self.script.until("the end of every connection", || (self.open_connections() == 0).then_some(())).await;
+        self.script
+            .wait_for_script("the end of every connection", || (self.open_connections() == 0).then_some(()))
+            .await;
     }
 
     /// Breaks every open connection, as a crash of the server does. The server accepts new connections.

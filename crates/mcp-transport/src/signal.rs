@@ -41,13 +41,13 @@ pub fn terminated() -> impl Future<Output = ()> + Send + 'static {
 /// # Panics
 /// Outside of a tokio runtime with I/O and time.
 pub async fn until_terminated<T>(work: impl Future<Output = T>, shutdown: impl FnOnce()) -> Option<T> {
-    until(work, terminated, shutdown).await
+    run_until_signals(work, terminated, shutdown).await
 }
 
 /// The time after a signal in which further signals are ignored.
 const ECHO: Duration = Duration::from_millis(250);
 
-async fn until<T, S: Future<Output = ()>>(
+async fn run_until_signals<T, S: Future<Output = ()>>(
     work: impl Future<Output = T>,
     listen: impl Fn() -> S,
     shutdown: impl FnOnce(),
@@ -66,7 +66,7 @@ async fn until<T, S: Future<Output = ()>>(
     tokio::select! {
         done = &mut work => Some(done),
         () = second => {
-            tracing::warn!("asked to end a second time: what still ran was cut off");
+            tracing::warn!("a second signal aborted the running work");
             None
         }
     }
@@ -134,8 +134,8 @@ mod tests {
     fn signals(at: &'static [u64]) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
         let start = Instant::now();
         move || {
-            let heard = start.elapsed();
-            let next = at.iter().map(|at| Duration::from_millis(*at)).find(|at| *at > heard);
+            let elapsed = start.elapsed();
+            let next = at.iter().map(|at| Duration::from_millis(*at)).find(|at| *at > elapsed);
             Box::pin(async move {
                 match next {
                     Some(at) => tokio::time::sleep_until(start + at).await,
@@ -149,30 +149,34 @@ mod tests {
     async fn the_first_signal_requests_shutdown_and_the_second_aborts() {
         // Columns: times of the signals, end of the work without a request, its time to end after the request. Then the
         // expected time of the request, the expected end, and whether there is a result.
-        for (at, alone, asked_takes, asked, over, result) in [
+        for (at, alone, shutdown_takes, shutdown_requested, elapsed_millis, result) in [
             (&[][..], Some(700), 100, false, 700, Some(())),
             (&[1000], None, 600, true, 1600, Some(())),
             (&[1000, 1010, 1100], None, 600, true, 1600, Some(())),
             (&[1000, 1400], None, 600, true, 1400, None),
         ] {
             let start = Instant::now();
-            let is_asked = Rc::new(Cell::new(false));
+            let is_shutdown_requested = Rc::new(Cell::new(false));
             let ending = Rc::new(tokio::sync::Notify::new());
             let work = async {
                 match alone {
                     Some(after) => sleep(Duration::from_millis(after)).await,
                     None => {
                         ending.notified().await;
-                        sleep(Duration::from_millis(asked_takes)).await;
+                        sleep(Duration::from_millis(shutdown_takes)).await;
                     }
                 }
             };
             let ask = || {
-                is_asked.set(true);
+                is_shutdown_requested.set(true);
                 ending.notify_one();
             };
-            assert_eq!(until(work, signals(at), ask).await, result, "{at:?}");
-            assert_eq!((is_asked.get(), start.elapsed().as_millis()), (asked, over), "{at:?}");
+            assert_eq!(run_until_signals(work, signals(at), ask).await, result, "{at:?}");
+            assert_eq!(
+                (is_shutdown_requested.get(), start.elapsed().as_millis()),
+                (shutdown_requested, elapsed_millis),
+                "{at:?}"
+            );
         }
     }
 }

@@ -40,7 +40,7 @@ struct Key {
 
 struct Entry {
     reply: Reply,
-    until: Instant,
+    expires: Instant,
 }
 
 /// The number of evictions when a result was requested.
@@ -65,32 +65,32 @@ impl ResultCache {
     pub(crate) fn find(&self, request: &Request) -> Result<Reply, CacheMarker> {
         let state = self.state();
         match state.entries.get(&key(request)) {
-            Some(entry) if Instant::now() < entry.until => Ok(entry.reply.clone()),
+            Some(entry) if Instant::now() < entry.expires => Ok(entry.reply.clone()),
             _ => Err(CacheMarker(state.forgotten)),
         }
     }
 
     /// Stores a result for the time that it declares, unless something was evicted since it was requested.
-    pub(crate) fn keep(&self, request: &Request, reply: &Reply, asked: CacheMarker) {
+    pub(crate) fn keep(&self, request: &Request, reply: &Reply, marker: CacheMarker) {
         let Some(ttl) = ttl(reply) else { return };
         let key = key(request);
         let size = reply.bytes.len() + key.params.len();
         let mut state = self.state();
-        if state.forgotten != asked.0 || size > BYTES / 8 {
+        if state.forgotten != marker.0 || size > BYTES / 8 {
             return;
         }
         let now = Instant::now();
         state.remove(&key);
         if state.entries.len() >= ENTRIES || state.bytes + size > BYTES {
-            state.retain(|_, entry| now < entry.until);
+            state.retain(|_, entry| now < entry.expires);
         }
         while state.entries.len() >= ENTRIES || state.bytes + size > BYTES {
             // The result that expires first is evicted first.
-            let oldest = state.entries.values().map(|entry| entry.until).min();
-            state.retain(|_, entry| Some(entry.until) != oldest);
+            let oldest = state.entries.values().map(|entry| entry.expires).min();
+            state.retain(|_, entry| Some(entry.expires) != oldest);
         }
         state.bytes += size;
-        state.entries.insert(key, Entry { reply: reply.clone(), until: now + ttl });
+        state.entries.insert(key, Entry { reply: reply.clone(), expires: now + ttl });
     }
 
     /// Evicts the results that a notification affects.
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    fn asked(cache: &ResultCache, request: &Request) -> CacheMarker {
+    fn marker(cache: &ResultCache, request: &Request) -> CacheMarker {
         cache.find(request).err().unwrap()
     }
 
@@ -199,14 +199,14 @@ mod tests {
         let cache = ResultCache::default();
         for (ttl, millis) in [("0", 0), ("-5", 0), ("null", 0), ("20", 20), ("20.7", 20), ("\"20\"", 0)] {
             cache.clear();
-            let note = asked(&cache, &request(1));
+            let note = marker(&cache, &request(1));
             cache.keep(&request(1), &reply(ttl, 0), note);
             assert_eq!(cache.find(&request(1)).is_ok(), millis > 0, "{ttl}");
             assert!(cache.find(&request(2)).is_err());
             tokio::time::advance(Duration::from_millis(millis)).await;
             assert!(cache.find(&request(1)).is_err(), "{ttl}");
         }
-        let note = asked(&cache, &request(1));
+        let note = marker(&cache, &request(1));
         cache.keep(&request(1), &Reply { bytes: r#"{"tools":[]}"#.into(), ..reply("0", 0) }, note);
         assert!(cache.find(&request(1)).is_err(), "a time that is missing");
     }
@@ -214,7 +214,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn results_requested_before_an_eviction_are_not_cached() {
         let cache = ResultCache::default();
-        let note = asked(&cache, &request(1));
+        let note = marker(&cache, &request(1));
         cache.forget("tools/list");
         cache.keep(&request(1), &reply("1000", 0), note);
         assert!(cache.find(&request(1)).is_err());
@@ -224,13 +224,13 @@ mod tests {
     async fn the_cache_stays_within_its_limits() {
         let cache = ResultCache::default();
         for n in 0..(2 * ENTRIES) {
-            let note = asked(&cache, &request(n));
+            let note = marker(&cache, &request(n));
             cache.keep(&request(n), &reply(&(1000 + n).to_string(), 100_000), note);
             let state = cache.state();
             assert!(state.entries.len() <= ENTRIES && state.bytes <= BYTES);
         }
         assert!(cache.find(&request(2 * ENTRIES - 1)).is_ok(), "the newest result is cached");
-        let note = asked(&cache, &request(0));
+        let note = marker(&cache, &request(0));
         cache.keep(&request(0), &reply("1000", BYTES), note);
         assert!(cache.find(&request(0)).is_err(), "one alone may not fill it");
         cache.clear();

@@ -74,9 +74,9 @@ pub(crate) fn begin(manager: &Arc<ConnectionManager>, connection: &Arc<Connectio
 async fn check(manager: &ConnectionManager, connection: &Arc<Connection>) -> bool {
     let config = &manager.config;
     let Some(version) = connection.version() else { return false };
-    let asking = async { send::<Discover>(manager, connection, version, &EmptyParams::new()).await?.outcome().await };
+    let probing = async { send::<Discover>(manager, connection, version, &EmptyParams::new()).await?.outcome().await };
     // A server whose era was negotiated may just be slow.
-    let Ok(outcome) = timeout(config.probe_timeout, asking).await else {
+    let Ok(outcome) = timeout(config.probe_timeout, probing).await else {
         return connection.is_assumed() && config.newest_legacy().is_some();
     };
     match judge(config, version, outcome) {

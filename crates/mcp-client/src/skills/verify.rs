@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn front_matter_must_match_the_entry() {
-        let said = |frontmatter: &Value| skill(frontmatter, &[]);
+        let declared = |frontmatter: &Value| skill(frontmatter, &[]);
         let yaml = "name: a\ndescription: d\nmetadata:\n  version: 1.0\n  tags: [x]\n";
         let text = format!("---\n{yaml}---\nDo it.\n");
         let metadata = json!({ "version": 1, "tags": ["x"] });
@@ -207,7 +207,7 @@ mod tests {
             (json!({ "name": "a", "description": "d", "metadata": { "version": "1.0", "tags": ["x"] } }), false),
             (json!({ "name": "a", "description": "d", "metadata": { "version": 1, "tags": ["x", "y"] } }), false),
         ] {
-            let read = instructions(&said(&frontmatter), text.clone().into_bytes());
+            let read = instructions(&declared(&frontmatter), text.clone().into_bytes());
             assert_eq!(read.is_ok(), is_taken, "{frontmatter}");
             let instructions = read.map(|(text, at)| text[at..].to_owned());
             assert!(instructions.is_err() || instructions.unwrap() == "Do it.\n");

@@ -256,7 +256,7 @@ impl Records {
                 _ if fits => return Ok(()),
                 _ => {
                     return Err(StoreError::full(format!(
-                        "the memory store is full: {} of {} entries, {} of {} bytes, and {bytes} bytes more were asked",
+                        "the memory store is full: {} of {} entries, {} of {} bytes; the write needs {bytes} bytes more",
                         self.entries, limits.entries, self.bytes, limits.bytes
                     )));
                 }

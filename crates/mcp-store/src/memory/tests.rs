@@ -47,7 +47,7 @@ async fn a_full_store_rejects_a_write_unchanged() {
     assert!(error.is_full() && !error.is_retryable(), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "the memory store is full: 2 of 3 entries, 100 of 100 bytes, and 1 bytes more were asked"
+        "the memory store is full: 2 of 3 entries, 100 of 100 bytes; the write needs 1 bytes more"
     );
     assert!(store.put("a", data(50), None).await.unwrap_err().is_full());
     assert!(store.compare_and_swap("a", Some(&[0; 49]), Some(data(50)), None).await.unwrap_err().is_full());

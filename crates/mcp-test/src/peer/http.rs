@@ -109,7 +109,7 @@ impl HttpPeer {
             let found: Vec<HttpRequest> = self.requests().into_iter().filter(&condition).collect();
             (found.len() >= count).then_some(found)
         };
-        self.shared.script.until(&format!("{count} matching HTTP request(s)"), look).await
+        self.shared.script.wait_for_script(&format!("{count} matching HTTP request(s)"), look).await
     }
 
     /// Waits until the client has closed the connections of `count` requests of this method before their responses were
@@ -123,7 +123,7 @@ impl HttpPeer {
             let cancelled = self.shared.cancelled.lock();
             (cancelled.iter().filter(|request| request.calls(method)).count() >= count).then_some(())
         };
-        self.shared.script.until(&format!("the end of {count} request(s) `{method}`"), look).await;
+        self.shared.script.wait_for_script(&format!("the end of {count} request(s) `{method}`"), look).await;
     }
 
     /// Forgets all open sessions, as a restart of the server does.

@@ -101,7 +101,7 @@ impl Script {
     }
 
     /// Waits until `find` returns a value.
-    pub(super) async fn until<T>(&self, what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    pub(super) async fn wait_for_script<T>(&self, what: &str, mut find: impl FnMut() -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         let found = timeout(TIMEOUT, async {
             loop {

@@ -57,8 +57,8 @@ impl Group {
     }
 
     /// Whether processes of the group may still run after the leader has ended.
-    pub(super) fn lingers(&self) -> bool {
-        self.0.lingers()
+    pub(super) fn has_processes(&self) -> bool {
+        self.0.has_processes()
     }
 }
 
@@ -106,7 +106,7 @@ mod unix {
 
         pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
             let status = self.child.wait().await?;
-            if !self.lingers() {
+            if !self.has_processes() {
                 self.id = None;
             }
             Ok(status)
@@ -120,7 +120,7 @@ mod unix {
             self.signal(Signal::KILL);
         }
 
-        pub(super) fn lingers(&self) -> bool {
+        pub(super) fn has_processes(&self) -> bool {
             self.id.is_some_and(|id| test_kill_process_group(id).is_ok())
         }
 
@@ -184,7 +184,7 @@ mod windows {
         }
 
         /// A job ends all its processes together.
-        pub(super) fn lingers(&self) -> bool {
+        pub(super) fn has_processes(&self) -> bool {
             false
         }
     }

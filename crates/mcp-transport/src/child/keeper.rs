@@ -17,7 +17,7 @@ use super::{
 /// How often the keeper checks a group whose leader has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the keeper waits for the last lines: a grandchild may keep the pipe open.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const STDERR_GRACE: Duration = Duration::from_millis(200);
 
 /// The minimum time for a killed process to end.
 const AFTER_KILL: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const AFTER_KILL: Duration = Duration::from_secs(1);
 pub(super) fn longest(end_within: Duration) -> Duration {
     let of_leader = end_within.saturating_mul(2).saturating_add(end_within.max(AFTER_KILL));
     // One second more for a busy machine.
-    of_leader.saturating_add(LAST_WORDS).saturating_add(end_within).saturating_add(Duration::from_secs(1))
+    of_leader.saturating_add(STDERR_GRACE).saturating_add(end_within).saturating_add(Duration::from_secs(1))
 }
 
 /// Owns the process until the whole group has ended.
@@ -50,7 +50,7 @@ impl Keeper {
             None => self.end().await,
         };
         // The last lines are read before the end is reported, and before the rest of the group is killed.
-        let _ = timeout(LAST_WORDS, &mut self.stderr).await;
+        let _ = timeout(STDERR_GRACE, &mut self.stderr).await;
         self.stderr.abort();
         if let Err(error) = &status {
             tracing::warn!(%error, "waiting for a server process failed");
@@ -58,7 +58,7 @@ impl Keeper {
         // The first send reports the end of the process. The end of the group is reported when this sender is
         // dropped.
         self.ended.send_replace(Some(Exit { status: status.ok(), last_lines: self.last.take().into() }));
-        if self.group.lingers() {
+        if self.group.has_processes() {
             self.group.terminate();
             // After the timeout the kill below ends the group.
             let _ = timeout(self.end_within, gone(&self.group)).await;
@@ -91,7 +91,7 @@ async fn unwanted(wanted: &mut watch::Receiver<Wanted>) {
 }
 
 async fn gone(group: &Group) {
-    while group.lingers() {
+    while group.has_processes() {
         sleep(LOOK).await;
     }
 }

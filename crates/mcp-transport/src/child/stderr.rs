@@ -73,11 +73,11 @@ mod tests {
 
     #[tokio::test]
     async fn keeps_the_last_lines_and_the_start_of_long_lines() {
-        let mut said: String = (0..30).map(|n| format!("line {n}\n")).collect();
-        said.push_str(&"x".repeat(1 << 20));
-        said.push_str("\n\r\nthe end");
+        let mut output: String = (0..30).map(|n| format!("line {n}\n")).collect();
+        output.push_str(&"x".repeat(1 << 20));
+        output.push_str("\n\r\nthe end");
         let last = LastLines::default();
-        drain(said.as_bytes(), "test".to_owned(), last.clone()).await;
+        drain(output.as_bytes(), "test".to_owned(), last.clone()).await;
         let lines = last.take();
         assert_eq!(lines.len(), LINES);
         assert_eq!(lines[0], "line 12");

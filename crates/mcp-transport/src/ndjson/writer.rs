@@ -27,11 +27,11 @@ use crate::{
 };
 
 /// The maximum bytes of short messages that are combined for one write.
-const GATHER: usize = 64 << 10;
+const GATHERED_BYTES: usize = 64 << 10;
 /// A message of at least this size is written without a copy.
 const DIRECT: usize = 16 << 10;
 /// How long the writer continues after the last sender was dropped.
-const LINGER: Duration = Duration::from_secs(5);
+const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The state that the senders share with the writer task.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ async fn write_until_abandoned<W: AsyncWrite + Unpin>(
     let mut write = pin!(write_all(outbound, writer));
     let mut give_up = pin!(async {
         let _ = abandoned.await;
-        time::sleep(LINGER).await;
+        time::sleep(WRITE_DEADLINE).await;
     });
     poll_fn(|cx| {
         if let Poll::Ready(result) = write.as_mut().poll(cx) {
@@ -237,7 +237,7 @@ async fn write_some<W: AsyncWrite + Unpin>(
         }
         gathered.extend_from_slice(&message);
         gathered.extend_from_slice(b"\n");
-        if gathered.len() > GATHER - DIRECT {
+        if gathered.len() > GATHERED_BYTES - DIRECT {
             break;
         }
     }

@@ -57,7 +57,7 @@ pub struct Decoder {
     /// The event is over the limit: the decoder skips it.
     is_skipped: bool,
     /// The error that the caller has not received yet.
-    untold: Option<TransportError>,
+    pending_error: Option<TransportError>,
     id: Option<Box<str>>,
     last_event_id: Option<Box<str>>,
     retry: Option<Duration>,
@@ -92,7 +92,7 @@ impl Decoder {
             event: None,
             data: Data::None,
             is_skipped: false,
-            untold: None,
+            pending_error: None,
             id: None,
             last_event_id: None,
             retry: None,
@@ -245,11 +245,11 @@ impl Decoder {
         }
         let mut start = data.start().to_vec();
         start.extend_from_slice(&next[..next.len().min(START)]);
-        self.untold = Some(TransportError::too_large(self.limit).with_start(&start));
+        self.pending_error = Some(TransportError::too_large(self.limit).with_start(&start));
     }
 
     fn too_large(&mut self) -> Option<Result<Received, TransportError>> {
-        self.untold.take().map(Err)
+        self.pending_error.take().map(Err)
     }
 
     /// Completes the event. An event without data and type is dropped.
