@@ -118,8 +118,8 @@ impl FrameSender for TracedSender {
         self.0.shutdown()
     }
 
-    fn stderr(&self) -> Vec<String> {
-        self.0.stderr()
+    fn diagnostics(&self) -> Vec<String> {
+        self.0.diagnostics()
     }
 
     fn shutdown_within(&self) -> Option<Duration> {
@@ -176,7 +176,7 @@ mod tests {
             Box::pin(async { Err(TransportError::unanswered()) })
         }
 
-        fn stderr(&self) -> Vec<String> {
+        fn diagnostics(&self) -> Vec<String> {
             vec!["the last line".to_owned()]
         }
 
@@ -190,7 +190,7 @@ mod tests {
         let sender = TracedSender(Arc::new(Fixed));
         assert!(sender.ready(1).await.is_err() && sender.shutdown().await.is_err());
         assert!(sender.has_request_streams() && sender.unread().is_some());
-        assert_eq!(sender.stderr(), ["the last line"]);
+        assert_eq!(sender.diagnostics(), ["the last line"]);
         assert_eq!(sender.shutdown_within(), Some(Duration::from_secs(7)));
     }
 }
