@@ -47,7 +47,7 @@ struct Point {
 
 #[derive(Serialize, JsonSchema)]
 struct Hit {
-    /// Where it is.
+    /// The location.
     place: String,
 }
 
@@ -104,7 +104,7 @@ async fn a_handler_defines_its_tool() {
     assert_eq!(input["$defs"]["Kind"]["enum"], json!(["city", "river"]));
     assert_eq!(input["$defs"]["Point"]["properties"]["latitude"]["description"], "Degrees.");
     let output = json!({
-        "type": "object", "properties": { "place": { "type": "string", "description": "Where it is." } },
+        "type": "object", "properties": { "place": { "type": "string", "description": "The location." } },
         "required": ["place"]
     });
     assert_eq!(tool["outputSchema"], output);
@@ -248,7 +248,7 @@ async fn lists_full_definitions_and_omits_members_unknown_to_older_revisions() {
     let tool = json!({
         "name": "tool", "title": "Tool", "description": "d", "inputSchema": schema,
         "outputSchema": {
-            "type": "object", "properties": { "place": { "type": "string", "description": "Where it is." } },
+            "type": "object", "properties": { "place": { "type": "string", "description": "The location." } },
             "required": ["place"]
         },
         "annotations": { "readOnlyHint": true }, "icons": [icon_wire()], "_meta": meta()
