@@ -242,6 +242,17 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_each_exit_code_of_the_help() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp.md")).unwrap();
+        let codes = EXIT_CODES.lines().skip(1).map_while(|line| line.trim().split_once(' '));
+        let rows: Vec<String> = codes.map(|(code, meaning)| format!("| {code} | {} |", meaning.trim())).collect();
+        assert_eq!(rows.len(), 6);
+        for row in rows {
+            assert!(page.lines().any(|line| line == row), "{row}");
+        }
+    }
+
+    #[test]
     fn rejects_invalid_option_values() {
         for line in [
             "mcp tools --timeout 0",
