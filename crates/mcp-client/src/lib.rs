@@ -67,5 +67,5 @@ pub use self::{
     inbound::{Handler, InputContext, Notifications, RawRequest, Roots, Update},
     slow_start::SlowStart,
     state::{State, States},
-    subscription::Subscription,
+    subscription::{OpenStates, Subscription},
 };

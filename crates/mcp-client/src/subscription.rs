@@ -72,24 +72,45 @@ impl Subscription {
         self.queue.honoured()
     }
 
-    /// Returns a receiver of whether the subscription is open on the server.
-    ///
-    /// The value is false as soon as the connection or the stream of the subscription is lost, and true when the client
-    /// has reopened the subscription. Its sender is dropped with the subscription.
+    /// Returns an observer of whether the subscription is open on the server.
     ///
     /// ```no_run
     /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
     /// let changes = client.subscribe(["config://app"]).await?;
     /// let mut states = changes.open_states();
-    /// while states.changed().await.is_ok() {
-    ///     println!("open: {}", *states.borrow_and_update());
+    /// while let Some(is_open) = states.changed().await {
+    ///     println!("{}", if is_open { "open again" } else { "lost" });
     /// }
     /// # Ok(())
     /// # }
     /// ```
+    pub fn open_states(&self) -> OpenStates {
+        OpenStates { receiver: self.queue.open_states() }
+    }
+}
+
+/// An observer of whether a subscription is open on the server ([`Subscription::open_states`]).
+///
+/// The value is false as soon as the connection or the stream of the subscription is lost. It is true when the client has
+/// reopened the subscription. Observers skip values that change faster than the program reads them.
+#[derive(Debug, Clone)]
+#[must_use = "an observer does nothing until the program reads it"]
+pub struct OpenStates {
+    receiver: watch::Receiver<bool>,
+}
+
+impl OpenStates {
+    /// Returns whether the subscription is open.
     #[must_use]
-    pub fn open_states(&self) -> watch::Receiver<bool> {
-        self.queue.open_states()
+    pub fn current(&self) -> bool {
+        *self.receiver.borrow()
+    }
+
+    /// Waits until the value changes, and returns the new value. Returns `None` after the end of the subscription. Cancel
+    /// safe.
+    pub async fn changed(&mut self) -> Option<bool> {
+        self.receiver.changed().await.ok()?;
+        Some(*self.receiver.borrow_and_update())
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
         note(format!("mcp: the server does not send updates of {uri}"));
     }
     let mut states = updates.open_states();
-    let mut was_open = *states.borrow_and_update();
+    let mut was_open = states.current();
     note("listening; Ctrl-C ends it");
     if !was_open {
         show_state(session, true, false)?;
@@ -24,8 +24,7 @@ pub(crate) async fn listen(session: &Session, uris: Vec<String>) -> Result<(), F
     loop {
         tokio::select! {
             biased;
-            Ok(()) = states.changed() => {
-                let is_open = *states.borrow_and_update();
+            Some(is_open) = states.changed() => {
                 show_state(session, was_open, is_open)?;
                 was_open = is_open;
             }
