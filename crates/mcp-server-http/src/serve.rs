@@ -247,6 +247,9 @@ mod sealed {
 /// of one, into the extensions of the HTTP request. The server checks scopes against this principal. Sessions, their
 /// streams, tasks and input requests belong to their principal and do not exist for other callers. A request without a
 /// principal is anonymous.
+///
+/// Add such a layer with `Router::route_layer`. With `Router::layer`, it would also answer unknown paths of the application
+/// after `Router::merge`.
 pub trait HttpServer: sealed::Sealed {
     /// Serves `http://addr/mcp` with the default configuration.
     ///

@@ -3,7 +3,13 @@
 
 use crate::common;
 use crate::common::{Answer, initialize, legacy, stateless};
-use axum::{Router, body::Body, extract::State, routing::get};
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request as AxumRequest, State},
+    middleware::{Next, from_fn},
+    routing::get,
+};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use mcp_server_core::{Extension, Server, tool};
@@ -95,4 +101,22 @@ async fn the_service_answers_on_any_path_without_poll_ready() {
     *request.uri_mut() = "/anything".parse().unwrap();
     std::future::poll_fn(|cx| Service::<Request<Full<bytes::Bytes>>>::poll_ready(&mut service, cx)).await.unwrap();
     assert_eq!(service.call(request).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_route_layer_leaves_unknown_paths_to_the_application() {
+    let reject = async |_: AxumRequest, _: Next| StatusCode::UNAUTHORIZED;
+    let mcp = || common::server().into_router(HttpConfig::new().health("/mcp/health"));
+    let app = |mcp: Router| Router::new().route("/", get(async || "well")).merge(mcp);
+    // The guides warn of `layer`: after `merge` it also answers the paths that no route has.
+    for (name, mut app, unknown) in [
+        ("route_layer", app(mcp().route_layer(from_fn(reject))), StatusCode::NOT_FOUND),
+        ("layer", app(mcp().layer(from_fn(reject))), StatusCode::UNAUTHORIZED),
+    ] {
+        let call = || stateless("tools/list", json!({}), &[]);
+        assert_eq!(ask(&mut app, "/mcp", call()).await.status, StatusCode::UNAUTHORIZED, "{name}");
+        assert_eq!(ask(&mut app, "/mcp/health", plain("GET")).await.status, StatusCode::UNAUTHORIZED, "{name}");
+        assert_eq!(ask(&mut app, "/", plain("GET")).await.status, StatusCode::OK, "{name}");
+        assert_eq!(ask(&mut app, "/unknown", plain("GET")).await.status, unknown, "{name}");
+    }
 }

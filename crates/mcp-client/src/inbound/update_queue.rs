@@ -42,14 +42,16 @@ pub enum Update {
     PromptsChanged,
     /// The list of resources changed.
     ResourcesChanged,
-    /// A resource changed. The URI can be that of a part of the subscribed resource.
+    /// A resource changed: a subscribed resource, or a part of it. For example, a server can report `file:///docs/a.md` to
+    /// a client that subscribed to `file:///docs/`.
     ResourceUpdated {
         /// The URI of the resource.
         uri: String,
     },
     /// A task changed (tasks extension).
     Task(Box<DetailedTask>),
-    /// Anything may have changed: the subscription was reopened, updates were lost, or the reader was too slow.
+    /// Updates may be lost, so the program reads again the data that it needs. The subscription yields this value after the
+    /// client reopened it, after a stream lost updates, and if the program reads the updates too slowly.
     Missed,
 }
 
