@@ -24,4 +24,12 @@ mod pages {
     mod clients {}
     #[doc = include_str!("../../../docs/migrating-from-rmcp.md")]
     mod migrating_from_rmcp {}
+    #[doc = include_str!("../../../docs/tutorial.md")]
+    mod tutorial {}
+    #[doc = include_str!("../../../docs/testing.md")]
+    mod testing {}
+    #[doc = include_str!("../../../docs/production.md")]
+    mod production {}
+    #[doc = include_str!("../../../docs/troubleshooting.md")]
+    mod troubleshooting {}
 }

@@ -25,7 +25,7 @@ async fn wrong_arguments_are_an_error_for_the_model() -> TestResult {
     let server = tutorial::server(Notes::default());
     let failed = server.call_tool("add_note", json!({ "title": "milk" })).await?;
     assert!(failed.is_error);
-    assert!(failed.content[0].as_text().is_some_and(|text| text.contains("text")), "{failed:?}");
+    assert!(failed.content[0].as_text().is_some_and(|text| text.contains("\"text\"")), "{failed:?}");
     Ok(())
 }
 

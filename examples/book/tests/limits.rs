@@ -1,0 +1,192 @@
+//! Compares the defaults in the tables of `docs/production.md` with the code.
+
+use std::{collections::BTreeMap, fmt::Debug, path::Path, time::Duration};
+
+const PAGE: &str = include_str!("../../../docs/production.md");
+
+/// A default, without its unit in the text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Default {
+    Number(u64),
+    Time(Duration),
+}
+
+/// Defaults by the name of their setter, or by the first cell of their row.
+type Defaults = BTreeMap<String, Default>;
+
+/// Reads a default as a page shows it: `4,096`, `4 MiB`, `60 s`.
+fn shown(text: &str) -> Option<Default> {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number: u64 = number.replace(',', "").parse().ok()?;
+    Some(match unit {
+        "" => Default::Number(number),
+        "KiB" => Default::Number(number << 10),
+        "MiB" => Default::Number(number << 20),
+        "ms" => Default::Time(Duration::from_millis(number)),
+        "s" => Default::Time(Duration::from_secs(number)),
+        "min" => Default::Time(Duration::from_secs(number * 60)),
+        "h" => Default::Time(Duration::from_secs(number * 3600)),
+        _ => return None,
+    })
+}
+
+/// Reads a default as the code contains it: `4096`, `60s`, `4 << 20`, `Duration::from_secs(60)`.
+fn coded(text: &str) -> Option<Default> {
+    let text = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')')).unwrap_or(text).replace('_', "");
+    let time = |unit: &str, end: &str| text.strip_prefix(unit)?.strip_suffix(end)?.parse().ok();
+    let factors = |sign: &str| {
+        let (first, second) = text.split_once(sign)?;
+        Some((first.parse::<u64>().ok()?, second.parse::<u64>().ok()?))
+    };
+    if let Some((number, shift)) = factors(" << ") {
+        return Some(Default::Number(number << shift));
+    }
+    if let Some((first, second)) = factors(" * ") {
+        return Some(Default::Number(first * second));
+    }
+    if let Some(millis) = time("Duration::frommillis(", ")").or_else(|| time("", "ms")) {
+        return Some(Default::Time(Duration::from_millis(millis)));
+    }
+    if let Some(seconds) = time("Duration::fromsecs(", ")").or_else(|| time("", "s")) {
+        return Some(Default::Time(Duration::from_secs(seconds)));
+    }
+    text.parse().ok().map(Default::Number)
+}
+
+/// Returns each number and each duration among the fields of a value. Nested structs are left out.
+fn fields(value: &impl Debug) -> Defaults {
+    let text = format!("{value:#?}");
+    let fields = text.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(',')?.split_once(": "));
+    let fields = fields.filter(|(name, _)| !name.starts_with(' '));
+    fields.filter_map(|(name, value)| Some((name.to_owned(), coded(value)?))).collect()
+}
+
+/// Returns the value of a constant or of a field in a source file.
+fn source(file: &str, name: &str) -> Default {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let values = text.lines().filter_map(|line| {
+        let line = line.trim().trim_end_matches([',', ';']);
+        match line.split_once(&format!("const {name}: ")) {
+            Some((_, constant)) => coded(constant.split_once(" = ")?.1),
+            None => coded(line.strip_prefix(&format!("{name}: "))?),
+        }
+    });
+    values.into_iter().next().unwrap_or_else(|| panic!("{file} does not set {name}"))
+}
+
+/// Adds the rows of a source file: the key of the row, and the name in the file.
+fn from_source(mut defaults: Defaults, file: &str, rows: &[(&str, &str)]) -> Defaults {
+    defaults.extend(rows.iter().map(|(key, name)| ((*key).to_owned(), source(file, name))));
+    defaults
+}
+
+/// Replaces the names of private fields by the names of their setters.
+fn renamed(mut defaults: Defaults, names: &[(&str, &str)]) -> Defaults {
+    for (field, setter) in names {
+        let value = defaults.remove(*field).unwrap_or_else(|| panic!("there is no field {field}"));
+        defaults.insert((*setter).to_owned(), value);
+    }
+    defaults
+}
+
+/// Returns the rows of the table below a heading.
+fn table(heading: &str) -> Defaults {
+    let (_, section) = PAGE.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
+    let rows = section.lines().take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| "));
+    let rows = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let rows = rows.filter(|row| row[0] != "limit").map(|row| {
+        let [limit, default, setter, effect] = row[..] else { panic!("{heading}: {row:?} has not four cells") };
+        assert!(!effect.is_empty(), "{heading}: {limit} has no effect");
+        let key = setter.split('`').nth(1).unwrap_or(limit);
+        (key.to_owned(), shown(default).unwrap_or_else(|| panic!("{heading}: `{default}` is not a default")))
+    });
+    let rows: Vec<_> = rows.collect();
+    let table: Defaults = rows.iter().cloned().collect();
+    assert_eq!(table.len(), rows.len(), "{heading}: two rows have one setter");
+    table
+}
+
+fn server() -> Defaults {
+    let defaults = fields(&mcp_server::Limits::default());
+    let defaults = from_source(defaults, "mcp-server-core/src/engine/batch.rs", &[("messages of a batch", "MEMBERS")]);
+    let completions = [("values of one completion", "COMPLETIONS")];
+    let defaults = from_source(defaults, "mcp-server-core/src/engine/run.rs", &completions);
+    from_source(defaults, "mcp-server-core/src/store.rs", &[("time of one store operation", "STORE_TIMEOUT")])
+}
+
+fn questions() -> Defaults {
+    let defaults = fields(&mcp_server::Limits::default().inputs);
+    from_source(defaults, "mcp-server-core/src/inputs/collector.rs", &[("request state of one call", "STATE_CAP")])
+}
+
+fn endpoint() -> Defaults {
+    let names = [
+        ("header_limit", "value of one header"),
+        ("session_opening", "time until `notifications/initialized`"),
+        ("sessions", "max_sessions"),
+        ("event_bytes", "max_event_bytes"),
+        ("connections", "max_connections"),
+    ];
+    let log = [("events of one session for resumption", "EVENTS"), ("bytes of events of one session", "BYTES")];
+    let defaults = renamed(fields(&mcp_server::http::HttpConfig::new()), &names);
+    from_source(defaults, "mcp-server-http/src/legacy/event_log.rs", &log)
+}
+
+fn listener() -> Defaults {
+    let connection = [
+        ("time for the head of a request, and for an idle connection", "HEAD_TIMEOUT"),
+        ("head of a request", "BUFFER"),
+        ("open requests of one HTTP/2 connection", "STREAMS"),
+        ("interval of HTTP/2 pings", "PING"),
+    ];
+    let defaults = from_source(Defaults::new(), "mcp-http-listener/src/connection.rs", &connection);
+    from_source(defaults, "mcp-http-listener/src/tls.rs", &[("time of a TLS handshake", "HANDSHAKE_TIMEOUT")])
+}
+
+fn client() -> Defaults {
+    let names = ["idle_timeout", "total_timeout", "connect_timeout", "probe_timeout", "ping_timeout", "ping_threshold"];
+    let mut defaults = fields(&mcp_client::Limits::default());
+    defaults.extend(fields(&mcp_client::Reconnect::default()));
+    from_source(defaults, "mcp-client/src/config.rs", &names.map(|name| (name, name)))
+}
+
+fn client_over_http() -> Defaults {
+    let names = ["connect_timeout", "response_timeout", "max_message", "max_requests"];
+    let defaults = from_source(Defaults::new(), "mcp-client-http/src/config.rs", &names.map(|name| (name, name)));
+    from_source(defaults, "mcp-transport/src/child.rs", &[("end_within", "END_WITHIN")])
+}
+
+#[test]
+fn the_tables_of_limits_contain_each_default_of_the_code() {
+    let tables: [(&str, Defaults); 9] = [
+        ("Server", server()),
+        ("Questions", questions()),
+        ("Tasks", fields(&mcp_server::Limits::default().tasks)),
+        ("HTTP endpoint", endpoint()),
+        ("Listener", listener()),
+        ("Stdio", fields(&mcp_server::transport::ndjson::Options::default())),
+        ("Store in memory", fields(&mcp_server::store::MemoryLimits::default())),
+        ("Client", client()),
+        ("Client over HTTP and child processes", client_over_http()),
+    ];
+    for (heading, code) in &tables {
+        assert_eq!(&table(heading), code, "the table `{heading}` (left) differs from the code (right)");
+    }
+    let headings = PAGE.split_once("\n## Limits\n").unwrap().1.lines().filter_map(|line| line.strip_prefix("### "));
+    assert_eq!(headings.collect::<Vec<_>>(), tables.map(|(heading, _)| heading));
+}
+
+#[tokio::test]
+async fn the_listener_has_the_defaults_of_the_endpoint() {
+    let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let text = format!("{:#?}", mcp_server::http::listener::serve(tcp, ()));
+    let limits = text.split_once("limits: Limits ").unwrap().1.replace("\n    ", "\n");
+    let names = [("connections", "max_connections")];
+    let listener = renamed(fields(&format_args!("{limits}")), &names);
+    let endpoint = endpoint();
+    assert_eq!(listener.len(), 3);
+    for (name, default) in listener {
+        assert_eq!(endpoint.get(&name), Some(&default), "{name}");
+    }
+}
