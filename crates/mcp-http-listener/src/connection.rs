@@ -27,7 +27,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,7 @@ use tower_service::Service;
 
 pub use self::request_body::{RequestBody, RequestBodyError};
 use self::{io::ConnectionIo, open_streams::OpenStreams, response_body::ResponseBody, stream_tasks::StreamTasks};
+use crate::tcp::Duplex;
 
 /// The time limit for the head of a request, and for a connection without an open request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,7 +63,7 @@ enum Protocol {
 /// Serves a connection until the client closes it, or until the open requests have ended after a shutdown.
 pub(crate) async fn serve<I, S, B>(stream: I, service: S, write_timeout: Duration, shutdown: CancellationToken)
 where
-    I: AsyncRead + AsyncWrite + Unpin,
+    I: Duplex,
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     B: Body + Send + 'static,
@@ -118,7 +119,7 @@ async fn serve_http1<I, S, B>(
     shutdown: CancellationToken,
 ) -> Result<(), hyper::Error>
 where
-    I: AsyncRead + AsyncWrite + Unpin,
+    I: Duplex,
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     B: Body + Send + 'static,
@@ -155,13 +156,16 @@ async fn serve_http2<I, S, B>(
     shutdown: CancellationToken,
 ) -> Result<(), hyper::Error>
 where
-    I: AsyncRead + AsyncWrite + Unpin,
+    I: Duplex,
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
+    // Pings and resets must not wait behind megabytes of answers in the kernel. The stall of a stream is measured by the
+    // data that the kernel accepts.
+    stream.limit_unsent_data();
     // Aborts the tasks of the requests when the connection ends.
     let tasks = StreamTasks::default();
     let streams = OpenStreams::default();

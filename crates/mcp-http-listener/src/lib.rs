@@ -35,6 +35,7 @@
 mod connection;
 mod security;
 mod serve;
+mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
 mod write_timeout;

@@ -2,12 +2,7 @@
 
 use std::future::Future;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// A byte stream in both directions.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Duplex for S {}
+use crate::tcp::Duplex;
 
 /// A layer that wraps each accepted stream.
 pub(crate) trait Security: Clone + Send + Sync + 'static {

@@ -25,7 +25,8 @@ use tower_service::Service;
 use crate::tls::TlsConfig;
 use crate::{
     connection::{self, BoxError, RequestBody},
-    security::{Cleartext, Duplex, Security},
+    security::{Cleartext, Security},
+    tcp::Duplex,
     write_timeout::WriteTimeout,
 };
 
@@ -98,12 +99,15 @@ pub struct Serve<S> {
 impl<S> Serve<S> {
     /// Sets how long a client may leave an answer unread. 30 seconds by default.
     ///
-    /// Progress of the client restarts this time. The server observes progress when the client acknowledges data and
-    /// opens its receive window again, not at each byte that the client reads. A client opens its window in steps: on Linux
-    /// about 1/16 of its receive buffer, at least one TCP segment. Across a network that is a few KiB, so a client that
-    /// reads 1 KB/s is served. On the loopback interface segments are large and a step is about 128 KiB, so a client has to
-    /// read about 5 KB/s for the default of 30 seconds. Over HTTP/2 a step is the client's own window update, usually half
-    /// of its flow-control window. On other systems than Linux and Android the send buffer of the kernel adds to the step.
+    /// Progress of the client restarts this time. On Linux and Android, progress means that the kernel of the client
+    /// acknowledges more data. A stalled client is detected after this time, and at most an eighth later.
+    ///
+    /// The kernel of a client with a full receive buffer does not report each byte that the client reads. It accepts and
+    /// acknowledges data in steps: on Linux about 1/16 of the receive buffer, at least one TCP segment. Across a network
+    /// that is a few KiB, so a client that reads 1 KB/s is served. On the loopback interface segments are large and a step
+    /// is up to 128 KiB, so a client has to read 5 KB/s for the default of 30 seconds. Over HTTP/2 a step is the
+    /// client's own window update, usually half of its flow-control window. On other systems than Linux and Android the send
+    /// buffer of the kernel adds to the step.
     ///
     /// Over HTTP/1.1 the connection closes after this time. Over HTTP/2 the stream of the answer is reset, and the other
     /// streams continue. The last 16 KiB of an answer cannot be reset alone: if a client leaves them unread for twice this
@@ -263,23 +267,8 @@ async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     // Without TCP_NODELAY, small answers wait for the acknowledgement of earlier ones.
     let _ = stream.set_nodelay(true);
-    limit_unsent_data(&stream);
     Ok(stream)
 }
-
-/// Limits how many bytes the kernel buffers beyond those that the client's receive window takes.
-///
-/// The write timeout restarts when the kernel accepts more bytes. Without this limit the kernel buffers megabytes and
-/// accepts more only when a third of them is sent. A client that reads 20 KB/s would look stalled for more than 30 seconds.
-/// With the limit the kernel accepts more bytes soon after each advance of the receive window.
-#[cfg(any(target_os = "android", target_os = "linux"))]
-fn limit_unsent_data(stream: &TcpStream) {
-    const UNSENT: u32 = 32 << 10;
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
-}
-
-#[cfg(not(any(target_os = "android", target_os = "linux")))]
-fn limit_unsent_data(_stream: &TcpStream) {}
 
 /// Serves one accepted stream.
 async fn serve_stream<S, B, Sec>(
@@ -309,13 +298,19 @@ async fn serve_stream<S, B, Sec>(
 #[cfg(test)]
 mod tests {
     use http_body_util::Full;
-    use tokio::{io::AsyncWriteExt as _, time::Instant};
+    use tokio::{
+        io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+        time::Instant,
+    };
 
     use super::*;
 
     /// Sends a request for a large answer, reads nothing, and returns how long the connection stays open.
-    async fn leave_answer_unread(client: impl Duplex, serving: impl Future<Output = ()>) -> Duration {
-        let (mut client, start) = (client, Instant::now());
+    async fn leave_answer_unread(
+        mut client: impl AsyncRead + AsyncWrite + Unpin,
+        serving: impl Future<Output = ()>,
+    ) -> Duration {
+        let start = Instant::now();
         let request = async {
             client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
             client.flush().await.unwrap();

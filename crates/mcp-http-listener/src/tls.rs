@@ -18,9 +18,10 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
+use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::security::{Duplex, Security};
+use crate::{security::Security, tcp::Duplex};
 
 /// The certificate chain and the private key of a server.
 ///
@@ -175,6 +176,12 @@ impl Security for TlsConfig {
                 None
             }
         }
+    }
+}
+
+impl<S: Duplex> Duplex for TlsStream<S> {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.get_ref().0.socket()
     }
 }
 

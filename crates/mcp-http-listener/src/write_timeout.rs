@@ -4,42 +4,78 @@ use std::{
     future::Future,
     io::{self, IoSlice},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Sleep,
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
 };
 
-/// A stream whose writes fail after the peer has accepted no bytes for a time limit.
+use crate::tcp::Duplex;
+
+/// A stream whose writes fail after the client has received no bytes for a time limit.
 ///
 /// While a client reads nothing, hyper does not poll the response body, so no timer inside the body could fire. The
 /// timer has to lie below TLS: a TLS stream buffers bytes that the socket does not accept, and sends them on flush or
 /// shutdown.
+///
+/// A kernel may buffer megabytes of an answer and accept more only when a third of them is sent. A slow reader would
+/// look stalled for minutes. Therefore a write that waits also checks how many bytes the client has acknowledged.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// The timer of a write that waits.
-    timer: Option<Pin<Box<Sleep>>>,
+    /// The state of a write that waits.
+    waiting: Option<Waiting>,
 }
 
-impl<S> WriteTimeout<S> {
+#[derive(Debug)]
+struct Waiting {
+    /// Fires at the next check.
+    timer: Pin<Box<Sleep>>,
+    /// When the write fails, unless the client acknowledges more bytes.
+    deadline: Instant,
+    acknowledged: Option<u64>,
+}
+
+impl<S: Duplex> WriteTimeout<S> {
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, timer: None }
+        Self { stream, limit, waiting: None }
     }
 
     /// Starts the timer when a write waits, and stops it when the write completes.
     fn with_limit<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.timer = None;
+            self.waiting = None;
             return outcome;
         }
-        let limit = self.limit;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        timer.as_mut().poll(cx).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
+        // A stalled client is detected at most one interval late.
+        let interval = (self.limit / 8).max(Duration::from_millis(1));
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let (acknowledged, now) = (self.stream.acknowledged(), Instant::now());
+            let next = if acknowledged.is_some() { interval.min(self.limit) } else { self.limit };
+            Waiting { timer: Box::pin(sleep(next)), deadline: now + self.limit, acknowledged }
+        });
+        loop {
+            ready!(waiting.timer.as_mut().poll(cx));
+            let (acknowledged, now) = (self.stream.acknowledged(), Instant::now());
+            if waiting.acknowledged != acknowledged {
+                waiting.acknowledged = acknowledged;
+                waiting.deadline = now + self.limit;
+            } else if now >= waiting.deadline {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")));
+            }
+            waiting.timer.as_mut().reset(waiting.deadline.min(now + interval));
+        }
+    }
+}
+
+impl<S: Duplex> Duplex for WriteTimeout<S> {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.stream.socket()
     }
 }
 
@@ -49,7 +85,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
+impl<S: Duplex> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.with_limit(cx, outcome)
@@ -91,7 +127,7 @@ mod tests {
         let slow_reader = async {
             let mut read = Vec::new();
             for _ in 0..4 {
-                tokio::time::sleep(Duration::from_secs(29)).await;
+                sleep(Duration::from_secs(29)).await;
                 read.push(far.read_u8().await.unwrap());
             }
             read

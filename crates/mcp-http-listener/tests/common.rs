@@ -132,10 +132,23 @@ impl Http1 {
 
 /// Requests `/` over HTTP/2.
 pub(crate) async fn ask_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> (StatusCode, String) {
-    let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    get_http2(stream, "/").await.unwrap()
+}
+
+/// Requests a path over HTTP/2 as a client with large flow-control windows.
+pub(crate) async fn get_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    path: &str,
+) -> hyper::Result<(StatusCode, String)> {
+    let (mut sender, connection) = conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(16 << 20)
+        .initial_connection_window_size(16 << 20)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
     tokio::spawn(connection);
-    let request = Request::get("http://localhost/").body(Full::<Bytes>::default()).unwrap();
-    read(within("an answer", sender.send_request(request)).await.unwrap()).await.unwrap()
+    let request = Request::get(format!("http://localhost{path}")).body(Full::<Bytes>::default()).unwrap();
+    read(within("an answer", sender.send_request(request)).await?).await
 }
 
 async fn read(answer: Response<Incoming>) -> hyper::Result<(StatusCode, String)> {

@@ -8,9 +8,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 
 use super::{lingering_close::LingeringClose, request_tracker::RequestTracker};
+use crate::tcp::Duplex;
 
 /// A stream whose first bytes can be read again, that ends at a shutdown, and whose close waits for the client.
 ///
@@ -39,6 +43,12 @@ impl<S> ConnectionIo<S> {
 
     pub(super) fn tracker(&self) -> Arc<RequestTracker> {
         self.tracker.clone()
+    }
+}
+
+impl<S: Duplex> Duplex for ConnectionIo<S> {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.stream.socket()
     }
 }
 
