@@ -1,6 +1,9 @@
 //! The layer between the TCP stream and HTTP: none, or TLS.
 
-use std::future::Future;
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+};
 
 use crate::tcp::Duplex;
 
@@ -11,6 +14,11 @@ pub(crate) trait Security: Clone + Send + Sync + 'static {
 
     /// Runs the handshake, which has a time limit. Returns `None` if the handshake fails.
     fn secure<S: Duplex>(&self, stream: S) -> impl Future<Output = Option<Self::Stream<S>>> + Send;
+
+    /// Runs while the listener accepts connections and until it has drained them.
+    fn maintain(&self) -> impl Future<Output = Infallible> + Send {
+        pending()
+    }
 }
 
 /// Plain HTTP: the layer returns the stream unchanged.

@@ -182,14 +182,9 @@ where
         let shutdown = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
         #[cfg(feature = "tls")]
         if let Some(tls) = self.tls {
-            return Serving(Box::pin(async move {
-                tokio::select! {
-                    () = accept(listener, service, limits, shutdown, tls.clone()) => {}
-                    never = tls.watch() => match never {},
-                }
-            }));
+            return Serving(Box::pin(run(listener, service, limits, shutdown, tls)));
         }
-        Serving(Box::pin(accept(listener, service, limits, shutdown, Cleartext)))
+        Serving(Box::pin(run(listener, service, limits, shutdown, Cleartext)))
     }
 }
 
@@ -208,6 +203,27 @@ impl Future for Serving {
 impl fmt::Debug for Serving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serving").finish_non_exhaustive()
+    }
+}
+
+/// Serves until a shutdown has ended, and maintains the certificate of TLS meanwhile.
+async fn run<S, B, Sec>(
+    listener: TcpListener,
+    service: S,
+    limits: Limits,
+    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    security: Sec,
+) where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+    Sec: Security,
+{
+    tokio::select! {
+        () = accept(listener, service, limits, shutdown, security.clone()) => {}
+        never = security.maintain() => match never {},
     }
 }
 

@@ -133,19 +133,6 @@ impl TlsConfig {
         Ok(Self { config: Arc::new(config), certificate, files: None })
     }
 
-    /// Reloads the files whenever they change.
-    pub(crate) async fn watch(&self) -> Infallible {
-        if self.files.is_none() {
-            return std::future::pending().await;
-        }
-        loop {
-            tokio::time::sleep(WATCH_INTERVAL).await;
-            let config = self.clone();
-            // The task fails only if the runtime shuts down.
-            let _ = tokio::task::spawn_blocking(move || config.reload_if_changed()).await;
-        }
-    }
-
     fn reload_if_changed(&self) {
         if self.files.as_ref().is_none_or(|files| !files.have_changed()) {
             return;
@@ -175,6 +162,19 @@ impl Security for TlsConfig {
                 tracing::debug!("a TLS handshake timed out");
                 None
             }
+        }
+    }
+
+    /// Reloads the files whenever they change.
+    async fn maintain(&self) -> Infallible {
+        if self.files.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            let config = self.clone();
+            // The task fails only if the runtime shuts down.
+            let _ = tokio::task::spawn_blocking(move || config.reload_if_changed()).await;
         }
     }
 }
