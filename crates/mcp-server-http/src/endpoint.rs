@@ -9,9 +9,9 @@ use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Extensions, Server};
 
 use crate::{
-    answer::{body::Body, respond},
+    answer::{body::Body, cors, respond},
     config::HttpConfig,
-    request::guard::Guard,
+    request::guard::{self, Guard},
 };
 
 /// How long connections may stay open after the grace period of a shutdown, to write the last answers.
@@ -111,16 +111,21 @@ impl Endpoint {
         Self { server, config, guard }
     }
 
-    /// Rejects a request with a header value above the limit, or whose `Host` or `Origin` is not allowed.
+    /// Rejects a request whose `Host` or `Origin` is not allowed, and then a request with a header value above the limit.
+    ///
+    /// Only an allowed origin may read the answer, so the guard comes first.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
-        let limit = self.config.header_limit;
-        if let Some((name, _)) = request.headers().iter().find(|(_, value)| value.len() > limit) {
-            let error = RpcError::invalid_request(format!("the header {name} is longer than {limit} bytes"));
-            return Err(respond::refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &error));
-        }
         self.guard
             .check(request)
-            .map_err(|blocked| respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text())))
+            .map_err(|blocked| respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text())))?;
+        let limit = self.config.header_limit;
+        let Some((name, _)) = request.headers().iter().find(|(_, value)| value.len() > limit) else {
+            return Ok(());
+        };
+        let error = RpcError::invalid_request(format!("the header {name} is longer than {limit} bytes"));
+        let mut refused = respond::refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &error);
+        cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
+        Err(refused)
     }
 
     /// Returns the body of a request, or the answer that rejects the request.

@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     Body, HttpConfig, McpService,
-    answer::{respond, vectored::VectoredBody},
+    answer::{cors, respond, vectored::VectoredBody},
     endpoint::FLUSH,
     legacy::sessions::SWEEP,
     request::guard,
@@ -543,7 +543,10 @@ impl ConfiguredPaths {
         if let Err(refused) = endpoint.admit(&request) {
             return refused;
         }
-        respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request(format!("the endpoint is {path}")))
+        let error = RpcError::invalid_request(format!("the endpoint is {path}"));
+        let mut refused = respond::refusal(StatusCode::NOT_FOUND, &error);
+        cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
+        refused
     }
 }
 
