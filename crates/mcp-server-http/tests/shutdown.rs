@@ -1,7 +1,7 @@
 //! Shutdown: running calls may finish, idle streams end at once, and the grace period bounds the shutdown.
 
 use crate::common;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{
     legacy, listen,
@@ -75,6 +75,42 @@ async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
         watched.expect(Event::Dropped).await;
     }
     site.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_over_http_sse_have_the_grace_period_of_the_configuration() {
+    // The limit of the core for a connection is shorter than the first grace period and longer than the second one.
+    for (grace_period, is_finished) in [(Duration::from_secs(60), true), (Duration::from_millis(200), false)] {
+        let mut watched = ObservedServer::new();
+        let config = HttpConfig::new().shutdown_deadline(grace_period).sse("/sse", "/messages");
+        let site = serve(&watched.server, config).await;
+        let mut client = common::sse::Client::open(&site).await;
+        client.initialize("2024-11-05", json!({})).await;
+        let params = json!({ "name": "mute" });
+        client.send(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params })).await;
+        watched.expect(Event::Started).await;
+        let start = Instant::now();
+        watched.server.shutdown();
+        if is_finished {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert!(watched.has_no_events());
+            watched.release.add_permits(1);
+        }
+        let answer = loop {
+            let message = client.message().await.unwrap();
+            if message["id"] == 7 {
+                break message;
+            }
+        };
+        if is_finished {
+            assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
+        } else {
+            assert_eq!(answer["error"]["message"], "the server was shut down", "{answer}");
+            assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+        }
+        assert_eq!(client.message().await, None);
+        site.ended().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use crate::{
 /// The time for the client to read queued messages after all calls have ended.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// How long calls may take to send an error after the drain limit.
+/// How long calls may take to send an error after the grace period.
 const LAST_ANSWERS: Duration = Duration::from_millis(250);
 
 /// The error of a connection that failed.
@@ -168,6 +168,31 @@ impl Server {
     /// # Errors
     /// As for [`Server::serve`].
     pub async fn serve_as(&self, transport: impl Transport, caller: Caller) -> Result<(), ServeError> {
+        self.serve_with_grace_period(transport, caller, self.limits().drain).await
+    }
+
+    /// Serves a transport like [`Server::serve_as`], with a grace period of its own: how long calls may still run after the
+    /// transport has ended or a shutdown began.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_server_core::{Caller, ServeError, Server};
+    /// use mcp_transport::Transport;
+    ///
+    /// async fn serve(server: &Server, transport: impl Transport) -> Result<(), ServeError> {
+    ///     server.serve_with_grace_period(transport, Caller::remote(), Duration::from_secs(10)).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Server::serve`].
+    pub async fn serve_with_grace_period(
+        &self,
+        transport: impl Transport,
+        caller: Caller,
+        grace_period: Duration,
+    ) -> Result<(), ServeError> {
         let mut transport: Box<dyn Transport> = Box::new(transport);
         let sender = transport.sender();
         let mut connection = Connection {
@@ -179,12 +204,13 @@ impl Server {
             calls: JoinSet::new(),
             streams: JoinSet::new(),
             ending: self.data.shutdown.of_connection(),
+            grace_period,
             room: self.limits().handlers_per_session.saturating_mul(2).max(1),
         };
         let outcome = connection.read(&mut *transport).await;
         connection.ending.begin(if outcome.is_ok() { Cause::ClientClosed } else { Cause::ConnectionFailed });
-        // A request that runs longer than the drain limit answers with an error, which takes a moment.
-        let limit = self.limits().drain.saturating_add(LAST_ANSWERS);
+        // A request that runs longer than the grace period answers with an error, which takes a moment.
+        let limit = grace_period.saturating_add(LAST_ANSWERS);
         let drained = async {
             while connection.calls.join_next().await.is_some() {}
             while connection.streams.join_next().await.is_some() {}
@@ -213,6 +239,8 @@ struct Connection<'a> {
     streams: JoinSet<()>,
     /// The end of the connection, also by the shutdown of the server.
     ending: Shutdown,
+    /// How long calls may run after `ending`.
+    grace_period: Duration,
     /// The most entries of `calls`.
     room: usize,
 }
@@ -339,7 +367,7 @@ impl Connection<'_> {
     /// Returns the surroundings of a message on this connection.
     fn arrival(&self) -> Arrival<'static> {
         let arrival = Arrival::new(self.caller.clone()).peer(self.peer.clone()).sink(self.sender.clone());
-        arrival.ending(self.ending.clone()).grace_period(self.server.limits().drain)
+        arrival.ending(self.ending.clone()).grace_period(self.grace_period)
     }
 
     async fn batch(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
@@ -362,7 +390,7 @@ impl Connection<'_> {
     /// Adds the data of this connection to a scope.
     fn scope(&self, scope: Scope) -> Scope {
         let scope = self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone());
-        scope.ending(self.ending.clone()).grace_period(self.server.limits().drain)
+        scope.ending(self.ending.clone()).grace_period(self.grace_period)
     }
 
     fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {

@@ -9,14 +9,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use axum::extract::OriginalUri;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request::Parts};
 use mcp_protocol::{Principal, RpcError};
-use mcp_server_core::{Caller, Server};
+use mcp_server_core::Caller;
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
@@ -31,7 +30,7 @@ use crate::{
         stream::KeepAlive,
     },
     config::SsePaths,
-    endpoint::{self, RequestParts},
+    endpoint::{self, Endpoint, RequestParts},
     request::accept::{self, Accepted},
 };
 
@@ -143,10 +142,10 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
     let listed = Listed { streams: legacy.streams.clone(), id: id.clone() };
     let extensions = RequestParts::of(parts).into_extensions();
     let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
-    let (server, opening) = (legacy.endpoint.server.clone(), config.session_opening);
+    let legacy_endpoint = legacy.endpoint.clone();
     let serving = tokio::spawn(async move {
         // The future is created inside the task: moving it in would reserve its size twice.
-        serve(server, Channel { outbox, incoming }, caller, inbox, opening).await;
+        serve(&legacy_endpoint, Channel { outbox, incoming }, caller, inbox).await;
         drop(listed);
     });
     respond::events(Body::stream(Reading {
@@ -158,16 +157,16 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
 }
 
 /// Serves a stream until its client disconnects, sends no first message, or stops reading, or until the server shuts down.
-async fn serve(server: Server, channel: Channel, caller: Caller, inbox: Arc<Inbox>, opening: Duration) {
-    let outbox = channel.outbox.clone();
+async fn serve(endpoint: &Endpoint, channel: Channel, caller: Caller, inbox: Arc<Inbox>) {
+    let (outbox, config) = (channel.outbox.clone(), &endpoint.config);
     let unused = async {
-        tokio::time::sleep(opening).await;
+        tokio::time::sleep(config.session_opening).await;
         if inbox.is_used.load(Ordering::Acquire) {
             std::future::pending().await
         }
     };
     tokio::select! {
-        served = server.serve_as(channel, caller) => {
+        served = endpoint.server.serve_with_grace_period(channel, caller, config.shutdown_deadline) => {
             if let Err(error) = served {
                 tracing::debug!(%error, "a stream ended early");
             }
