@@ -431,7 +431,7 @@ mod sealed {
         message = "the server has no state: its handlers take `State<{S}>`",
         label = "the state `{S}` is missing",
         note = "call `.with_state(…)` with a value of `{S}` after the handlers and before `.build()`",
-        note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+        note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
     )]
     #[expect(unnameable_types, reason = "code never has to name the trait")]
     pub trait Provides<S> {

@@ -116,7 +116,7 @@ mod plain {
         label = "`{Self}` lacks `Deserialize` or `JsonSchema`",
         note = "derive both for the type: `#[derive(serde::Deserialize, schemars::JsonSchema)]`; the type must own its values",
         note = "if the type is an extractor, write `#[extract]` before the parameter",
-        note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+        note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
     )]
     #[expect(unnameable_types, reason = "code never has to name the trait")]
     pub trait PlainArgument {}

@@ -127,7 +127,7 @@ pub enum StringArgument {
     label = "`{Self}` is not an extractor for this place",
     note = "`State<_>`, `Context`, `Progress` and the other extractors may be any argument; `Args<_>` and `RawArgs` must be the last argument",
     note = "plain values are fields of a struct: `Args(MyArgs {{ name, count }}): Args<MyArgs>`",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 pub trait FromCallParts<S>: Sized {
     /// Adds its part to the description of the handler.
@@ -178,7 +178,7 @@ mod via {
     label = "`{Self}` is not an extractor",
     note = "the last argument is `Args<T>`, `RawArgs` or any other extractor",
     note = "plain values are fields of a struct: `Args(MyArgs {{ name, count }}): Args<MyArgs>`",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 pub trait FromCall<S, M = via::Whole>: Sized {
     /// Adds its part to the description of the handler.
@@ -221,7 +221,7 @@ impl<S: Send + Sync, T: FromCallParts<S>> FromCall<S, via::Parts> for T {
     note = "a tool returns text, `Json<T>`, `Structured<T>`, `Image`, `Audio`, content blocks, a list of those, or `CallToolResult`",
     note = "a resource returns text, `Json<T>`, `Blob`, `ResourceContents` or a list of them; a prompt returns text, `PromptMessage` or a list of them; a completion returns a list of texts",
     note = "a handler that can fail returns a `Result` of one of these types",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 pub trait IntoOutput<K: Kind> {
     /// Adds its part to the description of the handler.
@@ -243,7 +243,7 @@ mod error {
         label = "the handler fails with `{Self}`",
         note = "return `Result<_, ToolError>`; `ToolError::new(\"…\")` has a text for the model, and `.visible()?` converts any error that implements `Display`",
         note = "each type that implements `std::error::Error + Send + Sync + 'static` converts; `String`, `&str`, `anyhow::Error` and `Box<dyn Error>` do not implement it",
-        note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+        note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
     )]
     #[expect(unnameable_types, reason = "code never has to name the trait")]
     pub trait HandlerError {
@@ -292,7 +292,7 @@ impl<K: Kind, T: IntoOutput<K>, E: error::HandlerError> IntoOutput<K> for Result
     message = "a handler is an async function of at most 8 arguments, but this is `{Self}`",
     label = "not an async function of at most 8 arguments",
     note = "a handler is an `async fn` or an async closure; `Args<T>` holds any number of arguments of a call",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 pub trait Handler<M, S, K: Kind>: Clone + Send + Sync + 'static {
     /// Collects the descriptions of the arguments and the output.

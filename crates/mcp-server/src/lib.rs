@@ -12,6 +12,8 @@
 //! - [`extension`]: methods, capabilities and background work of your own.
 //! - `http` (feature `http`, on by default): Streamable HTTP. Feature `tls` adds HTTPS.
 //! - `content` (features `fs` and `skills`): files as resources, directories as servers, skills.
+//! - [`check`]: checks of handlers at compile time, with the rules of handlers.
+//! - `macros` (feature `macros`): `#[tool]`, `#[prompt]` and `#[resource]` on plain functions, and `#[debug_handler]`.
 //! - [`telemetry`]: trace propagation. Feature `log-layer` adds a layer that sends log records to clients.
 //! - [`protocol`], [`schema`], [`store`], [`transport`]: the wire types, JSON Schema, the shared store of a fleet, and
 //!   transports.
@@ -44,7 +46,7 @@ pub use mcp_server_content as content;
 pub use mcp_server_core::{
     CacheHint, Caller, ClientNotification, Context, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute,
     RegistrationError, ResourceRoute, ServeError, Server, ServerBuilder, TemplateRoute, ToolError, ToolRoute, Visible,
-    extension, prompt, prompt_template, resource, template, tool,
+    check, extension, prompt, prompt_template, resource, template, tool,
 };
 #[cfg(feature = "http")]
 pub use mcp_server_http as http;
@@ -54,6 +56,8 @@ pub use schemars;
 
 /// The names that most servers use: `use mcp_server::prelude::*;`.
 pub mod prelude {
+    #[cfg(feature = "macros")]
+    pub use mcp_macros::{debug_handler, prompt, resource, tool};
     pub use mcp_protocol::{
         CallToolResult, ContentBlock, GetPromptResult, LoggingLevel, Meta, Principal, PromptArgument, PromptMessage,
         ReadResourceResult, Resource, ResourceContents, Role, RpcError,
@@ -116,6 +120,23 @@ pub mod tasks {
 /// The lists and notifications of a running server: [`Server::tools`], [`Server::notify`] and the like.
 pub mod live {
     pub use mcp_server_core::{Notices, Prompts, ResourceTemplates, Resources, ShuttingDown, Tools};
+}
+
+/// Attribute macros that write the argument struct and the route of a function.
+///
+/// The names [`tool`](macros::tool), [`prompt`](macros::prompt) and [`resource`](macros::resource) are macros here and
+/// functions in the root of the crate. `use` imports both: they do not conflict.
+#[cfg(feature = "macros")]
+pub mod macros {
+    pub use mcp_macros::{debug_handler, prompt, resource, tool};
+}
+
+/// The paths that the macros use.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod __private {
+    pub use mcp_server_core::check::plain_argument as check_plain_argument;
+    pub use serde;
 }
 
 /// Trace propagation, and log records for clients.

@@ -24,9 +24,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-http-listener", "mcp-server-core"],
     ),
     ("mcp-server-content", &["mcp-protocol", "mcp-schema", "mcp-server-core"]),
+    ("mcp-macros", &["mcp-uri-template"]),
     (
         "mcp-server",
         &[
+            "mcp-macros",
             "mcp-protocol",
             "mcp-schema",
             "mcp-store",

@@ -28,7 +28,7 @@ use crate::context::{Cancelled, Completing, Context, Progress, ResourceUri};
     label = "a handler takes `State<{Self}>`",
     note = "`with_state` must receive the type that the handlers take; call it after the handlers and before `build`",
     note = "for a part of a larger state: `impl FromRef<{T}> for {Self}`",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 pub trait FromRef<T> {
     /// Clones the part.

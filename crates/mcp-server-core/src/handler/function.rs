@@ -17,7 +17,7 @@ pub trait Function<A> {
     message = "the function is not `async`: it returns `{Self}`, which is not a future",
     label = "this function is not `async`",
     note = "write `async fn`, also for a function without an `.await`",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 #[expect(unnameable_types, reason = "code never has to name the trait")]
 pub trait Asynchronous {

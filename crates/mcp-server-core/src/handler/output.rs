@@ -186,7 +186,7 @@ impl Blob {
     message = "`{Self}` does not convert into a content block",
     label = "`{Self}` is not content",
     note = "content blocks are text, `serde_json::Value`, `Image`, `Audio`, `ResourceContents`, `Resource` (a link) and `ContentBlock`; for a list of other values, return `Json<T>`",
-    note = "the rules of handlers: https://docs.rs/mcp-server/latest/mcp_server/check/"
+    note = "the rules of handlers: `docs/handlers.md` of the library, and the documentation of `mcp_server::check`"
 )]
 pub trait IntoContent {
     /// Converts the value.

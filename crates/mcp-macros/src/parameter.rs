@@ -1,0 +1,205 @@
+//! The parameters of a function: extractors, or arguments of the call.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Attribute, Error, Expr, GenericArgument, Ident, LitStr, Meta, Pat, PatType, PathArguments, Token, Type};
+
+/// The extractors by their names, each with whether it has a type parameter.
+const EXTRACTORS: &[(&str, bool)] = &[
+    ("State", true),
+    ("Extension", true),
+    ("Args", true),
+    ("Cancelled", false),
+    ("Context", false),
+    ("Inputs", false),
+    ("Meta", false),
+    ("Principal", false),
+    ("Progress", false),
+    ("RawArgs", false),
+    ("ResourceUri", false),
+    ("Server", false),
+];
+
+/// A parameter of a function.
+pub(crate) enum Parameter {
+    Extractor(Extractor),
+    Argument(Box<Argument>),
+}
+
+/// A parameter that reads one part of the call.
+pub(crate) struct Extractor {
+    pub(crate) ty: Box<Type>,
+    /// Whether `#[extract]` marks it.
+    pub(crate) is_marked: bool,
+}
+
+impl Extractor {
+    /// Whether it consumes the call, and therefore has to be last.
+    pub(crate) fn is_last(&self) -> bool {
+        !self.is_marked && takes_arguments(&self.ty)
+    }
+
+    /// The bound that the state of the server has to satisfy.
+    pub(crate) fn bound(&self) -> Option<TokenStream> {
+        let ty = &self.ty;
+        if self.is_marked {
+            return Some(quote!(#ty: ::mcp_server::extract::FromCallParts<__S>));
+        }
+        state_of(ty).map(|part| quote!(#part: ::mcp_server::extract::FromRef<__S>))
+    }
+}
+
+/// A parameter that is an argument of the call: a field of the argument struct.
+pub(crate) struct Argument {
+    pub(crate) ident: Ident,
+    pub(crate) ty: Box<Type>,
+    /// The name on the wire, if it differs from the identifier.
+    pub(crate) name: Option<LitStr>,
+    pub(crate) default: Option<Default>,
+    /// Doc comments, `#[serde(…)]` and `#[schemars(…)]`.
+    pub(crate) attrs: Vec<Attribute>,
+}
+
+/// The value of an argument that a call omits.
+pub(crate) enum Default {
+    /// `#[arg(default)]`
+    OfType,
+    /// `#[arg(default = …)]`
+    Value(Expr),
+}
+
+impl Argument {
+    pub(crate) fn wire_name(&self) -> String {
+        use syn::ext::IdentExt as _;
+
+        self.name.as_ref().map_or_else(|| self.ident.unraw().to_string(), LitStr::value)
+    }
+}
+
+/// Reads a parameter, and removes the attributes that belong to the macro.
+pub(crate) fn read(parameter: &mut PatType) -> syn::Result<Parameter> {
+    let mut attrs = Vec::new();
+    let mut marks = Marks::default();
+    let mut failed = None;
+    parameter.attrs.retain(|attribute| {
+        let path = attribute.path();
+        if ["doc", "serde", "schemars"].iter().any(|name| path.is_ident(name)) {
+            attrs.push(attribute.clone());
+        } else if path.is_ident("extract") || path.is_ident("arg") {
+            if let Err(error) = marks.read(attribute) {
+                failed = Some(error);
+            }
+        } else if path.is_ident("cfg") || path.is_ident("cfg_attr") {
+            failed = Some(Error::new_spanned(attribute, "a parameter of a handler cannot be conditional"));
+        } else {
+            return true;
+        }
+        false
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let ty = parameter.ty.clone();
+    if marks.extract || (!marks.arg && is_extractor(&ty)) {
+        return Ok(Parameter::Extractor(Extractor { ty, is_marked: marks.extract }));
+    }
+    let ident = match &*parameter.pat {
+        Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => pattern.ident.clone(),
+        pattern => {
+            let text =
+                "an argument of a call needs a name: write one identifier here, or `#[extract]` for an extractor";
+            return Err(Error::new_spanned(pattern, text));
+        }
+    };
+    if let Type::Reference(_) = *ty {
+        let text = format!("the argument `{ident}` borrows: use an owned type, for example `String` instead of `&str`");
+        return Err(Error::new_spanned(&ty, text));
+    }
+    if let Some(Default::Value(value)) = &marks.default
+        && inner(&ty, "Option").is_some()
+    {
+        let text = format!("`{ident}` is an `Option`, which is `None` by default: remove the default or the `Option`");
+        return Err(Error::new_spanned(value, text));
+    }
+    let argument = Argument { ident, ty, name: marks.name, default: marks.default, attrs };
+    Ok(Parameter::Argument(Box::new(argument)))
+}
+
+/// The attributes of one parameter.
+#[derive(std::default::Default)]
+struct Marks {
+    extract: bool,
+    arg: bool,
+    name: Option<LitStr>,
+    default: Option<Default>,
+}
+
+impl Marks {
+    fn read(&mut self, attribute: &Attribute) -> syn::Result<()> {
+        if attribute.path().is_ident("extract") {
+            self.extract = true;
+            attribute.meta.require_path_only()?;
+        } else {
+            self.arg = true;
+            if !matches!(attribute.meta, Meta::Path(_)) {
+                attribute.parse_nested_meta(|option| {
+                    if option.path.is_ident("default") {
+                        let is_value = option.input.peek(Token![=]);
+                        self.default =
+                            Some(if is_value { Default::Value(option.value()?.parse()?) } else { Default::OfType });
+                        Ok(())
+                    } else if option.path.is_ident("name") {
+                        self.name = Some(option.value()?.parse()?);
+                        Ok(())
+                    } else {
+                        Err(option.error(
+                            "unknown option of `#[arg]`: the options are `default`, `default = …` and `name = \"…\"`",
+                        ))
+                    }
+                })?;
+            }
+        }
+        if self.extract && self.arg {
+            return Err(Error::new_spanned(attribute, "a parameter is either `#[extract]` or `#[arg]`"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the name of the type is the name of an extractor.
+fn is_extractor(ty: &Type) -> bool {
+    let optional = inner(ty, "Option").filter(|ty| named(ty, "Principal") || inner(ty, "Extension").is_some());
+    optional.is_some()
+        || EXTRACTORS.iter().any(|(name, generic)| if *generic { inner(ty, name).is_some() } else { named(ty, name) })
+}
+
+/// Whether the type is `Args<T>` or `RawArgs`.
+pub(crate) fn takes_arguments(ty: &Type) -> bool {
+    inner(ty, "Args").is_some() || named(ty, "RawArgs")
+}
+
+/// The type `T` of `State<T>`.
+pub(crate) fn state_of(ty: &Type) -> Option<&Type> {
+    inner(ty, "State")
+}
+
+/// The type `T` of `name<T>`.
+fn inner<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(inner) if last.ident == name => Some(inner),
+        _ => None,
+    }
+}
+
+fn named(ty: &Type, name: &str) -> bool {
+    let Type::Path(path) = ty else { return false };
+    path.path.segments.last().is_some_and(|last| last.ident == name && last.arguments.is_none())
+}
+
+/// The identifier of the parameter at an index, in generated code.
+pub(crate) fn placeholder(index: usize) -> Ident {
+    Ident::new(&format!("__{index}"), Span::mixed_site())
+}

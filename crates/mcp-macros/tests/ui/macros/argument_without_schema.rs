@@ -1,0 +1,17 @@
+//! A handler with the mistake "argument without schema".
+
+use mcp_server::prelude::*;
+
+#[derive(Deserialize)]
+enum Color {
+    Red,
+}
+
+#[tool]
+async fn paint(color: Color) -> String {
+    String::new()
+}
+
+fn main() {
+    let _ = Server::builder("server", "1.0.0").tool(paint::route()).build();
+}

@@ -1,0 +1,12 @@
+//! A handler with the mistake "option without value".
+
+use mcp_server::prelude::*;
+
+#[tool(title)]
+async fn read() -> String {
+    String::new()
+}
+
+fn main() {
+    let _ = Server::builder("server", "1.0.0").tool(read::route()).build();
+}

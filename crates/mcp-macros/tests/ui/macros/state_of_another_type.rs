@@ -1,0 +1,15 @@
+//! A handler with the mistake "state of another type".
+
+use mcp_server::prelude::*;
+
+#[derive(Clone)]
+struct App;
+
+#[tool]
+async fn name(State(_app): State<App>) -> String {
+    String::new()
+}
+
+fn main() {
+    let _ = Server::builder("server", "1.0.0").tool(name::route()).with_state(7).build();
+}

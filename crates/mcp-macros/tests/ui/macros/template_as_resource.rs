@@ -1,0 +1,12 @@
+//! A handler with the mistake "template as resource".
+
+use mcp_server::prelude::*;
+
+#[resource("notes://{date}")]
+async fn day(date: String) -> String {
+    date
+}
+
+fn main() {
+    let _ = Server::builder("server", "1.0.0").resource(day::route()).build();
+}

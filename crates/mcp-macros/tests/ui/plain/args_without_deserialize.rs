@@ -1,0 +1,16 @@
+//! A handler with the mistake "args without deserialize".
+
+use mcp_server::prelude::*;
+
+#[derive(JsonSchema)]
+struct Query {
+    text: String,
+}
+
+async fn search(Args(query): Args<Query>) -> String {
+    query.text
+}
+
+fn main() {
+    let _ = Server::builder("search", "1.0.0").tool(tool("search", search)).build();
+}

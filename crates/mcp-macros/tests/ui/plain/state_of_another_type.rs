@@ -1,0 +1,14 @@
+//! A handler with the mistake "state of another type".
+
+use mcp_server::prelude::*;
+
+#[derive(Clone)]
+struct App;
+
+async fn name(State(_app): State<App>) -> String {
+    String::new()
+}
+
+fn main() {
+    let _ = Server::builder("names", "1.0.0").tool(tool("name", name)).with_state(7).build();
+}
