@@ -114,9 +114,9 @@ async fn a_route_layer_leaves_unknown_paths_to_the_application() {
         ("layer", app(mcp().layer(from_fn(reject))), StatusCode::UNAUTHORIZED),
     ] {
         let call = || stateless("tools/list", json!({}), &[]);
-        assert_eq!(ask(&mut app, "/mcp", call()).await.status, StatusCode::UNAUTHORIZED, "{name}");
-        assert_eq!(ask(&mut app, "/mcp/health", plain("GET")).await.status, StatusCode::UNAUTHORIZED, "{name}");
-        assert_eq!(ask(&mut app, "/", plain("GET")).await.status, StatusCode::OK, "{name}");
-        assert_eq!(ask(&mut app, "/unknown", plain("GET")).await.status, unknown, "{name}");
+        assert_eq!(call_router(&mut app, "/mcp", call()).await.status, StatusCode::UNAUTHORIZED, "{name}");
+        assert_eq!(call_router(&mut app, "/mcp/health", plain("GET")).await.status, StatusCode::UNAUTHORIZED, "{name}");
+        assert_eq!(call_router(&mut app, "/", plain("GET")).await.status, StatusCode::OK, "{name}");
+        assert_eq!(call_router(&mut app, "/unknown", plain("GET")).await.status, unknown, "{name}");
     }
 }
