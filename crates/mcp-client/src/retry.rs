@@ -151,6 +151,14 @@ pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
     }
 }
 
+/// Returns true if the server lost the state of an earlier input round, and reports that the call can start anew.
+///
+/// A server of this library reports so only if no side effect of `once` had begun.
+pub(crate) fn starts_anew(error: &Error) -> bool {
+    let Some(error) = error.rpc().filter(|error| error.code == ErrorCode::INVALID_PARAMS) else { return false };
+    error.data.as_ref().is_some_and(|data| data["reason"] == "request_state_expired" && data["canRestart"] == true)
+}
+
 /// The code of widely used session servers for a request without a session. Others use it for any error.
 const NO_SESSION: ErrorCode = ErrorCode(-32000);
 
@@ -382,6 +390,25 @@ mod tests {
             (http(400), Attempt { is_repeatable: false, ..OVER_HTTP }, "fail"),
         ] {
             assert_eq!(name(&next(&failure, &attempt)), expected, "{failure:?} {attempt:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_starts_anew_only_if_the_server_permits_it() {
+        let lost = |code: i64, reason: &str, can_restart: Value| -> Error {
+            let data = json!({ "reason": reason, "canRestart": can_restart });
+            RequestFailure::Rpc(RpcError::new(ErrorCode(code), "x").with_data(data)).into()
+        };
+        assert!(starts_anew(&lost(-32602, "request_state_expired", json!(true))));
+        for error in [
+            lost(-32602, "request_state_expired", json!(false)),
+            lost(-32602, "request_state_expired", Value::Null),
+            lost(-32602, "other", json!(true)),
+            lost(-32603, "request_state_expired", json!(true)),
+            rpc(-32602).into(),
+            http(400).into(),
+        ] {
+            assert!(!starts_anew(&error), "{error}");
         }
     }
 

@@ -226,6 +226,43 @@ async fn collects_inputs_and_returns_the_request_state_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_starts_anew_once_if_the_server_lost_its_state() {
+    let lost = |can_restart: bool| {
+        let data = json!({ "reason": "request_state_expired", "canRestart": can_restart });
+        json!({ "code": -32602, "message": "lost", "data": data })
+    };
+    let questions = json!({ "who": { "method": "elicitation/create", "params": form() } });
+    let required = json!({ "resultType": "input_required", "inputRequests": questions, "requestState": "s" });
+    let (client, mut peer, _peers) = connected_as(forms(), MODERN).await;
+    let call = start(client.call_tool("t", json!({ "a": 1 })));
+    for _ in 0..2 {
+        let first = peer.recv().await;
+        let params = first["params"].as_object().unwrap();
+        assert!(!params.contains_key("inputResponses") && !params.contains_key("requestState"), "{first}");
+        assert_eq!(params["arguments"], json!({ "a": 1 }));
+        peer.answer(first["id"].clone(), required.clone()).await;
+        let second = peer.recv().await;
+        assert_eq!(second["params"]["requestState"], "s");
+        peer.refuse(second["id"].clone(), lost(true)).await;
+    }
+    assert_eq!(call.await.unwrap().unwrap_err().rpc().unwrap().message, "lost");
+
+    // A side effect of the call may have run, so the client does not repeat the call.
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, required).await;
+    let id = peer.expect("tools/call").await;
+    peer.refuse(id, lost(false)).await;
+    assert!(call.await.unwrap().unwrap_err().rpc().is_some());
+
+    // A request without a state has no reason to start anew.
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    peer.refuse(id, lost(true)).await;
+    assert!(call.await.unwrap().unwrap_err().rpc().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn fails_on_endless_or_unknown_input_requests() {
     let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.rounds = 2), MODERN).await;
     let call = start(client.call_tool("t", ()));

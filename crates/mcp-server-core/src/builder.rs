@@ -90,6 +90,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 discover_cache: CacheHint::NONE,
                 required_scopes: Vec::new(),
                 state_keys: None,
+                accepts_unasked_answers: false,
                 store: None,
                 on_notification: None,
                 task_policy: TaskPolicy::default(),
@@ -238,6 +239,23 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// See the [example](Self#example).
     pub fn state_keys(mut self, keys: StateKeys) -> Self {
         self.config.state_keys = Some(keys);
+        self
+    }
+
+    /// Sets whether the server accepts answers to questions that it has not asked (2026-07-28). The default is `false`.
+    ///
+    /// By default, an answer counts only if the sealed `requestState` of the request proves that the server asked this
+    /// question. Otherwise the server asks it. With `true`, a client can answer in its first request, also a question of
+    /// [`Inputs::confirm`](crate::Inputs::confirm). Such a call runs without a question to the user.
+    ///
+    /// ```
+    /// use mcp_server_core::Server;
+    ///
+    /// let server = Server::builder("forms", "1.0").accepts_unasked_answers(true).build();
+    /// # let _ = server;
+    /// ```
+    pub fn accepts_unasked_answers(mut self, accepts: bool) -> Self {
+        self.config.accepts_unasked_answers = accepts;
         self
     }
 

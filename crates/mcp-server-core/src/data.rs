@@ -100,6 +100,8 @@ pub(crate) struct Config {
     pub(crate) discover_cache: CacheHint,
     pub(crate) required_scopes: Vec<String>,
     pub(crate) state_keys: Option<StateKeys>,
+    /// Whether answers of stateless clients count without a proof that the question was asked.
+    pub(crate) accepts_unasked_answers: bool,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_notification: Option<NotificationHook>,
     pub(crate) task_policy: TaskPolicy,

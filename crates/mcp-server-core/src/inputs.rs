@@ -2,6 +2,7 @@
 
 mod collector;
 mod once;
+mod round;
 mod seal;
 mod task;
 

@@ -16,7 +16,7 @@ use std::{
 
 use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
 use mcp_server_core::{
-    CallParts, Context, Description, FromCallParts, Inputs, Server, ToolError, prompt, resource, tool,
+    CallParts, Context, Description, FromCallParts, Inputs, Server, StateKeys, ToolError, prompt, resource, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -509,10 +509,95 @@ async fn missing_and_unknown_answers_repeat_the_input_request() {
         assert_eq!(response["result"]["resultType"], "input_required", "{response}");
         assert!(response["result"]["inputRequests"]["name"].is_object());
     }
-    // The server accepts an answer without a request state if the handler has no earlier input request.
+}
+
+#[tokio::test]
+async fn an_answer_without_a_proof_of_its_question_repeats_the_question() {
+    let counts = Counts::default();
+    let ada = || json!({ "name": { "action": "accept", "content": { "name": "Ada" } }, "extra": 1 });
+    let buy = |answers: Value| json!({ "name": "buy", "arguments": {}, "inputResponses": answers });
+    let mut client = Client::connect(&server(&counts), "2026-07-28", everything()).await;
+    // The request has no state.
+    client.send("tools/call", buy(ada())).await;
+    let asked = client.receive().await;
+    assert!(asked["result"]["inputRequests"]["name"].is_object(), "{asked}");
+    assert_eq!(counts.effects.load(Ordering::SeqCst), 0);
+    // The state proves the question.
+    let mut again = buy(ada());
+    again["requestState"] = asked["result"]["requestState"].clone();
+    client.send("tools/call", again).await;
+    assert_eq!(text(&client.receive().await), "ticket 1 for Ada");
+
+    // The state proves the first question and not the second one.
+    let steps = |answers: Value| json!({ "name": "steps", "arguments": {}, "inputResponses": answers });
+    client.send("tools/call", steps(json!({}))).await;
+    let first = client.receive().await;
+    let answer = || json!({ "action": "accept", "content": { "name": "a" } });
+    let mut both = steps(json!({ "first": answer(), "second": answer() }));
+    both["requestState"] = first["result"]["requestState"].clone();
+    client.send("tools/call", both).await;
+    let second = client.receive().await;
+    assert!(second["result"]["inputRequests"]["second"].is_object(), "{second}");
+    let mut last = steps(json!({ "second": answer() }));
+    last["requestState"] = second["result"]["requestState"].clone();
+    client.send("tools/call", last).await;
+    assert!(text(&client.receive().await).starts_with("a a "));
+}
+
+#[tokio::test]
+async fn a_server_can_accept_unasked_answers() {
+    let greet = async |inputs: Inputs| -> Result<String, ToolError> {
+        Ok(format!("Hello, {}!", inputs.elicit::<Name>("name", "Name?").await?.name))
+    };
+    let server = Server::builder("asks", "1").accepts_unasked_answers(true).tool(tool("greet", greet)).build();
+    let mut client = Client::connect(&server, "2026-07-28", everything()).await;
     let responses = json!({ "name": { "action": "accept", "content": { "name": "Ada" } }, "extra": 1 });
     client.send("tools/call", json!({ "name": "greet", "arguments": {}, "inputResponses": responses })).await;
     assert_eq!(text(&client.receive().await), "Hello, Ada!");
+}
+
+#[tokio::test]
+async fn the_error_of_a_lost_state_declares_whether_the_call_can_restart() {
+    async fn effect_first(inputs: Inputs) -> Result<String, ToolError> {
+        let ticket: u8 = inputs.once("buy", async || Ok::<_, ToolError>(1)).await?;
+        inputs.confirm("sure", "Sure?").await?;
+        Ok(format!("ticket {ticket}"))
+    }
+    async fn failed_effect_first(inputs: Inputs) -> Result<String, ToolError> {
+        let failed = inputs.once("buy", async || Err::<u8, _>(ToolError::new("no"))).await;
+        inputs.confirm("sure", "Sure?").await?;
+        Ok(failed.map_or_else(|_| "failed".to_owned(), |ticket| ticket.to_string()))
+    }
+    async fn question_first(inputs: Inputs) -> Result<String, ToolError> {
+        inputs.confirm("sure", "Sure?").await?;
+        Ok("sure".to_owned())
+    }
+    let start = |state_bytes: usize, key: u8| {
+        Server::builder("asks", "1")
+            .limits(|limits| limits.inputs.state_bytes = state_bytes)
+            .state_keys(StateKeys::new([[key; 32]]))
+            .tool(tool("effect", effect_first))
+            .tool(tool("failure", failed_effect_first))
+            .tool(tool("question", question_first))
+            .build()
+    };
+    // The second server has another key, or the same key and a store without the state.
+    for (state_bytes, key) in [(64 << 10, 2), (0, 1)] {
+        for (tool, can_restart) in [("effect", false), ("failure", false), ("question", true)] {
+            let mut client = Client::connect(&start(state_bytes, 1), "2026-07-28", everything()).await;
+            client.send("tools/call", json!({ "name": tool, "arguments": {} })).await;
+            let state = client.receive().await["result"]["requestState"].clone();
+            let again = |state: &Value| json!({ "name": tool, "arguments": {}, "requestState": state });
+            let mut client = Client::connect(&start(state_bytes, key), "2026-07-28", everything()).await;
+            client.send("tools/call", again(&state)).await;
+            let response = client.receive().await;
+            let data = json!({ "reason": "request_state_expired", "canRestart": can_restart });
+            assert_eq!((&response["error"]["code"], &response["error"]["data"]), (&json!(-32602), &data), "{tool}");
+            // A text that no server has sealed proves nothing.
+            client.send("tools/call", again(&json!("unknown"))).await;
+            assert_eq!(client.receive().await["error"]["data"]["canRestart"], false);
+        }
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,8 @@ use crate::app::App;
 /// Registers the tools and the prompt.
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     builder
+        // A scenario of the suite sends an answer in its first request, and expects the result.
+        .accepts_unasked_answers(true)
         .tool(tool("test_sampling", sampling))
         .tool(tool("test_elicitation", elicitation))
         .tool(tool("test_elicitation_sep1034_defaults", defaults).description("Asks with a default for every field."))

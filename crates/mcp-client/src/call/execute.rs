@@ -20,6 +20,7 @@ use crate::{
     connection::{Connection, InputResponses, Request, RequestGuard},
     error::Kind,
     inbound::RequestSource,
+    retry,
 };
 
 /// Executes a request, and waits for its task if it becomes one.
@@ -83,6 +84,7 @@ async fn rounds(
         }
     }
     let mut pages = UrlElicitations::default();
+    let mut has_restarted = false;
     loop {
         let answered = match send_until_answered(core, &request, inputs.as_ref(), options).await {
             Err(error) if error.is_url_elicitation_required() => {
@@ -90,6 +92,12 @@ async fn rounds(
                 if input_rounds > core.config.limits.rounds || !pages.visit(core, &error, options).await? {
                     return Err(error);
                 }
+                continue;
+            }
+            Err(error) if inputs.is_some() && !has_restarted && retry::starts_anew(&error) => {
+                tracing::debug!("the server lost the state of the call, which starts anew");
+                has_restarted = true;
+                inputs = None;
                 continue;
             }
             answered => answered?,

@@ -42,7 +42,13 @@ pub(super) fn assemble(
     let readers: Arc<Readers> = Arc::default();
     let fleet = config.store.clone();
     let fleet = fleet.map(|store| Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()));
-    let inputs = InputServices { limits: config.limits.inputs.clone(), keys, records, bridge: config.bridge.clone() };
+    let inputs = InputServices {
+        limits: config.limits.inputs.clone(),
+        keys,
+        records,
+        bridge: config.bridge.clone(),
+        accepts_unasked: config.accepts_unasked_answers,
+    };
     let inputs = Arc::new(inputs);
     let data = ServerData {
         inputs,

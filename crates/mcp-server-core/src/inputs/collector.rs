@@ -10,18 +10,18 @@ use std::{
 
 use mcp_protocol::{
     ClientCapabilities, InputRequest, InputRequests, InputRequiredResult, JsonObject, Principal, RequestId, RpcError,
-    jsonrpc::{Request, decode_params},
+    jsonrpc::Request,
 };
 use mcp_transport::FrameSender;
 use parking_lot::{Mutex, MutexGuard};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     InputLimits, StateKeys, once,
-    seal::{self, Flow, StoredFlow},
+    round::{self, Round},
+    seal::{Effects, Flow, StoredFlow},
     task,
 };
 use crate::{
@@ -45,6 +45,8 @@ pub(crate) struct InputServices {
     pub(crate) keys: StateKeys,
     pub(crate) records: RecordStore,
     pub(crate) bridge: Option<Bridge>,
+    /// Answers count without a proof that the question was asked.
+    pub(crate) accepts_unasked: bool,
 }
 
 /// The client of a call and the stream of its request.
@@ -82,8 +84,8 @@ enum Delivery {
 #[derive(Default)]
 struct State {
     flow: Flow,
-    /// The key of a flow in the store, until the flow is loaded.
-    kept: Option<String>,
+    /// The key of a flow in the store, until the flow is loaded, and whether a side effect has begun in the flow.
+    kept: Option<(String, Effects)>,
     /// The answers of this round that no input request has used yet.
     responses: JsonObject,
     /// The unanswered input requests of this round.
@@ -106,7 +108,7 @@ struct State {
 
 impl InputCollector {
     /// # Errors
-    /// `-32602` when the request state is invalid or belongs to another request. `-32603` when the system has no random
+    /// `-32602` when the request state is invalid or belongs to another request (see [`round::expired`]). `-32603` when the system has no random
     /// numbers.
     pub(crate) fn new(
         services: &Arc<InputServices>,
@@ -121,19 +123,12 @@ impl InputCollector {
                 request_id: request.id.clone(),
             },
             Client::Request(_) => {
-                let round: Round = decode_params(&request.method, request.params)?;
-                // The binding needs the parameters as values. A number such as `1e400` has none, and is rejected here.
-                let params = decode_params::<Value>(&request.method, request.params)?;
-                let principal = origin.principal.map(Principal::key);
-                let binding = seal::binding(principal.as_deref(), &request.method, params)
-                    .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
-                state.responses = round.input_responses.unwrap_or_default();
-                match round.request_state.map(|text| services.keys.open(&text, &binding, seal_limit(&services.limits)))
-                {
+                let Round { binding, responses, stored } = Round::read(services, request, origin.principal)?;
+                state.responses = responses;
+                match stored {
                     None => state.flow.id = random::id()?,
-                    Some(Some(StoredFlow::Inline(flow))) => state.flow = flow,
-                    Some(Some(StoredFlow::Handle(name))) => state.kept = Some(name),
-                    Some(None) => return Err(stale()),
+                    Some((StoredFlow::Inline(flow), _)) => state.flow = flow,
+                    Some((StoredFlow::Handle(name), effects)) => state.kept = Some((name, effects)),
                 }
                 Delivery::Rounds { binding }
             }
@@ -168,12 +163,12 @@ impl InputCollector {
     /// # Errors
     /// `-32602` when the store no longer has it.
     pub(crate) async fn resume(&self) -> Result<(), RpcError> {
-        let Some(name) = self.state().kept.take() else { return Ok(()) };
+        let Some((name, effects)) = self.state().kept.take() else { return Ok(()) };
         let kept = self.services.records.get(&name).await.map_err(|error| {
             tracing::error!(%error, "the state of a call cannot be fetched");
             RpcError::internal("the state of the call cannot be fetched")
         })?;
-        let flow = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(stale)?;
+        let flow = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(|| round::expired(effects))?;
         self.state().flow = flow;
         Ok(())
     }
@@ -216,7 +211,9 @@ impl InputCollector {
             return Err(RpcError::internal("a session has no rounds"));
         };
         let limits = &self.services.limits;
-        let flow = self.state().flow.clone();
+        let mut flow = self.state().flow.clone();
+        flow.asked = requests.0.keys().cloned().collect();
+        let effects = flow.effects();
         let written = serde_json::to_vec(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
         if written.len() > STATE_CAP.max(limits.state_bytes) {
             return Err(RpcError::invalid_params("the answers are too large to continue the call"));
@@ -234,7 +231,7 @@ impl InputCollector {
             StoredFlow::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);
-        let sealed = self.services.keys.seal(&state, limits.state, binding);
+        let sealed = self.services.keys.seal(&state, effects, limits.state, binding);
         result.request_state = Some(sealed?);
         Ok(result)
     }
@@ -371,6 +368,10 @@ impl InputCollector {
         if state.flow.failures.get(key).is_some_and(|failures| *failures >= ATTEMPTS) {
             return Err(InputError::invalid("too many invalid answers"));
         }
+        // An answer counts only if the sealed state proves that the user was asked.
+        if !self.services.accepts_unasked && !state.flow.asked.contains(key) {
+            return Ok(Earlier::Nothing);
+        }
         let Some(answer) = state.responses.remove(key) else { return Ok(Earlier::Nothing) };
         match check(&answer) {
             Err(error) if error.is_invalid() => {
@@ -436,6 +437,7 @@ impl InputCollector {
                     Some(Claimed::Failed) => return Claim::Failed,
                     Some(Claimed::Running) => {}
                     None => {
+                        state.flow.has_begun = true;
                         state.claims.insert(key.to_owned(), Claimed::Running);
                         return Claim::Mine(Attempt { collector: self, key: key.to_owned(), value: None });
                     }
@@ -562,26 +564,6 @@ impl Drop for Attempt<'_> {
         drop(state);
         self.collector.changed.notify_waiters();
     }
-}
-
-/// The parameters that carry the earlier rounds of a stateless request.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Round {
-    #[serde(default)]
-    input_responses: Option<JsonObject>,
-    #[serde(default)]
-    request_state: Option<String>,
-}
-
-/// Returns the same error for every invalid state, so that the error does not help a forger.
-fn stale() -> RpcError {
-    RpcError::invalid_params("`requestState` does not belong to this request, or is too old: call again without it")
-}
-
-/// Returns the length of the longest sealed state.
-fn seal_limit(limits: &InputLimits) -> usize {
-    limits.state_bytes.saturating_add(4096).saturating_mul(2)
 }
 
 impl std::fmt::Debug for InputCollector {

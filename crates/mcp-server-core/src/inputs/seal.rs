@@ -2,7 +2,7 @@
 //! its request (2026-07-28, patterns/mrtr).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -35,6 +35,26 @@ pub(crate) struct Flow {
     /// The number of invalid answers, by key.
     #[serde(rename = "n", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failures: BTreeMap<String, u8>,
+    /// The keys of the input requests that this state was sent with. Only they can have answers in the next round.
+    #[serde(rename = "q", default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) asked: BTreeSet<String>,
+    /// A side effect has begun, successful or not.
+    #[serde(rename = "e", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_begun: bool,
+}
+
+impl Flow {
+    /// Returns whether the flow may have had a side effect.
+    pub(crate) fn effects(&self) -> Effects {
+        if self.has_begun || !self.done.is_empty() { Effects::Possible } else { Effects::None }
+    }
+}
+
+/// Whether a side effect of `once` may have run in a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effects {
+    None,
+    Possible,
 }
 
 /// The place of a flow.
@@ -106,7 +126,13 @@ impl StateKeys {
     ///
     /// # Errors
     /// `-32603` when the state cannot be serialized, or when the system has no random numbers.
-    pub(crate) fn seal(&self, state: &StoredFlow, ttl: Duration, binding: &[u8]) -> Result<String, RpcError> {
+    pub(crate) fn seal(
+        &self,
+        state: &StoredFlow,
+        effects: Effects,
+        ttl: Duration,
+        binding: &[u8],
+    ) -> Result<String, RpcError> {
         let unsealed = || RpcError::internal("the state of the call cannot be sealed");
         let expires = millis_now().saturating_add(millis(ttl));
         let plain = serde_json::to_vec(&(expires, state)).map_err(|_| unsealed())?;
@@ -115,7 +141,10 @@ impl StateKeys {
         let key = self.keys.first().ok_or_else(unsealed)?;
         let sealed = key.encrypt(&nonce.into(), payload).map_err(|_| unsealed())?;
         let mut out = Vec::with_capacity(1 + NONCE + sealed.len());
-        out.push(FORM);
+        out.push(match effects {
+            Effects::None => FORM,
+            Effects::Possible => FORM_WITH_EFFECTS,
+        });
         out.extend_from_slice(&nonce);
         out.extend_from_slice(&sealed);
         Ok(BASE64_URL_SAFE_NO_PAD.encode(out))
@@ -129,13 +158,22 @@ impl StateKeys {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         let (form, rest) = bytes.split_first()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
-        if *form != FORM {
+        if !matches!(*form, FORM | FORM_WITH_EFFECTS) {
             return None;
         }
         let plain =
             self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
         let (expires, state): (u64, StoredFlow) = serde_json::from_slice(&plain).ok()?;
         (expires > millis_now()).then_some(state)
+    }
+
+    /// Returns whether a side effect may have run before a state was sealed.
+    ///
+    /// This part of the state is readable without a key, so it outlives the keys of a process. A text of another form
+    /// may have had one. A client that changes this part harms only itself, because it can call again at any time.
+    pub(crate) fn effects(text: &str) -> Effects {
+        let form = text.get(..4).and_then(|start| BASE64_URL_SAFE_NO_PAD.decode(start).ok());
+        if form.is_some_and(|form| form.first() == Some(&FORM)) { Effects::None } else { Effects::Possible }
     }
 }
 
@@ -147,6 +185,8 @@ impl std::fmt::Debug for StateKeys {
 
 /// The version of the sealed form. Version 1 had times in seconds and is not accepted.
 const FORM: u8 = 2;
+/// The same form, of a flow in which a side effect may have run.
+const FORM_WITH_EFFECTS: u8 = 3;
 const NONCE: usize = 24;
 
 fn millis_now() -> u64 {
@@ -203,19 +243,19 @@ mod tests {
         let old = StateKeys::new([[1; 32]]);
         let rotated = StateKeys::new([[2; 32], [1; 32]]);
         let other = StateKeys::random().unwrap();
-        let text = old.seal(&flow(), TTL, b"me").unwrap();
+        let text = old.seal(&flow(), Effects::None, TTL, b"me").unwrap();
         assert_eq!(old.open(&text, b"me", 4096), Some(flow()));
         assert_eq!(rotated.open(&text, b"me", 4096), Some(flow()));
-        assert_eq!(old.open(&rotated.seal(&flow(), TTL, b"me").unwrap(), b"me", 4096), None);
+        assert_eq!(old.open(&rotated.seal(&flow(), Effects::None, TTL, b"me").unwrap(), b"me", 4096), None);
         assert_eq!(other.open(&text, b"me", 4096), None);
         assert_eq!(old.open(&text, b"you", 4096), None);
-        assert_ne!(text, old.seal(&flow(), TTL, b"me").unwrap(), "a nonce is never used twice");
+        assert_ne!(text, old.seal(&flow(), Effects::None, TTL, b"me").unwrap(), "a nonce is never used twice");
     }
 
     #[test]
     fn rejects_changed_and_expired_seals() {
         let keys = StateKeys::random().unwrap();
-        let text = keys.seal(&flow(), TTL, b"").unwrap();
+        let text = keys.seal(&flow(), Effects::None, TTL, b"").unwrap();
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
@@ -224,7 +264,7 @@ mod tests {
         for bad in ["", "-TAMPERED", &format!("{text}-TAMPERED"), &text[..text.len() - 4], &"A".repeat(200_000)] {
             assert_eq!(keys.open(bad, b"", 4096), None);
         }
-        assert_eq!(keys.open(&keys.seal(&flow(), Duration::ZERO, b"").unwrap(), b"", 4096), None);
+        assert_eq!(keys.open(&keys.seal(&flow(), Effects::None, Duration::ZERO, b"").unwrap(), b"", 4096), None);
     }
 
     #[test]
@@ -242,7 +282,7 @@ mod tests {
     #[test]
     fn rejects_a_seal_of_another_format() {
         let keys = StateKeys::random().unwrap();
-        let text = keys.seal(&flow(), TTL, b"").unwrap();
+        let text = keys.seal(&flow(), Effects::None, TTL, b"").unwrap();
         let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
         bytes[0] = 1;
         assert_eq!(keys.open(&BASE64_URL_SAFE_NO_PAD.encode(&bytes), b"", 4096), None);
@@ -252,8 +292,28 @@ mod tests {
     fn a_time_to_live_below_a_second_is_rounded_up() {
         let keys = StateKeys::new([[7; 32]]);
         let state = StoredFlow::Handle("h".into());
-        let sealed = |millis| keys.seal(&state, Duration::from_millis(millis), b"b").unwrap();
+        let sealed = |millis| keys.seal(&state, Effects::None, Duration::from_millis(millis), b"b").unwrap();
         assert_eq!(keys.open(&sealed(999), b"b", 1000), Some(state.clone()));
         assert_eq!(keys.open(&sealed(0), b"b", 1000), None);
+    }
+
+    #[test]
+    fn the_effects_of_a_flow_are_readable_without_a_key() {
+        let keys = StateKeys::random().unwrap();
+        for effects in [Effects::None, Effects::Possible] {
+            let text = keys.seal(&flow(), effects, TTL, b"").unwrap();
+            assert_eq!(StateKeys::effects(&text), effects);
+            assert_eq!(keys.open(&text, b"", 4096), Some(flow()));
+        }
+        for foreign in ["", "A", "é", "AAAA", "state"] {
+            assert_eq!(StateKeys::effects(foreign), Effects::Possible, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_state_without_the_list_of_questions_opens_and_proves_none() {
+        let old: Flow = serde_json::from_value(json!({ "f": "id", "o": { "buy": 1 } })).unwrap();
+        assert!(old.asked.is_empty());
+        assert_eq!(old.effects(), Effects::Possible);
     }
 }
