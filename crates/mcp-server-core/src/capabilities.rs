@@ -1,7 +1,7 @@
 //! The capabilities that a server declares, computed from its registries.
 
 use mcp_protocol::{
-    JsonObject, PromptsCapability, ProtocolVersion, ResourcesCapability, ServerCapabilities, TasksCapability,
+    JsonObject, PromptsCapability, ProtocolVersion, ResourcesCapability, RpcError, ServerCapabilities, TasksCapability,
     ToolsCapability,
 };
 
@@ -10,7 +10,14 @@ use crate::Server;
 impl Server {
     /// Returns the capabilities of the server in a revision. `tasks.list` is only declared when callers can be
     /// distinguished.
-    pub(crate) fn capabilities(&self, version: ProtocolVersion, callers_differ: bool) -> ServerCapabilities {
+    ///
+    /// # Errors
+    /// `-32603` when an extension panics.
+    pub(crate) fn capabilities(
+        &self,
+        version: ProtocolVersion,
+        callers_differ: bool,
+    ) -> Result<ServerCapabilities, RpcError> {
         let mut capabilities = ServerCapabilities::default();
         capabilities.logging = Some(JsonObject::default());
         if self.has_tools() {

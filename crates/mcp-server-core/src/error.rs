@@ -3,6 +3,7 @@
 mod input;
 
 use std::{
+    any::Any,
     error::Error,
     fmt,
     sync::{
@@ -101,14 +102,9 @@ impl ToolError {
     }
 
     /// Creates an error for a panic, like [`ToolError::fault`].
-    pub(crate) fn panic(payload: &(dyn std::any::Any + Send)) -> Self {
-        let text = payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("not a text");
+    pub(crate) fn panic(payload: &(dyn Any + Send)) -> Self {
         let reference = next_reference();
-        tracing::error!(reference, panic = text, "a handler panicked");
+        tracing::error!(reference, panic = panic_text(payload), "a handler panicked");
         Self::new(format!("the call failed on the server (reference {reference})"))
     }
 
@@ -196,6 +192,12 @@ impl fmt::Display for Chain<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("not a text")
 }
 
 /// Returns a reference number that is unlikely to repeat across restarts, so that a log search finds one event.

@@ -63,7 +63,8 @@ pub trait ServerExtension: Send + Sync + 'static {
 
     /// Adds the capability of the extension to those of the server.
     ///
-    /// The server calls it for each client that asks for capabilities, with the revision of the client.
+    /// The server calls it for each client that asks for capabilities, with the revision of the client. If it panics, the
+    /// client receives an internal error.
     fn declare(&self, _version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
         capabilities
     }
@@ -72,7 +73,8 @@ pub trait ServerExtension: Send + Sync + 'static {
     ///
     /// The server calls it when it is built inside a Tokio runtime, otherwise with the first session or change stream. It
     /// runs the future as a task, and drops the future when the server shuts down or its last clone is dropped. When the
-    /// runtime ends before the server, the server calls `start` again in the next runtime.
+    /// runtime ends before the server, the server calls `start` again in the next runtime. A panic is logged, and the work does
+    /// not start again.
     fn start(&self, _server: WeakServer) -> Option<BackgroundWork> {
         None
     }

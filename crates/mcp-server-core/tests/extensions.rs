@@ -22,7 +22,10 @@ use mcp_server_core::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::json_client::{Client, code_and_text, names, request_with_scope};
+use crate::{
+    common::{Wire, code, initialize, modern},
+    json_client::{Client, code_and_text, names, request_with_scope},
+};
 
 /// Serves `example/echo`, `example/panic`, `example/wait` and a paged list `example/planets`.
 #[derive(Default)]
@@ -224,5 +227,59 @@ async fn a_resource_update_changes_the_list_in_one_step() {
     client.notification("notifications/resources/list_changed").await;
     for (uri, text) in [("a:2", "new"), ("a:3", "old"), ("a:4", "new")] {
         assert_eq!(server.read_resource(uri).await.unwrap().contents[0].as_text(), Some(text), "{uri}");
+    }
+}
+
+/// Panics in one of its functions.
+struct Faulty {
+    place: &'static str,
+    started: Arc<AtomicUsize>,
+}
+
+impl ServerExtension for Faulty {
+    fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+        Ok(())
+    }
+
+    fn declare(&self, _version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
+        assert_ne!(self.place, "declare", "a secret");
+        capabilities
+    }
+
+    fn start(&self, _server: WeakServer) -> Option<BackgroundWork> {
+        self.started.fetch_add(1, Ordering::SeqCst);
+        assert_ne!(self.place, "start", "a secret");
+        let place = self.place;
+        Some(BackgroundWork::new(async move {
+            tokio::task::yield_now().await;
+            assert_ne!(place, "work", "a secret");
+            std::future::pending().await
+        }))
+    }
+
+    fn stop(&self) {
+        assert_ne!(self.place, "stop", "a secret");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_an_extension_is_contained() {
+    for place in ["declare", "start", "work", "stop"] {
+        let started = Arc::new(AtomicUsize::new(0));
+        let stopped = Arc::new(AtomicUsize::new(0));
+        let faulty = Faulty { place, started: started.clone() };
+        let other = Example { stopped: stopped.clone(), ..Example::default() };
+        let server = Server::builder("t", "1").extension(faulty).extension(other).build();
+        for _ in 0..3 {
+            let mut wire = Wire::connect(&server);
+            for request in [initialize("2025-11-25"), modern(2, "server/discover", json!({}))] {
+                let response = wire.exchange(request).await;
+                assert_eq!(code(&response), (place == "declare").then_some(-32603), "{place} {response}");
+                assert!(!response.to_string().contains("secret"), "{response}");
+            }
+        }
+        assert_eq!(started.load(Ordering::SeqCst), 1, "{place}");
+        server.shutdown();
+        assert_eq!(stopped.load(Ordering::SeqCst), 1, "{place}");
     }
 }

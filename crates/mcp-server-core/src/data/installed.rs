@@ -3,20 +3,25 @@
 use std::{
     collections::HashMap,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
 };
 
-use mcp_protocol::{ProtocolVersion, ServerCapabilities};
+use mcp_protocol::{ProtocolVersion, RpcError, ServerCapabilities};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{Server, ServerData};
-use crate::registry::MethodRoute;
+use crate::{
+    error::{next_reference, panic_text},
+    registry::MethodRoute,
+};
 
 /// A [`Server`] that does not keep it alive: for background work of an extension.
 #[derive(Debug, Clone)]
@@ -94,11 +99,25 @@ impl InstalledExtensions {
     }
 
     /// Adds the capabilities of all extensions.
-    pub(crate) fn declare(&self, version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
-        self.extensions.iter().fold(capabilities, |declared, extension| extension.declare(version, declared))
+    ///
+    /// # Errors
+    /// `-32603` when an extension panics.
+    pub(crate) fn declare(
+        &self,
+        version: ProtocolVersion,
+        capabilities: ServerCapabilities,
+    ) -> Result<ServerCapabilities, RpcError> {
+        self.extensions.iter().try_fold(capabilities, |declared, extension| {
+            catch_unwind(AssertUnwindSafe(|| extension.declare(version, declared))).map_err(|payload| {
+                let reference = next_reference();
+                tracing::error!(reference, panic = panic_text(&*payload), "an extension panicked in `declare`");
+                RpcError::internal(format!("the capabilities cannot be computed (reference {reference})"))
+            })
+        })
     }
 
-    /// Starts the background work that does not run yet. Without a runtime a later call starts it.
+    /// Starts the background work that does not run yet. Without a runtime a later call starts it. Work that panicked is
+    /// not started again.
     pub(crate) fn start(&self, server: &Server) {
         if self.extensions.is_empty() || server.data.shutdown.has_begun() {
             return;
@@ -113,12 +132,17 @@ impl InstalledExtensions {
                 works[at] = Work::Idle;
             }
             // The lock is free meanwhile: an extension may call the server.
-            let Some(work) = extension.start(WeakServer::from(server)) else { continue };
+            let started = catch_unwind(AssertUnwindSafe(|| extension.start(WeakServer::from(server))));
+            let started = started.unwrap_or_else(|payload| {
+                tracing::error!(panic = panic_text(&*payload), "an extension panicked in `start`");
+                None
+            });
+            let Some(work) = started else { continue };
             let shutdown = server.data.shutdown.token().clone();
             let has_ended = Arc::new(AtomicBool::new(false));
             let ended = has_ended.clone();
             let task = runtime.spawn(async move {
-                shutdown.run_until_cancelled_owned(work).await;
+                shutdown.run_until_cancelled_owned(contained(work)).await;
                 ended.store(true, Ordering::Release);
             });
             self.works.lock()[at] = Work::Running { task: task.abort_handle(), has_ended };
@@ -128,9 +152,24 @@ impl InstalledExtensions {
     /// Calls the stop hooks, once. The shutdown token ends the background work.
     pub(crate) fn stop(&self) {
         if !self.is_stopped.swap(true, Ordering::AcqRel) {
-            self.extensions.iter().for_each(|extension| extension.stop());
+            for extension in &self.extensions {
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| extension.stop())) {
+                    tracing::error!(panic = panic_text(&*payload), "an extension panicked in `stop`");
+                }
+            }
         }
     }
+}
+
+/// Runs background work, and logs a panic as its end.
+async fn contained(mut work: Background) {
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))).unwrap_or_else(|payload| {
+            tracing::error!(panic = panic_text(&*payload), "the background work of an extension panicked");
+            Poll::Ready(())
+        })
+    })
+    .await;
 }
 
 impl Drop for InstalledExtensions {

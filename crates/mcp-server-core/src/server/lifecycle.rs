@@ -58,7 +58,7 @@ impl Server {
     ) -> Result<(Arc<Session>, Reply), RpcError> {
         let (mut params, version) = self.negotiate(request)?;
         bound_what_is_kept(&mut params, request)?;
-        let capabilities = self.capabilities(version, caller.is_one());
+        let capabilities = self.capabilities(version, caller.is_one())?;
         let InitializeParams { client_info, capabilities: of_client, .. } = params;
         // Capabilities of other revisions are dropped.
         let of_client = shaped(of_client, version);
@@ -75,7 +75,7 @@ impl Server {
     /// See [`Server::initialize`].
     pub fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
         let (_, version) = self.negotiate(request)?;
-        let mut capabilities = self.capabilities(version, false);
+        let mut capabilities = self.capabilities(version, false)?;
         (capabilities.tasks, capabilities.logging) = (None, None);
         if let Some(tools) = &mut capabilities.tools {
             tools.list_changed = None;
