@@ -10,9 +10,10 @@ use crate::{
 };
 use mcp_server_core::{InputError, Inputs, Server, tool};
 use mcp_transport::{
-    Transport,
+    Frame, Route, Transport,
     memory::duplex,
     ndjson::{Ndjson, Options},
+    recv,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -241,6 +242,28 @@ async fn the_grace_period_covers_all_stages_of_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_error_of_a_rejected_request_has_the_route_of_the_request() {
+    let (mut ours, theirs) = duplex(4);
+    let server = server();
+    let served = tokio::spawn(async move { server.serve(theirs).await });
+    let request = |id: i64| Route::Request(id.into());
+    for (text, route) in [
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, request(1)),
+        (r#"{"jsonrpc":"2.0","id":2,"method":7}"#, request(2)),
+        (r#"{"jsonrpc":"2.0","id":3,"method":"tools/list","params":[]}"#, request(3)),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Route::Connection),
+        ("{", Route::Connection),
+    ] {
+        ours.sender().send(Frame::new(text)).await.unwrap();
+        let frame = timeout(Duration::from_secs(60), recv(&mut ours)).await.unwrap().unwrap().unwrap();
+        assert_eq!(frame.route, route, "{text}");
+        assert!(code(&serde_json::from_slice(&frame.message).unwrap()).is_some(), "{text}");
+    }
+    drop(ours);
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_disconnected_client_ends_the_connection() {
     let (ours, theirs) = duplex(4);
     let server = server();
@@ -248,7 +271,7 @@ async fn a_disconnected_client_ends_the_connection() {
     let served = tokio::spawn(async move { server.serve(theirs).await });
     drop(ours);
     // The response has no receiver.
-    sender.send(mcp_transport::Frame::new(modern(1, "tools/list", json!({})).to_string())).await.unwrap();
+    sender.send(Frame::new(modern(1, "tools/list", json!({})).to_string())).await.unwrap();
     timeout(Duration::from_secs(60), served).await.expect("the connection did not close").unwrap().unwrap();
 }
 

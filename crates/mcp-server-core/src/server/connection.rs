@@ -3,7 +3,7 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    RpcError,
+    RequestId, RpcError,
     jsonrpc::{self, Request},
 };
 use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
@@ -282,7 +282,7 @@ impl Connection<'_> {
                 Some(Err(error)) if error.is_too_large() => {
                     let id = jsonrpc::request_id(error.start());
                     let error = RpcError::invalid_request(error.to_string());
-                    self.send(Reply::error(id.as_ref(), &error), Route::Connection).await
+                    self.send(Reply::error(id.as_ref(), &error), route_of(id)).await
                 }
                 Some(Err(error)) if error.is_closed() => return Ok(()),
                 Some(Err(error)) => return Err(error.into()),
@@ -325,8 +325,7 @@ impl Connection<'_> {
                 return self.batch(&frame.message).await;
             }
             Err(Rejected { id, refusal, .. }) => {
-                let route = id.clone().map_or(Route::Connection, Route::Request);
-                return self.send(Reply::error(id.as_ref(), &refusal.into_error()), route).await;
+                return self.send(Reply::error(id.as_ref(), &refusal.into_error()), route_of(id)).await;
             }
         };
         let reply = match prepared {
@@ -393,7 +392,7 @@ impl Connection<'_> {
         scope.ending(self.ending.clone()).grace_period(self.grace_period)
     }
 
-    fn spawn(&mut self, prepared: Prepared, id: mcp_protocol::RequestId) {
+    fn spawn(&mut self, prepared: Prepared, id: RequestId) {
         let sender = self.sender.clone();
         let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
         // Boxed, because a task moves its future several times and this one is large.
@@ -409,4 +408,10 @@ impl Connection<'_> {
     async fn send(&self, reply: Reply, route: Route) -> Result<(), TransportError> {
         self.sender.send(Frame::new(reply.payload.into_bytes()).with_route(route)).await
     }
+}
+
+/// Returns the route of the response to a rejected message. The client waits for the response to an id on the route of
+/// that request, also when the server rejected the request.
+fn route_of(id: Option<RequestId>) -> Route {
+    id.map_or(Route::Connection, Route::Request)
 }
