@@ -281,7 +281,10 @@ async fn reports_an_error_of_the_pipe_to_the_program() {
     let error = server().serve_io(reader, tokio::io::sink()).await.unwrap_err();
     assert!(error.is_io());
     assert_eq!(error.to_string(), "the connection failed");
-    assert!(std::error::Error::source(&error).is_some());
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    // A `main` that returns the error prints this form.
+    let printed = format!("{error:?}");
+    assert!(printed.starts_with(&format!("the connection failed: {source}")), "{printed}");
 }
 
 mod broken {

@@ -32,6 +32,9 @@ use crate::{
 
 /// The error of a server that cannot serve an address.
 ///
+/// `Debug` writes the error with its sources on one line, because a program whose `main` returns the error prints this
+/// form.
+///
 /// ```
 /// use mcp_server_core::Server;
 /// use mcp_server_http::{HttpError, HttpServer};
@@ -43,7 +46,6 @@ use crate::{
 /// assert!(matches!(server.serve_http("0.0.0.0:0").await, Err(HttpError::HostsRequired(_))));
 /// # }
 /// ```
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The address is not a loopback address, and the configuration names no hosts
@@ -77,6 +79,18 @@ impl fmt::Display for HttpError {
             Self::Bind { address, .. } => write!(f, "the server cannot listen on {address}"),
             Self::Listener(_) => f.write_str("the listener has no address"),
         }
+    }
+}
+
+impl fmt::Debug for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::{
 use crate::{
     Caller, Peer, Server, Session,
     engine::{Accepted, Arrival, Prepared, Rejected, SessionRequest},
+    error::Chain,
     request::{Refusal, Reply, Scope},
     shutdown::{Cause, Shutdown},
 };
@@ -26,6 +27,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 const LAST_ANSWERS: Duration = Duration::from_millis(250);
 
 /// The error of a connection that failed.
+///
+/// `Debug` writes the error with its sources on one line, because a program whose `main` returns the error prints this
+/// form.
 ///
 /// # Example
 /// ```
@@ -39,7 +43,6 @@ const LAST_ANSWERS: Duration = Duration::from_millis(250);
 /// }
 /// # let _ = serve;
 /// ```
-#[derive(Debug)]
 pub struct ServeError(TransportError);
 
 impl ServeError {
@@ -55,6 +58,12 @@ impl ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the connection failed")
+    }
+}
+
+impl fmt::Debug for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Chain(self), f)
     }
 }
 
