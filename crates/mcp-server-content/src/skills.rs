@@ -53,6 +53,8 @@ use crate::{ContentError, error::ErrorReport, mime};
 #[must_use = "an extension does nothing until a server has it"]
 pub struct Skills {
     sources: Vec<Source>,
+    /// The skills of the server, after the registration.
+    set: Arc<SkillSet>,
     errors: ErrorReport,
 }
 
@@ -161,6 +163,7 @@ impl ServerExtension for Skills {
         if !std::mem::replace(&mut shared.is_registered, true) {
             register_methods(&set, registrar)?;
         }
+        self.set = set.clone();
         for source in std::mem::take(&mut self.sources) {
             match source {
                 Source::Skill(skill) => add(skill, &set, registrar)?,
@@ -174,6 +177,11 @@ impl ServerExtension for Skills {
         let mut settings = JsonObject::default();
         settings.insert(skills::DIRECTORY_READ.to_owned(), Value::Bool(true));
         capabilities.with_extension(skills::IDENTIFIER, settings)
+    }
+
+    /// Builds the catalog, so that the first request does not wait for it.
+    fn built(&self) {
+        self.set.catalog();
     }
 }
 
@@ -238,4 +246,34 @@ struct Captured {
 
 fn contents(path: &str, file: &Arc<File>) -> Result<ReadResourceResult, ToolError> {
     Ok(ReadResourceResult::new(vec![mime::contents(path, file.bytes.to_vec())]))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_server_core::Server;
+
+    use super::*;
+
+    /// Takes the skills of the server.
+    struct Probe(Arc<parking_lot::Mutex<Option<Arc<SkillSet>>>>);
+
+    impl ServerExtension for Probe {
+        fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+            *self.0.lock() = Some(registrar.shared::<Shared>().set.clone());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_server_has_its_catalog_before_the_first_request() {
+        let skill = |name: &str| Skill::new(name, format!("---\nname: {name}\ndescription: Greets.\n---\n"));
+        let probe = Arc::default();
+        let builder = Server::builder::<()>("t", "1").extension(Skills::new().skill(skill("first")));
+        let builder = builder.extension(Probe(Arc::clone(&probe))).extension(Skills::new().skill(skill("second")));
+        let set = probe.lock().take().unwrap();
+        assert!(!set.is_built());
+        let _server = builder.build();
+        assert!(set.is_built());
+        assert!(["first/SKILL.md", "second/SKILL.md"].iter().all(|path| set.catalog().file(path).is_some()));
+    }
 }

@@ -69,6 +69,9 @@ pub trait ServerExtension: Send + Sync + 'static {
         capabilities
     }
 
+    /// Runs once when the builder builds the server, after all registrations. It can prepare data for the requests.
+    fn built(&self) {}
+
     /// Starts the background work of the extension, if it has any.
     ///
     /// The server calls it when it is built inside a Tokio runtime, otherwise with the first session or change stream. It
@@ -125,6 +128,10 @@ pub(crate) struct Installation<E>(pub(crate) E);
 impl<E: ServerExtension> Installed for Installation<E> {
     fn declare(&self, version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
         self.0.declare(version, capabilities)
+    }
+
+    fn built(&self) {
+        self.0.built();
     }
 
     fn start(&self, server: WeakServer) -> Option<crate::data::Background> {

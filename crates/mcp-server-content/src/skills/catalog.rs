@@ -58,7 +58,13 @@ impl SkillSet {
         added.skills.extend(checked.skills);
     }
 
-    /// Returns the catalog. The first call builds it: the server exists by then, so that nothing is added any more.
+    /// Whether the catalog exists.
+    #[cfg(test)]
+    pub(super) fn is_built(&self) -> bool {
+        self.catalog.get().is_some()
+    }
+
+    /// Returns the catalog. The build of the server makes the first call, after all registrations.
     pub(super) fn catalog(&self) -> &Catalog {
         self.catalog.get_or_init(|| {
             let Added { files, skills } = std::mem::take(&mut *self.added.lock());

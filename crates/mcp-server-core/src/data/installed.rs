@@ -51,6 +51,7 @@ pub(crate) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The part of an extension that the running server calls.
 pub(crate) trait Installed: Send + Sync {
     fn declare(&self, version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities;
+    fn built(&self);
     fn start(&self, server: WeakServer) -> Option<Background>;
     fn stop(&self);
 }
@@ -90,6 +91,7 @@ impl Work {
 impl InstalledExtensions {
     pub(crate) fn new(extensions: Vec<Box<dyn Installed>>, methods: Vec<MethodRoute>) -> Self {
         let methods = methods.into_iter().map(|route| (route.name.as_str().into(), Arc::new(route))).collect();
+        extensions.iter().for_each(|extension| extension.built());
         let works = extensions.iter().map(|_| Work::NotStarted).collect();
         Self { extensions, methods, works: Mutex::new(works), is_stopped: AtomicBool::new(false) }
     }
