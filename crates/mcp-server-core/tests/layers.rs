@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{CallToolResult, ContentBlock, ProtocolVersion, RpcError};
+use mcp_protocol::{CallToolResult, ClientCapabilities, ContentBlock, ProtocolVersion, RootsCapability, RpcError};
 use mcp_server_core::{
     Args, Context, HandlerService, Inputs, Invocation, Outcome, RawArgs, Server, TaskSupport, ToolError, prompt,
     resource, template, tool,
@@ -289,6 +289,29 @@ async fn tools_added_later_keep_their_layers_and_those_of_the_server() {
     let answer = wire.exchange(modern(1, "tools/call", json!({ "name": "b", "arguments": { "x": 1 } }))).await;
     assert_eq!((text_of(&answer), code(&answer)), (r#"{"x":1}"#, None));
     assert_eq!(taken(&log), ["all: tools/call b", "own: tools/call b", "own: done", "all: done"]);
+}
+
+/// The server checks scopes and required client capabilities before the layers, and arguments after them.
+#[tokio::test]
+async fn checks_of_the_caller_run_before_layers_and_checks_of_arguments_after_them() {
+    let log = Log::default();
+    let mut needed = ClientCapabilities::new();
+    needed.roots = Some(RootsCapability::default());
+    let server = Server::builder("test", "1")
+        .layer(watch("server", &log))
+        .tool(tool("needs", async || "needs").requires_client(needed).layer(watch("tool", &log)))
+        .tool(tool("echo", async |Args(Number { n }): Args<Number>| n.to_string()).layer(watch("tool", &log)))
+        .build();
+    let mut lacking = Client::connect_with(&server, ProtocolVersion::LATEST, json!({})).await;
+    let error = lacking.error("tools/call", call("needs")).await;
+    assert_eq!(error["code"], -32021, "{error}");
+    assert_eq!(taken(&log), [""; 0]);
+    let mut able = Client::connect_with(&server, ProtocolVersion::LATEST, json!({ "roots": {} })).await;
+    able.result("tools/call", call("needs")).await;
+    assert_eq!(taken(&log).len(), 4);
+    let refused = able.result("tools/call", json!({ "name": "echo", "arguments": { "n": "seven" } })).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert_eq!(taken(&log).len(), 4);
 }
 
 #[tokio::test]
