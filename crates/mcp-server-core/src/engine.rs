@@ -1,12 +1,14 @@
 //! The interface for transports: from a message to its response, in either era.
 //!
-//! A transport makes two calls: [`Server::accept`](crate::Server::accept) reads a message and prepares its request, and
-//! [`Prepared::run`] runs it. A request of the session era gets its session in between
+//! A transport makes two calls: [`Engine::accept`] reads a message and prepares its request, and [`Prepared::run`] runs it. A request of the session era gets its session in between
 //! ([`SessionRequest::in_session`]).
+//!
+//! This module is for the transports of the workspace. A minor version may change it.
 
 mod accept;
 mod batch;
 mod era;
+mod interface;
 mod listen;
 mod methods;
 mod mirrored_headers;
@@ -20,7 +22,9 @@ pub use self::{
     accept::{Accepted, Arrival, Rejected, SessionRequest},
     batch::Batch,
     era::Era,
+    interface::Engine,
     mirrored_headers::MirroredHeaders,
     prepare::Prepared,
 };
 pub use crate::request::{Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
+pub use crate::session::{Peer, Session};

@@ -57,7 +57,7 @@ pub use self::{
     server::{
         NewTask, Notices, Prompts, ResourceTemplates, Resources, ServeError, ShuttingDown, TaskHandle, Tasks, Tools,
     },
-    session::{ClientNotification, Peer, Session},
+    session::ClientNotification,
     tasks::{TaskLimits, TaskPolicy},
     trace::Propagate,
 };
@@ -66,3 +66,5 @@ pub use self::{
 pub use self::log_layer::LogRecords;
 
 pub use mcp_protocol::TaskSupport;
+
+use self::session::{Peer, Session};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
 use mcp_protocol::{LoggingLevel, Message, Meta, Principal, ProtocolVersion, meta::keys};
 use mcp_server_core::{
-    Caller, Context, Extension, Extensions, Json, Peer, Server, State,
-    engine::{Era, Scope, StatelessCall},
+    Caller, Context, Extension, Extensions, Json, Server, State,
+    engine::{Engine as _, Era, Peer, Scope, StatelessCall},
     tool,
 };
 use mcp_transport::{Transport, memory::duplex};

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_protocol::{LoggingLevel, Principal};
+use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion};
 use mcp_server_core::{Server, engine::Refusal, prompt, resource, template, tool};
 use mcp_store::MemoryStore;
 use mcp_transport::memory::duplex;
@@ -506,7 +506,7 @@ async fn the_application_receives_client_notifications() {
         .on_notification(move |notification| {
             let sender = sender.clone();
             async move {
-                let session = notification.session().map(|session| session.version().as_str());
+                let session = notification.version().map(ProtocolVersion::as_str);
                 sender.send((notification.method().to_owned(), notification.params().cloned(), session)).unwrap();
                 assert_ne!(notification.method(), "notifications/panic", "a failure of the callback is ignored");
             }

@@ -11,7 +11,9 @@ use std::{
 
 use mcp_protocol::{CreateMessageParams, ProtocolVersion, RpcError, SamplingMessage, TraceContext};
 use mcp_server_core::{
-    Args, Caller, Context, Inputs, Propagate, Server, TaskPolicy, TaskSupport, ToolError, prompt, resource, tool,
+    Args, Caller, Context, Inputs, Propagate, Server, TaskPolicy, TaskSupport, ToolError,
+    engine::{Engine as _, Peer},
+    prompt, resource, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -194,7 +196,7 @@ async fn every_request_has_a_span_by_the_conventions() {
 async fn spans_distinguish_sessions_without_disclosing_their_ids() {
     let (recorder, _guard) = Recorder::listen();
     let server = server();
-    let peer = mcp_server_core::Peer::new(mcp_transport::Transport::sender(&mcp_transport::memory::duplex(1).0), 1);
+    let peer = Peer::new(mcp_transport::Transport::sender(&mcp_transport::memory::duplex(1).0), 1);
     let mut seen = Vec::new();
     for id in ["mcp_secret", "mcp_secret", "mcp_other"] {
         let text = initialize("2025-11-25").to_string();

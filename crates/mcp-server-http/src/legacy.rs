@@ -16,8 +16,8 @@ use mcp_protocol::{
     jsonrpc::{self, Notification, Request},
 };
 use mcp_server_core::{
-    Caller, Peer,
-    engine::{Refusal, Reply, Scope, SessionRequest},
+    Caller,
+    engine::{Engine as _, Peer, Refusal, Reply, Scope, SessionRequest},
 };
 use mcp_transport::FrameSender;
 

@@ -13,7 +13,7 @@ use http_body::Body as HttpBody;
 use mcp_protocol::{ProtocolVersion, RpcError};
 use mcp_server_core::{
     Caller, Server,
-    engine::{self, Arrival},
+    engine::{self, Arrival, Engine as _},
 };
 
 use crate::{

@@ -9,7 +9,7 @@ use mcp_protocol::{
 };
 use mcp_transport::FrameSender;
 
-use super::{Era, MirroredHeaders, Prepared};
+use super::{Engine as _, Era, MirroredHeaders, Prepared};
 use crate::{
     Caller, Peer, Server, Session,
     request::{Refusal, Scope, StatelessCall},
@@ -99,7 +99,7 @@ impl fmt::Debug for Arrival<'_> {
 pub enum Accepted<'a> {
     /// A request of the stateless era, ready to run.
     Request(Box<Prepared>),
-    /// `initialize`: the transport opens a session ([`Server::initialize`]).
+    /// `initialize`: the transport opens a session ([`Engine::initialize`](crate::engine::Engine::initialize)).
     Initialize(Request<'a>),
     /// Another request of the session era.
     InSession(Box<SessionRequest<'a>>),
@@ -119,7 +119,7 @@ pub struct Rejected {
     pub refusal: Refusal,
     /// Whether the message itself is invalid: its JSON, its envelope, its metadata, or its mirrored headers.
     pub is_malformed: bool,
-    /// Whether the message is a JSON array, which sessions of 2025-03-26 may send ([`Server::batch`]).
+    /// Whether the message is a JSON array, which sessions of 2025-03-26 may send ([`Engine::batch`](crate::engine::Engine::batch)).
     pub is_batch: bool,
 }
 
@@ -157,7 +157,7 @@ impl SessionRequest<'_> {
     /// Prepares the request in its session. `sink` replaces the stream of the arrival.
     ///
     /// # Errors
-    /// See [`Server::prepare`].
+    /// See [`Engine::prepare`](crate::engine::Engine::prepare).
     pub fn in_session(
         mut self,
         server: &Server,
@@ -170,10 +170,10 @@ impl SessionRequest<'_> {
         self.prepare(server, Scope::session(session))
     }
 
-    /// Prepares the request without a session, in a revision of the session era ([`Server::initialize_sessionless`]).
+    /// Prepares the request without a session, in a revision of the session era ([`Engine::initialize_sessionless`](crate::engine::Engine::initialize_sessionless)).
     ///
     /// # Errors
-    /// See [`Server::prepare`].
+    /// See [`Engine::prepare`](crate::engine::Engine::prepare).
     pub fn sessionless(self, server: &Server, version: ProtocolVersion) -> Result<Prepared, Refusal> {
         self.prepare(server, Scope::sessionless(version))
     }
@@ -198,11 +198,7 @@ impl SessionRequest<'_> {
 }
 
 impl Server {
-    /// Accepts one message: parses it, finds its era, and prepares a request of the stateless era.
-    ///
-    /// # Errors
-    /// [`Rejected`] when the message is invalid, or when its request cannot run.
-    pub fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
+    pub(super) fn accept_message<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
         match Message::parse_with(bytes, &self.limits().of_messages())? {
             Message::Request(request) => self.accept_request(request, arrival),
             Message::Notification(notification) => Ok(Accepted::Notification(notification)),

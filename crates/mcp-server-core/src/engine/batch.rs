@@ -5,7 +5,7 @@ use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 use bytes::Bytes;
 use mcp_protocol::{Message, RpcError, jsonrpc};
 
-use super::{Era, Prepared};
+use super::{Engine as _, Era, Prepared};
 use crate::{
     Peer, Server, Session,
     request::{Refusal, Reply, Scope},
@@ -27,11 +27,7 @@ enum Member {
 }
 
 impl Server {
-    /// Processes the notifications and responses of a batch, and prepares its requests.
-    ///
-    /// # Errors
-    /// Fails when the array is not a batch, is empty, or has too many messages.
-    pub fn batch(
+    pub(super) fn accept_batch(
         &self,
         bytes: &[u8],
         session: &Arc<Session>,

@@ -132,15 +132,6 @@ impl Prepared {
 }
 
 impl Server {
-    /// Prepares a request. The scopes are checked after the method and before the parameters.
-    ///
-    /// # Errors
-    /// A [`Refusal`]: the server does not serve the method, the caller lacks scopes, the client lacks a capability, or
-    /// the parameters are invalid.
-    pub fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
-        self.prepare_with(request, scope, None)
-    }
-
     /// Prepares a request whose headers mirror its arguments.
     pub(super) fn prepare_with(
         &self,

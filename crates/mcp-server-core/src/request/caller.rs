@@ -8,7 +8,7 @@ use super::Scope;
 use crate::{context::Extensions, tasks::Owner};
 
 /// The caller on a connection or in a session, for [`Server::serve_as`](crate::Server::serve_as) and
-/// [`Server::initialize`](crate::Server::initialize).
+/// [`Engine::initialize`](crate::engine::Engine::initialize).
 ///
 /// # Example
 /// ```

@@ -48,7 +48,7 @@ impl Scope {
     }
 
     /// Creates the scope of a request of the session era in sessionless mode. Nothing is known of the client, and tasks
-    /// and log records are not available ([`Server::initialize_sessionless`](crate::Server::initialize_sessionless)).
+    /// and log records are not available ([`Engine::initialize_sessionless`](crate::engine::Engine::initialize_sessionless)).
     #[must_use]
     pub fn sessionless(version: ProtocolVersion) -> Self {
         Self::new(version, Client::Request(Arc::default()), None)

@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     Caller, Peer, Server, Session,
-    engine::{Accepted, Arrival, Prepared, Rejected, SessionRequest},
+    engine::{Accepted, Arrival, Engine as _, Prepared, Rejected, SessionRequest},
     error::Chain,
     request::{Refusal, Reply, Scope},
     shutdown::{Cause, Shutdown},

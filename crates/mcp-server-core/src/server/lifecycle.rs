@@ -15,18 +15,7 @@ use crate::{Caller, Peer, Server, Session, request::Reply, trace};
 const KEPT_BYTES: usize = 16 << 10;
 
 impl Server {
-    /// Whether the server supports a revision of the session era.
-    #[must_use]
-    pub fn has_legacy_versions(&self) -> bool {
-        self.versions().iter().any(|version| version.has_handshake())
-    }
-
-    /// Handles `initialize`: negotiates the revision and creates the session.
-    ///
-    /// # Errors
-    /// `-32602` when the parameters are invalid, or when the client information exceeds 16 KiB without its `data:`
-    /// icons. `-32022` when the server supports no revision of the session era.
-    pub fn initialize(
+    pub(crate) fn opened_session(
         &self,
         request: &Request<'_>,
         caller: &Caller,
@@ -68,12 +57,7 @@ impl Server {
         Ok((session, self.welcome(request, version, capabilities)))
     }
 
-    /// Handles `initialize` without a session. The server declares no list changes, no subscriptions, no tasks and no
-    /// log records, because they need a session.
-    ///
-    /// # Errors
-    /// See [`Server::initialize`].
-    pub fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
+    pub(crate) fn welcome_without_session(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
         let (_, version) = self.negotiate(request)?;
         let mut capabilities = self.capabilities(version, false)?;
         (capabilities.tasks, capabilities.logging) = (None, None);
@@ -107,9 +91,7 @@ impl Server {
         Reply::result(&self.data.identity, &request.id, version, shaped(result, version), 512)
     }
 
-    /// Processes a notification. A cancellation of an unknown request is ignored. All other notifications reach the
-    /// application.
-    pub fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
+    pub(crate) fn process_notification(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         match &*message.method {
             notification::Initialized::NAME => {
                 if let Some(session) = session {

@@ -11,7 +11,7 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use crate::{
     Server,
-    engine::Prepared,
+    engine::{Engine as _, Prepared},
     request::{Output, Refusal, Scope},
     session::{Client, RequestClient},
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, future::Future, sync::Arc, time::Duration};
 
-use mcp_protocol::jsonrpc::Notification;
+use mcp_protocol::{Implementation, ProtocolVersion, jsonrpc::Notification};
 use mcp_transport::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -54,12 +54,23 @@ impl ClientNotification {
         self.params.as_ref()
     }
 
-    /// Returns the session of the client; `None` in the stateless era.
-    ///
-    /// See the [example](Self#example).
+    /// Returns the id of the HTTP session; `None` on other transports, and in the stateless era. It identifies a session,
+    /// not a user.
     #[must_use]
-    pub fn session(&self) -> Option<&Session> {
-        self.session.as_deref()
+    pub fn session_id(&self) -> Option<&str> {
+        self.session.as_deref().and_then(Session::id)
+    }
+
+    /// Returns the negotiated revision; `None` in the stateless era.
+    #[must_use]
+    pub fn version(&self) -> Option<ProtocolVersion> {
+        self.session.as_deref().map(Session::version)
+    }
+
+    /// Returns the name and version of the client; `None` in the stateless era. They are not authenticated.
+    #[must_use]
+    pub fn client_info(&self) -> Option<&Implementation> {
+        self.session.as_deref().map(Session::client_info)
     }
 
     /// Whether the other notification has the same method, parameters and session.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcp_protocol::{Message, ProtocolVersion, RpcError};
 use mcp_server_core::{
     Server,
-    engine::{Era, Refusal, Scope, StatelessCall},
+    engine::{Engine as _, Era, Refusal, Scope, StatelessCall},
 };
 use mcp_transport::{
     Frame, Transport,

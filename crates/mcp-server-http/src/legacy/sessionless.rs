@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
 use mcp_protocol::{ProtocolVersion, RequestId, jsonrpc::Request};
-use mcp_server_core::engine::SessionRequest;
+use mcp_server_core::engine::{Engine as _, SessionRequest};
 
 use crate::{
     answer::{body::Body, respond, stream::Queue},

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_server_core::{Peer, Session};
+use mcp_server_core::engine::{Peer, Session};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 

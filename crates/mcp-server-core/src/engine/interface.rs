@@ -1,0 +1,128 @@
+//! The methods of a server for transports. They are a trait, so that the documentation of [`Server`] shows its users only
+//! the methods that they need.
+
+use std::sync::Arc;
+
+use mcp_protocol::{
+    ProtocolVersion, RpcError,
+    jsonrpc::{Notification, Request},
+};
+
+use super::{Accepted, Arrival, Batch, Prepared, Rejected};
+use crate::{
+    Caller, Peer, Server, Session,
+    request::{Refusal, Reply, Scope},
+};
+
+/// The methods of a [`Server`] for transports.
+///
+/// ```
+/// use mcp_server_core::{
+///     Caller, Server,
+///     engine::{Accepted, Arrival, Engine as _},
+/// };
+///
+/// let server = Server::builder("hello", "1.0").build();
+/// let request = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+/// let accepted = server.accept(request, Arrival::new(Caller::remote())).unwrap();
+/// assert!(matches!(accepted, Accepted::Initialize(_)));
+/// ```
+pub trait Engine: sealed::Sealed {
+    /// Accepts one message: parses it, finds its era, and prepares a request of the stateless era.
+    ///
+    /// # Errors
+    /// [`Rejected`] when the message is invalid, or when its request cannot run.
+    fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected>;
+
+    /// Prepares a request. The scopes are checked after the method and before the parameters.
+    ///
+    /// # Errors
+    /// A [`Refusal`]: the server does not serve the method, the caller lacks scopes, the client lacks a capability, or
+    /// the parameters are invalid.
+    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal>;
+
+    /// Processes the notifications and responses of a batch, and prepares its requests.
+    ///
+    /// # Errors
+    /// Fails when the array is not a batch, is empty, or has too many messages.
+    fn batch(
+        &self,
+        bytes: &[u8],
+        session: &Arc<Session>,
+        peer: &Peer,
+        scope: impl Fn() -> Scope,
+    ) -> Result<Batch, RpcError>;
+
+    /// Handles `initialize`: negotiates the revision and creates the session.
+    ///
+    /// # Errors
+    /// `-32602` when the parameters are invalid, or when the client information exceeds 16 KiB without its `data:`
+    /// icons. `-32022` when the server supports no revision of the session era. `-32603` when an extension panics.
+    fn initialize(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+        peer: &Peer,
+    ) -> Result<(Arc<Session>, Reply), RpcError>;
+
+    /// Handles `initialize` without a session. The server declares no list changes, no subscriptions, no tasks and no
+    /// log records, because they need a session.
+    ///
+    /// # Errors
+    /// See [`Engine::initialize`].
+    fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError>;
+
+    /// Processes a notification. A cancellation of an unknown request is ignored. All other notifications reach the
+    /// application.
+    fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>);
+
+    /// Whether the server supports a revision of the session era.
+    fn has_legacy_versions(&self) -> bool;
+}
+
+impl Engine for Server {
+    fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
+        self.accept_message(bytes, arrival)
+    }
+
+    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
+        self.prepare_with(request, scope, None)
+    }
+
+    fn batch(
+        &self,
+        bytes: &[u8],
+        session: &Arc<Session>,
+        peer: &Peer,
+        scope: impl Fn() -> Scope,
+    ) -> Result<Batch, RpcError> {
+        self.accept_batch(bytes, session, peer, scope)
+    }
+
+    fn initialize(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+        peer: &Peer,
+    ) -> Result<(Arc<Session>, Reply), RpcError> {
+        self.opened_session(request, caller, peer)
+    }
+
+    fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
+        self.welcome_without_session(request)
+    }
+
+    fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
+        self.process_notification(session, peer, message);
+    }
+
+    fn has_legacy_versions(&self) -> bool {
+        self.versions().iter().any(|version| version.has_handshake())
+    }
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "other crates do not implement the interface")]
+    pub trait Sealed {}
+    impl Sealed for crate::Server {}
+}
