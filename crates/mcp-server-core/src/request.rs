@@ -17,5 +17,6 @@ pub use self::{
 pub(crate) use self::{
     output::{Output, Performed, Stop, ending},
     reply::{ServerIdentity, busy},
+    scope::Surroundings,
     stateless::ParsedMeta,
 };

@@ -12,25 +12,21 @@ use mcp_transport::FrameSender;
 use super::{Engine as _, Era, MirroredHeaders, Prepared};
 use crate::{
     Caller, Peer, Server, Session,
-    request::{Refusal, Scope, StatelessCall},
-    shutdown::Shutdown,
+    request::{Refusal, Scope, StatelessCall, Surroundings},
 };
 
 /// The surroundings of a message, as its transport knows them.
 pub struct Arrival<'a> {
     caller: Caller,
     headers: Option<MirroredHeaders<'a>>,
-    sink: Option<Arc<dyn FrameSender>>,
-    peer: Option<Peer>,
-    ending: Option<Shutdown>,
-    grace_period: Option<Duration>,
+    surroundings: Surroundings,
 }
 
 impl<'a> Arrival<'a> {
     /// Creates the surroundings of a message from a caller.
     #[must_use]
     pub fn new(caller: Caller) -> Self {
-        Self { caller, headers: None, sink: None, peer: None, ending: None, grace_period: None }
+        Self { caller, headers: None, surroundings: Surroundings::default() }
     }
 
     /// Sets the headers that must mirror a request of the stateless era. Without them nothing is compared.
@@ -43,47 +39,34 @@ impl<'a> Arrival<'a> {
     /// Sets the stream for notifications about the request. Without a stream they are dropped.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
-        self.sink = Some(sink);
+        self.surroundings.sink = Some(sink);
         self
     }
 
     /// Sets the connection, if several requests share it. Its limit applies, and a cancellation finds the request.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
-        self.peer = Some(peer);
+        self.surroundings.peer = Some(peer);
         self
     }
 
-    /// Sets the end of the connection.
+    /// Sets all that the transport knows of the request.
     #[must_use]
-    pub(crate) fn ending(mut self, ending: Shutdown) -> Self {
-        self.ending = Some(ending);
+    pub(crate) fn within(mut self, surroundings: Surroundings) -> Self {
+        self.surroundings = surroundings;
         self
     }
 
     /// Sets how long the request may run after a shutdown began. Unlimited by default.
     #[must_use]
     pub fn grace_period(mut self, limit: Duration) -> Self {
-        self.grace_period = Some(limit);
+        self.surroundings.grace_period = Some(limit);
         self
     }
 
     /// Adds the surroundings to a scope.
     fn complete(self, scope: Scope) -> Scope {
-        let mut scope = self.caller.scope(scope);
-        if let Some(sink) = self.sink {
-            scope = scope.sink(sink);
-        }
-        if let Some(peer) = self.peer {
-            scope = scope.peer(peer);
-        }
-        if let Some(ending) = self.ending {
-            scope = scope.ending(ending);
-        }
-        if let Some(limit) = self.grace_period {
-            scope = scope.grace_period(limit);
-        }
-        scope
+        self.caller.scope(scope).within(self.surroundings)
     }
 }
 
@@ -165,8 +148,8 @@ impl SessionRequest<'_> {
         sink: Option<Arc<dyn FrameSender>>,
         peer: Peer,
     ) -> Result<Prepared, Refusal> {
-        self.arrival.sink = sink;
-        self.arrival.peer = Some(peer);
+        self.arrival.surroundings.sink = sink;
+        self.arrival.surroundings.peer = Some(peer);
         self.prepare(server, Scope::session(session))
     }
 

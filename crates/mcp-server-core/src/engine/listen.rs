@@ -41,7 +41,7 @@ impl ListenWork {
         let name = method::Listen::NAME;
         decode_params::<Form>(name, params)?;
         let requested = decode_params::<ListenParams>(name, params)?.notifications;
-        if scope.sink.is_none() {
+        if scope.surroundings.sink.is_none() {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
             return Err(RpcError::invalid_request(text));
         }
@@ -76,9 +76,9 @@ impl Prepared {
 pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let Prepared { server, id, scope, place, .. } = prepared;
     let _place: Option<Place> = place;
-    let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.sink.as_deref()?);
+    let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.surroundings.sink.as_deref()?);
     let stream = ListenStream { id: &id, sink };
-    let ending = scope.ending.as_ref().unwrap_or(&server.data.shutdown);
+    let ending = scope.ending(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
         Ok::<_, RpcError>(find_for_listener(&server, &scope, &id, &task).await?.map(|found| match found {
             ListenTarget::Running(running_task) => running_task.detailed(),
@@ -119,7 +119,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         }
         drop(listening);
         // On a shared stream no other message shows the end of this subscription.
-        if scope.peer.is_some() {
+        if scope.surroundings.peer.is_some() {
             stream.send_end().await;
         }
         Some(Reply::result(&server.data.identity, &id, scope.version, stream.result(), 256))

@@ -397,7 +397,7 @@ fn context(
         is_local: scope.is_local,
         meta: std::sync::OnceLock::new(),
         log_level: scope.log_level,
-        sink: scope.sink.clone(),
+        sink: scope.surroundings.sink.clone(),
         cancel: scope.cancel.clone(),
         extensions: scope.extensions.clone(),
         outgoing: parking_lot::Mutex::default(),

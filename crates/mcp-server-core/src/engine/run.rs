@@ -157,7 +157,7 @@ impl Prepared {
             return Ok(());
         }
         let busy = || Reply::busy(&self.id);
-        let peer = self.scope.peer.as_ref();
+        let peer = self.scope.surroundings.peer.as_ref();
         let passes = match &mut self.work {
             // A stream is idle most of the time, so it has a limit of its own.
             Work::Listen(work) => {
@@ -221,7 +221,8 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
             let entry = entry.clone();
             let candidate = Candidate { server, scope, context, tool: &entry.spec.tool.name, policy, ttl, is_required };
             // The grace period ends the call. The driver of tasks ends a task.
-            let task_scope = Scope { grace_period: None, ..scope.clone() };
+            let mut task_scope = scope.clone();
+            task_scope.surroundings.grace_period = None;
             // The call may be dropped before its first poll.
             let (task_server, guard) = (server.clone(), EndGuard(context.clone()));
             let work = Box::pin(async move { execute(&task_server, &task_scope, &guard.0, work).await });

@@ -22,15 +22,24 @@ pub struct Scope {
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) principal: Option<Arc<Principal>>,
     pub(crate) is_local: bool,
-    pub(crate) peer: Option<Peer>,
-    pub(crate) sink: Option<Arc<dyn FrameSender>>,
+    pub(crate) surroundings: Surroundings,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
-    /// The end of the connection. Without it, the shutdown of the server ends the request.
-    pub(crate) ending: Option<Shutdown>,
-    pub(crate) grace_period: Option<Duration>,
     /// The metadata of the request, if it was read already.
     pub(crate) parsed_meta: Option<ParsedMeta>,
+}
+
+/// The part of a scope that the transport knows before it reads the message.
+#[derive(Clone, Default)]
+pub(crate) struct Surroundings {
+    /// The connection, if several requests share it.
+    pub(crate) peer: Option<Peer>,
+    /// The stream for notifications about the request. Without a stream they are dropped.
+    pub(crate) sink: Option<Arc<dyn FrameSender>>,
+    /// The end of the connection. Without it, the shutdown of the server ends the request.
+    pub(crate) ending: Option<Shutdown>,
+    /// How long the request may run after a shutdown began. Unlimited by default.
+    pub(crate) grace_period: Option<Duration>,
 }
 
 impl Scope {
@@ -72,12 +81,9 @@ impl Scope {
             log_level,
             principal: None,
             is_local: false,
-            peer: None,
-            sink: None,
+            surroundings: Surroundings::default(),
             cancel: CancellationToken::new(),
             extensions: Extensions::default(),
-            ending: None,
-            grace_period: None,
             parsed_meta: None,
         }
     }
@@ -92,7 +98,7 @@ impl Scope {
     /// Sets the stream for notifications about this request. Without a stream they are dropped.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
-        self.sink = Some(sink);
+        self.surroundings.sink = Some(sink);
         self
     }
 
@@ -113,14 +119,14 @@ impl Scope {
     /// Sets the connection of the request. Its limit applies, and a cancellation finds the request by its id.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
-        self.peer = Some(peer);
+        self.surroundings.peer = Some(peer);
         self
     }
 
-    /// Sets the end of the connection.
+    /// Sets all that the transport knows of the request.
     #[must_use]
-    pub(crate) fn ending(mut self, ending: Shutdown) -> Self {
-        self.ending = Some(ending);
+    pub(crate) fn within(mut self, surroundings: Surroundings) -> Self {
+        self.surroundings = surroundings;
         self
     }
 
@@ -136,7 +142,7 @@ impl Scope {
         Origin {
             client: &self.client,
             principal: self.principal.as_deref(),
-            sink: self.sink.as_ref(),
+            sink: self.surroundings.sink.as_ref(),
             cancel: &self.cancel,
         }
     }
@@ -152,15 +158,20 @@ impl Scope {
     /// Sets how long the request may run after a shutdown began. Then it is answered with an error. Unlimited by default.
     #[must_use]
     pub fn grace_period(mut self, limit: Duration) -> Self {
-        self.grace_period = Some(limit);
+        self.surroundings.grace_period = Some(limit);
         self
+    }
+
+    /// Returns the end of the connection, or the shutdown of the server.
+    pub(crate) fn ending<'a>(&'a self, server: &'a Shutdown) -> &'a Shutdown {
+        self.surroundings.ending.as_ref().unwrap_or(server)
     }
 
     /// Waits until the grace period is over. Returns the cause of the end.
     pub(crate) async fn grace_period_over(&self, server: &Shutdown) -> Cause {
-        let Some(limit) = self.grace_period else { return std::future::pending().await };
+        let Some(limit) = self.surroundings.grace_period else { return std::future::pending().await };
         // Boxed, because few requests wait at all, and all of them would carry the memory of the timer.
-        Box::pin(self.ending.as_ref().unwrap_or(server).is_over(limit)).await
+        Box::pin(self.ending(server).is_over(limit)).await
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     Caller, Peer, Server, Session,
     engine::{Accepted, Arrival, Engine as _, Prepared, Rejected, SessionRequest},
     error::Chain,
-    request::{Refusal, Reply, Scope},
+    request::{Refusal, Reply, Scope, Surroundings},
     shutdown::{Cause, Shutdown},
 };
 
@@ -374,8 +374,7 @@ impl Connection<'_> {
 
     /// Returns the surroundings of a message on this connection.
     fn arrival(&self) -> Arrival<'static> {
-        let arrival = Arrival::new(self.caller.clone()).peer(self.peer.clone()).sink(self.sender.clone());
-        arrival.ending(self.ending.clone()).grace_period(self.grace_period)
+        Arrival::new(self.caller.clone()).within(self.surroundings())
     }
 
     async fn batch(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
@@ -397,8 +396,16 @@ impl Connection<'_> {
 
     /// Adds the data of this connection to a scope.
     fn scope(&self, scope: Scope) -> Scope {
-        let scope = self.caller.scope(scope).peer(self.peer.clone()).sink(self.sender.clone());
-        scope.ending(self.ending.clone()).grace_period(self.grace_period)
+        self.caller.scope(scope).within(self.surroundings())
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            peer: Some(self.peer.clone()),
+            sink: Some(self.sender.clone()),
+            ending: Some(self.ending.clone()),
+            grace_period: Some(self.grace_period),
+        }
     }
 
     fn spawn(&mut self, prepared: Prepared, id: RequestId) {

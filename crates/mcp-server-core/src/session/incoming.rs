@@ -24,8 +24,8 @@ const QUEUE_BYTES: usize = 1 << 20;
 ///
 /// let server = Server::builder::<()>("watcher", "1.0.0")
 ///     .on_notification(async |notification: ClientNotification| {
-///         let session = notification.session().map(|session| session.version());
-///         println!("{} {:?} {session:?}", notification.method(), notification.params());
+///         let version = notification.version();
+///         println!("{} {:?} {version:?}", notification.method(), notification.params());
 ///     })
 ///     .build();
 /// # let _: Server = server;
