@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn list(entries: Value) -> List {
+    fn list(entries: &Value) -> List {
         List { entries: entries.as_array().cloned().unwrap_or_default(), ..List::default() }
     }
 
@@ -175,7 +175,7 @@ mod tests {
                 }
             });
             assert_eq!(
-                found(&Definitions { tools: list(json!([tool])), ..Definitions::default() }),
+                found(&Definitions { tools: list(&json!([tool])), ..Definitions::default() }),
                 expected,
                 "{change}"
             );
@@ -208,7 +208,7 @@ mod tests {
             schema["additionalProperties"] = false.into();
             let tool = tool(|tool| tool["inputSchema"] = schema.clone());
             assert_eq!(
-                found(&Definitions { tools: list(json!([tool])), ..Definitions::default() }),
+                found(&Definitions { tools: list(&json!([tool])), ..Definitions::default() }),
                 expected,
                 "{schema}"
             );
@@ -220,14 +220,14 @@ mod tests {
         let definitions = Definitions {
             server_info: json!({"name": "x", "icons": [{"src": "file:///etc/passwd"}]}),
             tools: List { entries: vec![tool(|_| ()), tool(|_| ())], repeats_cursor: true, is_invalid: false },
-            prompts: list(json!([{"name": "p", "arguments": [{"name": "a"}, {"name": "b", "description": "x"}]}])),
-            resources: list(json!([
+            prompts: list(&json!([{"name": "p", "arguments": [{"name": "a"}, {"name": "b", "description": "x"}]}])),
+            resources: list(&json!([
                 {"uri": "a://b", "name": "r", "description": "x", "mimeType": "text/plain"},
                 {"uri": "no uri", "name": "r"},
                 {"name": "r"},
             ])),
             templates: list(
-                json!([{"uriTemplate": "a://{b", "name": "t", "description": "x", "mimeType": "text/plain"}]),
+                &json!([{"uriTemplate": "a://{b", "name": "t", "description": "x", "mimeType": "text/plain"}]),
             ),
         };
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_protocol::{ErrorCode, TaskSupport};
+use mcp_protocol::{ErrorCode, ProtocolVersion, TaskSupport};
 use mcp_store::MemoryStore;
 use mcp_transport::{Frame, Transport as _, memory::duplex, recv};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ async fn a_page_is_not_opened() {
     let server = Server::builder("s", "1").tool(tool("open", open)).build();
     let (mut ours, theirs) = duplex(16);
     let served = tokio::spawn(async move { server.serve(theirs).await });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": { "elicitation": { "url": {} } },
+    let params = json!({ "protocolVersion": ProtocolVersion::V2025_11_25, "capabilities": { "elicitation": { "url": {} } },
         "clientInfo": { "name": "c", "version": "1" } });
     let mut text = String::new();
     for (id, method, params) in [(1, "initialize", params), (2, "tools/call", json!({ "name": "open" }))] {
