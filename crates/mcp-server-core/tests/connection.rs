@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of},
-    inputs::Name,
+    input_client::Name,
     stalling_store::StallingStore,
 };
 use mcp_server_core::{InputError, Inputs, Server, tool};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::inputs::{ALL, Client, Name, accept, everything, text};
+use crate::input_client::{ALL, Client, Name, accept, everything, text};
 
 /// A server with a tool for each kind of question.
 fn server() -> Server {

@@ -13,10 +13,8 @@ mod definitions;
 mod error_codes;
 mod error_locations;
 mod extensions;
+mod input_client;
 mod input_requests;
-#[expect(clippy::duplicate_mod, reason = "the same table over another transport, see `inputs_over_ndjson`")]
-mod inputs;
-mod inputs_over_ndjson;
 mod json_client;
 mod layer_functions;
 mod layers;
@@ -37,7 +35,6 @@ mod results;
 mod runtime_changes;
 mod stalling_store;
 mod stateless;
-mod stream_transports;
 mod subscriptions;
 mod tasks;
 mod tasks_extension;
@@ -50,5 +47,3 @@ mod tools;
 mod tracing_spans;
 mod url_elicitation;
 mod validation;
-
-use self::stream_transports::OverMemory as ClientTransport;

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
-    inputs::{ALL, Client, Name, accept, everything, text},
+    input_client::{ALL, Client, Name, accept, everything, text},
     json_client::request_with_scope,
 };
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     common::{Wire, cancel, code, modern, text_of},
-    inputs::Name,
+    input_client::Name,
     stalling_store::StallingStore,
 };
 

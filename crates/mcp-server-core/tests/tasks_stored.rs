@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc::unbounded_channel};
 
 use crate::{
-    inputs::Name,
+    input_client::Name,
     json_client::{Client, code_and_text, request_with_scope},
     stalling_store::StallingStore,
     tasks_fixture::{Jobs, call, declared, made, of, wait_for},

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::{
-    inputs::Name,
+    input_client::Name,
     json_client::{Client, code_and_text, request_with_scope},
     tasks_fixture::{Jobs, declared, made, of, wait_for},
 };

@@ -6,7 +6,7 @@ use mcp_server_core::{Inputs, Server, ToolError, prompt, resource, tool};
 use serde_json::{Value, json};
 
 use crate::{
-    inputs::{ALL, Client, text},
+    input_client::{ALL, Client, text},
     json_client,
     tasks_fixture::{as_task, call, declared, of, wait_for},
 };

@@ -12,7 +12,6 @@ mod headers;
 mod health;
 mod http1;
 mod http2;
-mod inputs_over_http;
 mod limits;
 mod list_changes;
 mod malformed_messages;

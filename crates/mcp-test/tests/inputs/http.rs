@@ -1,12 +1,10 @@
-//! The tests of input requests of `mcp-server-core` over HTTP, with one POST per message.
-
-#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+//! A client of the Streamable HTTP endpoint, without a socket.
 
 use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
-use http::Method;
-use http_body_util::BodyExt;
+use http::Request;
+use http_body_util::{BodyExt, Full};
 use mcp_server_core::Server;
 use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
 use serde::Deserialize;
@@ -16,12 +14,8 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::common::{BASE, request};
-
-mod inputs;
-
-/// A client transport. Every message is a POST, and the received messages are queued in order.
-pub(crate) struct ClientTransport {
+/// A connection of a client. Every message is a POST, and the received messages are queued in order.
+pub(crate) struct HttpConnection {
     service: McpService,
     session: Option<String>,
     sender: UnboundedSender<Bytes>,
@@ -48,8 +42,8 @@ struct Params {
     meta: HashMap<String, serde_json::Value>,
 }
 
-impl ClientTransport {
-    pub(crate) fn connect(server: &Server) -> Self {
+impl HttpConnection {
+    pub(crate) fn open(server: &Server) -> Self {
         let (sender, received) = unbounded_channel();
         let service = server.clone().into_service(HttpConfig::new());
         Self { service, session: None, sender, received, running: HashMap::new() }
@@ -60,14 +54,19 @@ impl ClientTransport {
         let params: Params = read.params.map(|params| serde_json::from_str(params.get()).unwrap()).unwrap_or_default();
         let version = params.meta.get("io.modelcontextprotocol/protocolVersion").and_then(|version| version.as_str());
         let name = params.name.or(params.uri);
-        let mut headers = BASE.to_vec();
+        let mut post = Request::post("/mcp")
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
         if let Some(version) = version {
-            headers.extend([("mcp-protocol-version", version), ("mcp-method", read.method.as_deref().unwrap())]);
-            headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
+            post = post.header("mcp-protocol-version", version).header("mcp-method", read.method.as_deref().unwrap());
+            if let Some(name) = &name {
+                post = post.header("mcp-name", name);
+            }
         } else if let Some(session) = &self.session {
-            headers.push(("mcp-session-id", session));
+            post = post.header("mcp-session-id", session);
         }
-        let post = request(Method::POST, &headers, message.clone());
+        let post = post.body(Full::new(Bytes::from(message.clone()))).unwrap();
         let Some(id) = read.id.filter(|_| read.method.is_some()).map(|id| id.get().parse().unwrap()) else {
             let status = self.service.handle(post).await.status();
             assert_eq!(status, http::StatusCode::ACCEPTED);

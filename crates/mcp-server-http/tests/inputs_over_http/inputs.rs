@@ -1,1 +1,0 @@
-../../../mcp-server-core/tests/inputs.rs
