@@ -78,7 +78,7 @@ async fn an_invalid_response_ends_the_call_and_closes_its_open_stream() {
             assert_eq!(outcome(client.call_tool("t", ()).await), "invalid", "{version}");
             site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{version}");
-            site.assert_clean_close(client, "a stream that goes on").await;
+            site.assert_clean_close(client, "a stream that continues").await;
         }
     }
     check("as text", &[TransportKind::Pipes], &[as_text()], DEADLINE, "invalid").await;

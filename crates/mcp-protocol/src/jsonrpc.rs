@@ -194,8 +194,8 @@ impl<'a> Message<'a> {
     /// Parses one message under the default [`Limits`].
     ///
     /// # Errors
-    /// [`EnvelopeError`] says what was wrong and carries the id when it could be read, so that the error can be
-    /// answered.
+    /// [`EnvelopeError`] describes the fault. It contains the id if the id could be read, so that the caller can answer
+    /// the message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         Self::parse_with(bytes, &Limits::default())
     }

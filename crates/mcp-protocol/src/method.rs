@@ -160,9 +160,9 @@ requests! {
     RequestTaskCancellation "tasks/cancel" TaskParams => EmptyResult, Some("taskId"), ProtocolVersion::has_extensions;
     /// Lists skills (skills extension).
     ListSkills "skills/list" PaginatedParams => ListSkillsResult, None, |_| true;
-    /// Asks what a skill is (skills extension).
+    /// Requests one skill (skills extension).
     GetSkill "skills/get" GetSkillParams => GetSkillResult, None, |_| true;
-    /// Lists what is in a directory (skills extension).
+    /// Lists the entries of a directory (skills extension).
     ReadDirectory "resources/directory/read" ReadDirectoryParams => ListResourcesResult, None, |_| true;
 }
 
@@ -235,6 +235,10 @@ mod tests {
             ("com.example/other", None),
         ] {
             assert_eq!(mirrored_name_param(name), param, "{name}");
+        }
+        // The rows of one name agree.
+        for row in REQUESTS {
+            assert_eq!(mirrored_name_param(row.name), row.mirrored_param, "{}", row.name);
         }
     }
 }

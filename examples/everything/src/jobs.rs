@@ -29,7 +29,7 @@ pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
         .tool(tool("multi_input", multi_input).description("Asks two things at once, in a task.").long_running())
         .tool(
             tool("test_tool_with_task", asks_first)
-                .description("Asks the user for a name, then goes on as a task.")
+                .description("Asks the user for a name, then continues as a task.")
                 .task(TaskSupport::Required),
         )
 }

@@ -10,7 +10,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Parses the URL. The error text says why `mcp` does not show the page.
+    /// Parses the URL. The error text contains the reason if `mcp` does not show the page.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("the URL of the page is invalid: {error}"))?;
         match url.scheme() {

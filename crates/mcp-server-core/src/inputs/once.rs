@@ -104,8 +104,8 @@ async fn guarded<T: Serialize + DeserializeOwned>(
     let (mut guard_on_drop, _running) = loop {
         // This run of the handler continues until the state of the side effect is known.
         let running = collector.effect();
-        // When this future is dropped early, the record tells later rounds. That holds also when the store took the
-        // mark and the response was lost.
+        // When this future is dropped early, the record ends later rounds with an error. That holds also when the store
+        // took the mark and the response was lost.
         let mut guard_on_drop = AbandonGuard {
             collector,
             name: Some(name.clone()),

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::{Answering, HandlerService, Invocation, Outcome};
 
-/// The most principals with a bucket of their own. Further principals share one bucket.
+/// The most principals with a bucket of their own. Further principals share one bucket, apart from anonymous callers.
 const MAX_PRINCIPALS: usize = 16 << 10;
 /// The longest window: ten years. Longer ones could exceed the range of the clock.
 const MAX_WINDOW: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -32,7 +32,8 @@ const MAX_WINDOW: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// Layers are cheap to clone, and clones share their buckets: one `RateLimit` on two tools limits both tools together. The
 /// buckets belong to one process. In the stateless era, each input round of a call takes a token.
 ///
-/// With zero `calls` the layer rejects every call. With a zero `window` it rejects none.
+/// With zero `calls` the layer rejects every call, with an error that is not retryable. Otherwise, with a zero `window`, it
+/// rejects none.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,13 +73,15 @@ type Bucket = Option<Instant>;
 #[derive(Default)]
 struct Table {
     buckets: HashMap<String, Bucket>,
-    /// The bucket of anonymous callers, and of principals above [`MAX_PRINCIPALS`].
-    common: Bucket,
+    anonymous: Bucket,
+    /// The bucket of principals above [`MAX_PRINCIPALS`].
+    overflow: Bucket,
     swept: Option<Instant>,
 }
 
 impl RateLimit {
-    /// Limits each principal on its own. Anonymous callers share one bucket.
+    /// Limits each principal on its own. Anonymous callers share one bucket. The table has room for 16,384 principals that
+    /// called within the window. Further principals share one more bucket.
     #[must_use]
     pub fn per_principal(calls: u32, window: Duration) -> Self {
         Self { rate: Rate::new(calls, window), buckets: Buckets::PerPrincipal(Arc::default()) }
@@ -133,6 +136,9 @@ impl Rate {
 
     fn exceeded(self, wait: Duration) -> RpcError {
         let Self { calls, window } = self;
+        if calls == 0 {
+            return RpcError::internal("the limit of the server allows no calls");
+        }
         // Rounded up, so that a retry after this time succeeds.
         let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let wait = Duration::from_millis(millis);
@@ -143,7 +149,7 @@ impl Rate {
 
 impl Table {
     fn bucket(&mut self, principal: Option<String>, now: Instant, interval: Duration) -> &mut Bucket {
-        let Some(key) = principal else { return &mut self.common };
+        let Some(key) = principal else { return &mut self.anonymous };
         if self.buckets.len() >= MAX_PRINCIPALS && !self.buckets.contains_key(&key) {
             // One sweep per interval bounds its cost.
             if self.swept.is_none_or(|swept| now.duration_since(swept) >= interval) {
@@ -151,7 +157,7 @@ impl Table {
                 self.buckets.retain(|_, bucket| bucket.is_some_and(|full_at| full_at > now));
             }
             if self.buckets.len() >= MAX_PRINCIPALS {
-                return &mut self.common;
+                return &mut self.overflow;
             }
         }
         self.buckets.entry(key).or_default()

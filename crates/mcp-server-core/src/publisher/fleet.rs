@@ -140,7 +140,7 @@ impl Fleet {
         {
             let mut outgoing = self.shared.outgoing();
             if outgoing.cancelled.len() >= QUEUE && outgoing.cancelled.pop_front().is_some() {
-                tracing::warn!("the node of a task hears late that it was cancelled: the store takes too long");
+                tracing::warn!("the node of a task receives its cancellation late, because the store takes too long");
                 outgoing.changes.clear();
                 outgoing.all = true;
             }

@@ -61,10 +61,10 @@ async fn the_suite_names_the_broken_rule() {
     let names: Vec<&str> = broken.iter().map(|(rule, _)| rule.strip_prefix("key-value: ").unwrap()).collect();
     let expected = [
         "a later put replaces value and ttl",
-        "delete says whether there was a record",
+        "delete returns whether there was a record",
         "a record is gone when its ttl has passed",
         "compare-and-swap creates only what is not there",
-        "compare-and-swap replaces only what is as expected, and else tells what is there",
+        "compare-and-swap replaces only the expected value, and otherwise returns the present value",
         "compare-and-swap with no new value deletes only what is as expected",
         "compare-and-swap sets the ttl anew and sees expired records as none",
         "of writers that compare and swap at once none is lost",
