@@ -1,6 +1,6 @@
 //! The server of the tests.
 
-use mcp_server::prelude::*;
+use mcp_server::{extract::ResourceUri, prelude::*};
 
 /// Add two numbers.
 ///

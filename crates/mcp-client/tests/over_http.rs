@@ -4,7 +4,10 @@
 use std::{error::Error as _, future::pending, time::Duration};
 
 use mcp_client::{Client, Reconnect, State, Update, protocol::ProtocolVersion};
-use mcp_server::prelude::*;
+use mcp_server::{
+    prelude::*,
+    tasks::{TaskPolicy, TaskSupport},
+};
 use serde_json::json;
 use tokio::{
     net::TcpListener,

@@ -10,7 +10,7 @@ use mcp_client::{
         LoggingLevel, ProtocolVersion, Root, RpcError, notification,
     },
 };
-use mcp_server::prelude::*;
+use mcp_server::{extract::ResourceUri, prelude::*};
 use serde_json::{Value, json};
 
 use crate::common::builder;

@@ -7,7 +7,10 @@ use mcp_client::{
     Client, ClientBuilder, TaskOrResult,
     protocol::{ElicitResult, JsonObject, Meta, ProtocolVersion, tasks::TaskStatus},
 };
-use mcp_server::prelude::*;
+use mcp_server::{
+    prelude::*,
+    tasks::{TaskPolicy, TaskSupport},
+};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

@@ -55,22 +55,38 @@ pub use mcp_transport as transport;
 pub use schemars;
 
 /// The names that most servers use: `use mcp_server::prelude::*;`.
+///
+/// The other names are in the modules by subject, for example [`extract::Extension`] and [`output::Structured`].
+///
+/// axum has a `State` and a `Json`, too. An explicit import hides a name of the prelude. A file that imports
+/// `axum::extract::State` or `axum::Json` therefore names the extractor and the output of this crate by their paths:
+///
+/// ```
+/// use axum::extract::State;
+/// use mcp_server::{extract, output, prelude::*};
+///
+/// #[derive(Serialize, JsonSchema)]
+/// struct Size { width: u32 }
+///
+/// async fn size(extract::State(width): extract::State<u32>) -> output::Json<Size> {
+///     output::Json(Size { width })
+/// }
+///
+/// async fn page(State(width): State<u32>) -> String {
+///     width.to_string()
+/// }
+///
+/// let server = Server::builder("sizes", "1.0.0").tool(tool("size", size)).with_state(640).build();
+/// let app = axum::Router::<u32>::new().route("/size", axum::routing::get(page));
+/// # let _: (Server, axum::Router<u32>) = (server, app);
+/// ```
 pub mod prelude {
     #[cfg(feature = "macros")]
     pub use mcp_macros::{debug_handler, prompt, resource, tool};
-    pub use mcp_protocol::{
-        CallToolResult, ContentBlock, GetPromptResult, LoggingLevel, Meta, Principal, PromptArgument, PromptMessage,
-        ReadResourceResult, Resource, ResourceContents, Role, RpcError,
-    };
-    #[cfg(feature = "fs")]
-    pub use mcp_server_content::{ContentDir, ResourceDir};
-    #[cfg(feature = "skills")]
-    pub use mcp_server_content::{Skill, Skills};
+    pub use mcp_protocol::{CallToolResult, ContentBlock, LoggingLevel, Meta, Principal, PromptMessage, RpcError};
     pub use mcp_server_core::{
-        Args, Audio, Blob, Cancelled, Completing, Context, Extension, FromRef, Image, Inputs, Json, MessageTemplate,
-        Parameter, ParameterType, Progress, PromptRoute, RawArgs, ResourceRoute, ResourceUri, Server, ServerBuilder,
-        State, Structured, TaskPolicy, TaskSupport, TemplateRoute, ToolError, ToolRoute, Visible, WithMeta, prompt,
-        prompt_template, resource, template, tool,
+        Args, Cancelled, Completing, Context, Image, Inputs, Json, Progress, RawArgs, Server, State, ToolError,
+        ToolRoute, Visible, prompt, resource, template, tool,
     };
     #[cfg(feature = "tls")]
     pub use mcp_server_http::TlsConfig;

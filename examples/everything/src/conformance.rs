@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use mcp_server::{
-    ServerBuilder, ToolRoute,
+    Parameter, ParameterType, ServerBuilder, ToolRoute,
+    output::Audio,
     prelude::*,
+    protocol::ResourceContents,
     protocol::{ClientCapabilities, LoggingLevel, SamplingCapability},
 };
 use serde_json::json;

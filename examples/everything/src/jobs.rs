@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use mcp_server::{ServerBuilder, prelude::*};
+use mcp_server::{
+    ServerBuilder,
+    prelude::*,
+    tasks::{TaskPolicy, TaskSupport},
+};
 
 use crate::{app::App, observations::Observations};
 

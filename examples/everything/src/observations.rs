@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use mcp_server::{ClientNotification, ServerBuilder, prelude::*};
+use mcp_server::{ClientNotification, ServerBuilder, extract::FromRef as _, prelude::*};
 
 use crate::app::App;
 

@@ -1,6 +1,9 @@
 //! Prompts: the fixtures of the conformance suites, a declarative prompt and a handler.
 
-use mcp_server::{PromptRoute, ServerBuilder, prelude::*, protocol::PromptArgument};
+use mcp_server::{
+    MessageTemplate, PromptRoute, ServerBuilder, prelude::*, prompt_template, protocol::PromptArgument,
+    protocol::ResourceContents,
+};
 
 use crate::{app::App, media, notes::Notes, resources};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcp_server::{ServerBuilder, prelude::*};
+use mcp_server::{ServerBuilder, output::Blob, prelude::*};
 use serde_json::json;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_server::{ServerBuilder, prelude::*};
+use mcp_server::{ServerBuilder, output::Structured, prelude::*, protocol::Resource};
 
 use crate::{app::App, notes::Notes, observations::Observations};
 

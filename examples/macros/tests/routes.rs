@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use mcp_client::Client;
-use mcp_server::prelude::*;
+use mcp_server::{
+    extract::{FromRef, ResourceUri},
+    prelude::*,
+};
 use serde_json::{Value, json};
 
 #[derive(Clone)]

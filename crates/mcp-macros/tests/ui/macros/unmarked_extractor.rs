@@ -1,6 +1,6 @@
 //! A handler with the mistake "unmarked extractor".
 
-use mcp_server::prelude::*;
+use mcp_server::{prelude::*, protocol::Principal};
 
 type MaybeCaller = Option<Principal>;
 
