@@ -1,6 +1,6 @@
 //! A handler with the mistake "unmarked extractor".
 
-use mcp_server::{prelude::*, protocol::Principal};
+use mcp_server::prelude::*;
 
 type MaybeCaller = Option<Principal>;
 
