@@ -1,12 +1,15 @@
 //! The context of a request: its client, its metadata, and the notifications that its handler sends.
 
+mod arguments;
+mod cancelled;
+mod end;
 mod extensions;
+mod notify;
+mod progress;
 
 use std::{
     any::Any,
-    borrow::Borrow,
     fmt,
-    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -14,24 +17,27 @@ use std::{
 };
 
 use mcp_protocol::{
-    ClientCapabilities, Implementation, LoggingLevel, LoggingMessageParams, Meta, Principal, ProgressParams,
-    ProgressToken, ProtocolVersion, RequestId, Shape, TraceContext, jsonrpc, method::NotificationMethod, notification,
+    ClientCapabilities, Implementation, LoggingLevel, Meta, Principal, ProgressToken, ProtocolVersion, RequestId,
+    TraceContext,
 };
-use mcp_transport::{Frame, FrameSender, Route, TrySendError};
+use mcp_transport::FrameSender;
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use crate::{
     inputs::InputCollector,
-    log_guard::hold_records,
     session::{Client, Session},
     tasks::{RunningTask, TaskUpgrade},
-    trace::{self, Ending},
 };
 
-pub use self::extensions::Extensions;
+pub(crate) use self::end::EndGuard;
+pub use self::{
+    arguments::{Completing, ResourceUri},
+    cancelled::Cancelled,
+    extensions::Extensions,
+    progress::Progress,
+};
 
 /// The request that a handler serves. Cheap to clone.
 ///
@@ -217,7 +223,7 @@ impl Context {
     /// See the [example](Self#example).
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
-        Cancelled { token: self.inner.cancel.clone() }
+        Cancelled::new(self.inner.cancel.clone())
     }
 
     /// Turns the call into a task now, before the task policy does. The client gets its response, and the handler
@@ -282,60 +288,6 @@ impl Context {
         Progress { context: self.clone() }
     }
 
-    /// Whether the client receives log records of this level.
-    ///
-    /// See the [example](Self#example).
-    #[must_use]
-    pub fn logs(&self, level: LoggingLevel) -> bool {
-        let wanted = match &self.inner.client {
-            Client::Session(session) => Some(session.log_level()),
-            Client::Request(_) => self.inner.log_level,
-        };
-        self.inner.sink.is_some() && wanted.is_some_and(|wanted| level >= wanted)
-    }
-
-    /// Sends a log record to the client (`notifications/message`), if the client requested records of this level. In
-    /// 2026-07-28 a client receives none by default. Log records must not contain secrets.
-    ///
-    /// See the [example](Self#example).
-    pub async fn log(&self, level: LoggingLevel, data: impl Serialize) {
-        self.log_as(level, None, data).await;
-    }
-
-    /// Sends a log record with the name of a logger, like [`Context::log`].
-    ///
-    /// See the [example](Self#example).
-    pub async fn log_as(&self, level: LoggingLevel, logger: Option<&str>, data: impl Serialize) {
-        if !self.logs(level) {
-            return;
-        }
-        let Ok(data) = serde_json::to_value(data) else {
-            tracing::warn!("a log record cannot be written as JSON");
-            return;
-        };
-        let mut params = LoggingMessageParams::new(level, data);
-        params.logger = logger.map(str::to_owned);
-        self.notify::<notification::LoggingMessage>(&params, None).await;
-    }
-
-    /// Sends a log record if the transport has capacity.
-    #[cfg(feature = "log-layer")]
-    pub(crate) fn try_log(&self, params: &LoggingMessageParams) {
-        let Some(sink) = &self.inner.sink else { return };
-        if let Some(task) = self.task() {
-            return self.notify_about_task::<notification::LoggingMessage>(task, params, None);
-        }
-        let Ok(message) = jsonrpc::notification(notification::LoggingMessage::NAME, params) else { return };
-        let mut frame = Frame::new(message);
-        if let Some(id) = &self.inner.request_id {
-            frame.route = Route::Request(id.clone());
-        }
-        let outgoing = self.outgoing();
-        if !outgoing.finished && sink.try_send(frame).is_err() {
-            tracing::debug!("a record found no room on its way to the client");
-        }
-    }
-
     /// Closes the stream of this call while the call continues. The client reconnects later and receives the missed
     /// messages.
     ///
@@ -346,22 +298,6 @@ impl Context {
     pub fn close_stream(&self) {
         if let (Some(sink), Some(id)) = (&self.inner.sink, &self.inner.request_id) {
             sink.close(id);
-        }
-    }
-
-    /// Stops all notifications of this request before its response is sent.
-    pub(crate) fn finish(&self) {
-        self.outgoing().finished = true;
-        if let Some(collector) = &self.inner.collector {
-            collector.end();
-        }
-    }
-
-    /// Finishes the call, and records its end in the span. Only the first end counts.
-    pub(crate) fn end(&self, ending: Ending<'_>) {
-        self.finish();
-        if !self.inner.ended.swap(true, Ordering::AcqRel) {
-            trace::ended(&self.inner.span, ending);
         }
     }
 
@@ -377,76 +313,6 @@ impl Context {
     pub(crate) fn has_expired(&self) -> bool {
         self.inner.expired.load(Ordering::Acquire)
     }
-
-    /// Queues a notification, and waits for capacity if necessary. A progress value is queued only if it is larger than
-    /// the last.
-    async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync), progress: Option<f64>) {
-        let Some(sink) = &self.inner.sink else { return };
-        if let Some(task) = self.task() {
-            return self.notify_about_task::<N>(task, params, progress);
-        }
-        let Ok(message) = jsonrpc::notification(N::NAME, params) else { return };
-        let len = message.len();
-        let mut frame = Frame::new(message);
-        if let Some(id) = &self.inner.request_id {
-            frame.route = Route::Request(id.clone());
-        }
-        loop {
-            {
-                let _guard = hold_records();
-                let mut outgoing = self.outgoing();
-                let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
-                if outgoing.finished || is_stale {
-                    return;
-                }
-                match sink.try_send(frame) {
-                    Ok(()) => {
-                        outgoing.last_progress = progress.or(outgoing.last_progress);
-                        return;
-                    }
-                    Err(TrySendError::Full(back)) => frame = back,
-                    // The stream may be closed while the call continues: a lost connection does not cancel a call of a
-                    // session.
-                    Err(_) => {
-                        tracing::debug!(method = N::NAME, "a notification found its stream closed");
-                        break;
-                    }
-                }
-            }
-            if sink.ready(len).await.is_err() {
-                return;
-            }
-            // The call may have become a task while it waited, and its response is sent.
-            if let Some(task) = self.task() {
-                return self.notify_about_task::<N>(task, params, progress);
-            }
-        }
-        // Nothing above waits any more. Yielding lets the runtime cancel a handler that only sends notifications.
-        tokio::task::coop::consume_budget().await;
-    }
-
-    /// Sends a notification of a task, after the response to its call. In a session it uses the session's own stream
-    /// and names the task. The extension has no such notifications (SEP-2663).
-    fn notify_about_task<N: NotificationMethod>(
-        &self,
-        task: &RunningTask,
-        params: &(impl Serialize + Sync),
-        progress: Option<f64>,
-    ) {
-        let Client::Session(session) = &self.inner.client else { return };
-        let _guard = hold_records();
-        let mut outgoing = self.outgoing();
-        let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
-        if outgoing.finished || is_stale {
-            return;
-        }
-        let Ok(mut params) = serde_json::to_value(params) else { return };
-        params["_meta"][mcp_protocol::meta::keys::RELATED_TASK] = serde_json::json!({ "taskId": task.id() });
-        if let Ok(message) = jsonrpc::notification(N::NAME, &params) {
-            session.send(message);
-            outgoing.last_progress = progress.or(outgoing.last_progress);
-        }
-    }
 }
 
 impl fmt::Debug for Context {
@@ -457,146 +323,3 @@ impl fmt::Debug for Context {
             .finish_non_exhaustive()
     }
 }
-
-/// Ends a call as cancelled when it is dropped before its end.
-pub(crate) struct EndGuard<C: Borrow<Context>>(pub(crate) C);
-
-impl<C: Borrow<Context>> Drop for EndGuard<C> {
-    fn drop(&mut self) {
-        self.0.borrow().end(Ending::Cancelled);
-    }
-}
-
-/// Reports the progress of a request. Nothing is sent when the client gave no progress token.
-///
-/// # Example
-/// ```
-/// use mcp_server_core::{Progress, Server, tool};
-///
-/// async fn count(progress: Progress) -> String {
-///     if progress.is_wanted() {
-///         println!("the client shows progress");
-///     }
-///     for step in 1..=3 {
-///         progress.report(f64::from(step), Some(3.0), "counting").await;
-///     }
-///     "done".to_owned()
-/// }
-///
-/// let server = Server::builder("counter", "1.0").tool(tool("count", count)).build();
-/// # let _ = server;
-/// ```
-#[derive(Debug, Clone)]
-pub struct Progress {
-    context: Context,
-}
-
-impl Progress {
-    /// Whether the client gave a progress token.
-    ///
-    /// See the [example](Self#example).
-    #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        self.context.inner.progress_token.is_some() && self.context.inner.sink.is_some()
-    }
-
-    /// Sends a progress notification with the work done, the total, and a message. A value that does not grow is not
-    /// sent (utilities/progress). The message also becomes the status message of a task.
-    ///
-    /// See the [example](Self#example).
-    pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
-        let inner = &self.context.inner;
-        let message = message.into();
-        if let (Some(upgrade), Some(message)) = (self.context.task_upgrade(), message) {
-            upgrade.set_message(message);
-        }
-        let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
-        if !progress.is_finite() {
-            return;
-        }
-        let mut params = ProgressParams::new(token.clone(), progress);
-        params.total = total.filter(|total| total.is_finite());
-        params.message = message.map(str::to_owned);
-        params.shape(inner.version);
-        self.context.notify::<notification::Progress>(&params, Some(progress)).await;
-    }
-}
-
-/// Completes when the request is cancelled, its time limit is over, or its connection is lost: `cancelled.await`.
-///
-/// # Example
-/// ```
-/// use mcp_server_core::{Cancelled, Server, tool};
-///
-/// async fn watch(cancelled: Cancelled) -> &'static str {
-///     tokio::spawn(async move {
-///         if !cancelled.is_cancelled() {
-///             cancelled.await;
-///         }
-///         // Stop the work on this task.
-///     });
-///     "watching"
-/// }
-///
-/// let server = Server::builder("watcher", "1.0").tool(tool("watch", watch)).build();
-/// # let _ = server;
-/// ```
-#[derive(Debug, Clone)]
-pub struct Cancelled {
-    token: CancellationToken,
-}
-
-impl Cancelled {
-    pub(crate) fn new(token: CancellationToken) -> Self {
-        Self { token }
-    }
-
-    /// Whether the request is cancelled already.
-    ///
-    /// See the [example](Self#example).
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
-    }
-}
-
-impl IntoFuture for Cancelled {
-    type Output = ();
-    type IntoFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.token.cancelled_owned())
-    }
-}
-
-/// The argument that a completion handler completes.
-///
-/// ```
-/// use mcp_server_core::{Completing, PromptRoute, prompt};
-///
-/// let route: PromptRoute = prompt("review", async || "Review my code.")
-///     .complete("language", async |completing: Completing| vec![format!("{}ust", completing.value)]);
-/// # let _ = route;
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Completing {
-    /// The name of the argument or variable.
-    pub argument: String,
-    /// The text that the user typed so far.
-    pub value: String,
-    /// The other arguments that have a value already (2025-06-18 and later).
-    pub context: std::collections::BTreeMap<String, String>,
-}
-
-/// The URI of a read, for handlers of resources and resource templates.
-///
-/// ```
-/// use mcp_server_core::{ResourceUri, TemplateRoute, template};
-///
-/// let route: TemplateRoute = template("notes://{date}", async |ResourceUri(uri): ResourceUri| format!("read {uri}"));
-/// # let _ = route;
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "made to be taken apart in a handler's arguments")]
-pub struct ResourceUri(pub String);

@@ -8,6 +8,7 @@
 mod accept;
 mod batch;
 mod era;
+mod handle;
 mod interface;
 mod listen;
 mod methods;

@@ -1,4 +1,4 @@
-//! Runs prepared requests: limits, cancellation, layers, time limits, and validation of results.
+//! Runs prepared requests: their permits, cancellation, shutdown and end.
 
 use std::{
     future::{Future, poll_fn},
@@ -6,40 +6,31 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
-    time::Duration,
 };
 
-use mcp_protocol::{
-    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Method as _, ProtocolVersion, ReadResourceResult,
-    RequestId, RpcError, Shape, method,
-};
-use serde_json::{Value, value::RawValue};
+use mcp_protocol::{RequestId, RpcError, Shape as _};
+use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
 use super::{
-    Prepared, methods,
+    Prepared,
+    handle::{handled, invocation},
+    methods,
     prepare::{HandlerWork, Place, Work},
     task_call::Candidate,
     task_requests::TaskWork,
 };
 use crate::{
     Server,
-    cache_hint::CacheHint,
-    context::{Completing, Context, EndGuard},
-    error::{ToolError, next_reference},
-    handler::{
-        Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
-    },
-    layers::{self, Invocation},
-    registry::{MethodCall, MethodFuture, MethodResult, MethodRoute, MethodRun, PromptEntry, ToolEntry, ToolSpec},
+    context::{Context, EndGuard},
+    error::ToolError,
+    layers,
+    registry::{MethodCall, MethodFuture, MethodResult, MethodRoute, MethodRun},
     request::{Output, Performed, Reply, Scope, Stop, busy, ending},
     session::NotEntered,
     tasks::Plan,
     trace::Ending,
 };
-
-/// The most values of a completion (server/utilities/completion).
-const COMPLETIONS: usize = 100;
 
 impl Prepared {
     /// Runs the request. Returns `None` when the client cancelled it, because no response is sent then.
@@ -300,103 +291,6 @@ async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl F
     }
 }
 
-/// Describes a call for its layers.
-fn invocation(server: &Server, version: ProtocolVersion, context: &Context, mut work: HandlerWork) -> Invocation {
-    let (method, name) = match &work {
-        HandlerWork::Tool { entry, .. } => (method::CallTool::NAME, entry.spec.tool.name.clone()),
-        HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. } => {
-            (method::ReadResource::NAME, uri.clone())
-        }
-        HandlerWork::Prompt { entry, .. } => (method::GetPrompt::NAME, entry.prompt.name.clone()),
-        HandlerWork::Complete { .. } => {
-            let completing = context.extension::<Completing>();
-            (method::Complete::NAME, completing.map_or_else(String::new, |completing| completing.argument.clone()))
-        }
-    };
-    let (arguments, tool_layers) = match &mut work {
-        HandlerWork::Tool { entry, arguments, .. } => (Some(arguments.take()), entry.spec.layers.clone()),
-        _ => (None, None),
-    };
-    let (server, run_context) = (server.clone(), context.clone());
-    let run = Box::new(move |changed: Option<Value>| {
-        if let (HandlerWork::Tool { arguments, .. }, Some(changed)) = (&mut work, changed) {
-            *arguments = changed;
-        }
-        Box::pin(async move { handled(&server, version, &run_context, work).await }) as layers::Running
-    });
-    Invocation { method, name, arguments, context: context.clone(), tool_layers, run }
-}
-
-/// Runs a handler, inside of all layers.
-async fn handled(
-    server: &Server,
-    version: ProtocolVersion,
-    context: &Context,
-    work: HandlerWork,
-) -> Result<Performed, RpcError> {
-    let output = perform(server, version, context, work).await;
-    match context.collector().and_then(|collector| collector.take_requests()) {
-        Some(requests) => Ok(Performed::InputRequired(requests)),
-        None => output.map(Performed::Output),
-    }
-}
-
-async fn perform(
-    server: &Server,
-    version: ProtocolVersion,
-    context: &Context,
-    work: HandlerWork,
-) -> Result<Output, RpcError> {
-    match work {
-        HandlerWork::Tool { entry, arguments, .. } => {
-            call_tool(server, &entry, context, arguments, version).await.map(Output::Tool)
-        }
-        HandlerWork::Resource { entry, uri } => {
-            let definition = (entry.spec.resource.mime_type.as_deref(), entry.spec.cache);
-            let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(Vec::new()));
-            read(server, context, run, &uri, definition, version).await.map(Output::Resource)
-        }
-        HandlerWork::Template { entry, uri, variables } => {
-            let definition = (entry.spec.template.mime_type.as_deref(), entry.spec.cache);
-            let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(variables));
-            read(server, context, run, &uri, definition, version).await.map(Output::Resource)
-        }
-        HandlerWork::Prompt { entry, arguments } => {
-            get_prompt(server, &entry, context, arguments, version).await.map(Output::Prompt)
-        }
-        HandlerWork::Complete { source } => complete(server, &source, context).await.map(Output::Completion),
-    }
-}
-
-fn call_of<K: Kind>(
-    run: &Ready<K>,
-    context: &Context,
-    arguments: Arguments,
-) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
-    let call = Call { parts: CallParts { context: context.clone() }, arguments };
-    let collector = context.collector().cloned();
-    let handler = guarded::<K>(run.clone(), call);
-    async move {
-        match collector {
-            Some(collector) => collector.drive(handler).await,
-            None => handler.await,
-        }
-    }
-}
-
-/// Runs a handler and converts panics into errors, also a panic before the first await.
-async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolError> {
-    let mut future: Pin<Box<dyn Future<Output = _> + Send>> = match catch_unwind(AssertUnwindSafe(|| run.call(call))) {
-        Ok(future) => future,
-        Err(payload) => return Err(ToolError::panic(&*payload)),
-    };
-    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(payload) => Poll::Ready(Err(ToolError::panic(&*payload))),
-    })
-    .await
-}
-
 /// Runs the function of an extension's method. A panic becomes an error with a reference number.
 async fn guarded_method(route: &MethodRoute, call: MethodCall) -> Result<MethodResult, RpcError> {
     let MethodRun::Async(run) = &route.run else { return Err(RpcError::internal("the method has no async function")) };
@@ -409,164 +303,4 @@ async fn guarded_method(route: &MethodRoute, call: MethodCall) -> Result<MethodR
         Err(payload) => Poll::Ready(Err(panicked(payload))),
     })
     .await
-}
-
-async fn call_tool(
-    server: &Server,
-    entry: &ToolEntry,
-    context: &Context,
-    mut arguments: Value,
-    version: ProtocolVersion,
-) -> Result<CallToolResult, RpcError> {
-    let spec = &entry.spec;
-    if let Value::Object(given) = &mut arguments {
-        for (name, value) in spec.defaults.iter().filter(|(name, _)| !given.contains_key(*name)).collect::<Vec<_>>() {
-            given.insert(name.clone(), value.clone());
-        }
-    }
-    let limit = spec.timeout.unwrap_or(server.limits().tool_timeout);
-    if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
-        return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result();
-    }
-    let outcome = match timed(
-        context,
-        limit,
-        spec.timeout.is_none(),
-        call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments)),
-    )
-    .await
-    {
-        Some(outcome) => outcome,
-        None => {
-            context.expire();
-            Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32())))
-        }
-    };
-    let mut result = match outcome {
-        Ok(result) => checked(spec, result),
-        Err(error) => error.into_tool_result()?,
-    };
-    result.shape(version);
-    Ok(result)
-}
-
-/// Checks structured output against its schema. Invalid output is a fault of the server, and the client does not
-/// receive it.
-fn checked(spec: &ToolSpec, mut result: CallToolResult) -> CallToolResult {
-    if result.is_error {
-        return result;
-    }
-    if spec.text_is_data && result.structured_content.is_none() {
-        let text = result.content.first().and_then(ContentBlock::as_text);
-        result.structured_content = text.and_then(|text| serde_json::from_str(text).ok());
-    }
-    let Some(schema) = &spec.output else { return result };
-    let problem = match &result.structured_content {
-        None => "there is no structured content".to_owned(),
-        Some(data) => match schema.validate(data) {
-            Ok(()) => return result,
-            Err(errors) => errors.to_string(),
-        },
-    };
-    let reference = next_reference();
-    tracing::error!(tool = spec.tool.name, reference, problem, "the output of a tool does not fit its schema");
-    let text = format!("the tool's output does not fit its own schema (reference {reference})");
-    let mut failure = CallToolResult::new(vec![ContentBlock::text(text)]);
-    failure.is_error = true;
-    failure
-}
-
-async fn read(
-    server: &Server,
-    context: &Context,
-    run: impl Future<Output = Result<ReadResourceResult, ToolError>>,
-    uri: &str,
-    (mime_type, cache): (Option<&str>, Option<CacheHint>),
-    version: ProtocolVersion,
-) -> Result<ReadResourceResult, RpcError> {
-    let not_found = || RpcError::resource_not_found(version, uri);
-    let mut result = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
-    if result.contents.is_empty() && version.is_stateless() {
-        return Err(not_found());
-    }
-    for contents in &mut result.contents {
-        if contents.uri.is_empty() {
-            uri.clone_into(&mut contents.uri);
-        }
-        if contents.mime_type.is_none() {
-            contents.mime_type = mime_type.map(str::to_owned);
-        }
-    }
-    let hint = cache.unwrap_or(server.data.config.read_cache);
-    result.ttl_ms.get_or_insert(hint.ttl_ms());
-    result.cache_scope.get_or_insert(hint.scope);
-    result.shape(version);
-    Ok(result)
-}
-
-async fn get_prompt(
-    server: &Server,
-    entry: &PromptEntry,
-    context: &Context,
-    arguments: Vec<(String, StringArgument)>,
-    version: ProtocolVersion,
-) -> Result<GetPromptResult, RpcError> {
-    let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
-    let not_found = || RpcError::invalid_params("not found");
-    let mut result = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
-    if result.description.is_none() {
-        result.description.clone_from(&entry.prompt.description);
-    }
-    result.shape(version);
-    Ok(result)
-}
-
-async fn complete(
-    server: &Server,
-    source: &Ready<CompletionKind>,
-    context: &Context,
-) -> Result<CompleteResult, RpcError> {
-    let run = call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new()));
-    let not_found = || RpcError::invalid_params("not found");
-    let mut completion = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
-    let count = completion.values.len();
-    if count > COMPLETIONS {
-        completion.values.truncate(COMPLETIONS);
-        completion.total.get_or_insert(count as u64);
-        completion.has_more = Some(true);
-    } else {
-        completion.has_more.get_or_insert(false);
-        if completion.has_more == Some(false) {
-            completion.total.get_or_insert(count as u64);
-        }
-    }
-    Ok(CompleteResult::new(completion))
-}
-
-async fn within<T>(server: &Server, context: &Context, run: impl Future<Output = T>) -> Result<T, RpcError> {
-    let limit = server.limits().read_timeout;
-    timed(context, limit, true, run).await.ok_or_else(|| {
-        context.expire();
-        tracing::warn!(?limit, "a handler did not finish in time");
-        RpcError::internal("the server did not finish in time")
-    })
-}
-
-/// Limits the time of a handler, without the time that it waits for input. Returns `None` when the time is over.
-async fn timed<T>(
-    context: &Context,
-    limit: Duration,
-    is_server_limit: bool,
-    run: impl Future<Output = T>,
-) -> Option<T> {
-    let mut run = std::pin::pin!(run);
-    let in_time = match context.collector() {
-        Some(collector) => collector.within(limit, run.as_mut()).await,
-        None => tokio::time::timeout(limit, run.as_mut()).await.ok(),
-    };
-    match in_time {
-        // The lifetime limits a task, unless its tool has a time limit.
-        None if is_server_limit && context.task_id().is_some() => Some(run.await),
-        in_time => in_time,
-    }
 }

@@ -1,5 +1,8 @@
 //! The input requests of one call: their delivery in this era, and the answers of earlier rounds.
 
+mod ask;
+mod guards;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::{Future, poll_fn},
@@ -9,33 +12,25 @@ use std::{
 };
 
 use mcp_protocol::{
-    ClientCapabilities, InputRequest, InputRequests, InputRequiredResult, JsonObject, Principal, RequestId, RpcError,
-    jsonrpc::Request,
+    InputRequest, InputRequests, InputRequiredResult, JsonObject, Principal, RequestId, RpcError, jsonrpc::Request,
 };
 use mcp_transport::FrameSender;
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::guards::Claim;
+use self::guards::Claimed;
 use super::{
-    InputLimits, StateKeys, once,
+    InputLimits, StateKeys,
     round::{self, Round},
     seal::{Effects, Flow, StoredFlow},
-    task,
 };
 use crate::{
-    Session,
-    error::{InputError, ToolError},
-    random,
-    session::Client,
-    store::RecordStore,
-    tasks::RunningTask,
-    trace::Bridge,
+    Session, error::ToolError, random, session::Client, store::RecordStore, tasks::RunningTask, trace::Bridge,
 };
 
-/// The most invalid answers to one input request.
-const ATTEMPTS: u8 = 3;
 /// The most bytes of one flow, also in the store.
 const STATE_CAP: usize = 256 << 10;
 
@@ -284,285 +279,9 @@ impl InputCollector {
         self.state().flow.remembered.insert(key.to_owned(), value);
     }
 
-    /// Sends an input request until an answer passes `check`, three times at most.
-    pub(crate) async fn ask<T>(
-        &self,
-        key: &str,
-        needed: &ClientCapabilities,
-        request: InputRequest,
-        limit: Duration,
-        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
-    ) -> Result<T, InputError> {
-        if once::is_inside(self) {
-            return Err(InputError::misuse(format!(
-                "`{key}` is an input request inside of a side effect that runs once"
-            )));
-        }
-        if !self.state().used.insert(key.to_owned()) {
-            return Err(InputError::misuse(format!("the key `{key}` is used twice in one call")));
-        }
-        if self.ended.is_cancelled() {
-            return Err(InputError::gone());
-        }
-        match &self.delivery {
-            Delivery::Rounds { .. } => {
-                let request = match self.answered(key, &check)? {
-                    Earlier::Answer(answer) => return Ok(answer),
-                    Earlier::Invalid(error) => with_error(&request, &error),
-                    Earlier::Nothing => request,
-                };
-                let task = self.wait_for_next_round(key, &request).await?;
-                let ask = async |request| task.ask(key, request).await;
-                self.attempts(request, limit, check, ask).await
-            }
-            Delivery::Session { session, sink, request_id } => match self.task.get() {
-                None => {
-                    let ask = async |request| session.ask(&request, sink.as_deref(), request_id).await;
-                    self.attempts(request, limit, check, ask).await
-                }
-                Some(task) => {
-                    let request = task::related(&request, task.id());
-                    let ask = |request| {
-                        task::ask_about(task.clone(), session.clone(), request_id.clone(), needed.clone(), request)
-                    };
-                    self.attempts(request, limit, check, ask).await
-                }
-            },
-        }
-    }
-
-    /// Sends an input request until an answer passes `check`, three times at most. The waiting time does not count
-    /// towards the time limit of the handler.
-    async fn attempts<T, F: Future<Output = Result<Value, InputError>>>(
-        &self,
-        request: InputRequest,
-        limit: Duration,
-        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
-        ask: impl Fn(InputRequest) -> F,
-    ) -> Result<T, InputError> {
-        let mut next = request.clone();
-        for attempt in 1.. {
-            let _waiting = self.wait();
-            let answer = tokio::select! {
-                answer = tokio::time::timeout(limit, ask(next)) => answer.map_err(|_| InputError::timed_out())??,
-                () = self.ended.cancelled() => return Err(InputError::gone()),
-            };
-            match check(&answer) {
-                Err(error) if error.is_invalid() && attempt < ATTEMPTS => next = with_error(&request, &error),
-                checked => return checked.map(|(answer, _)| answer),
-            }
-        }
-        Err(InputError::gone())
-    }
-
-    /// Returns a valid answer of this round or an earlier one.
-    fn answered<T>(
-        &self,
-        key: &str,
-        check: impl Fn(&Value) -> Result<(T, Value), InputError>,
-    ) -> Result<Earlier<T>, InputError> {
-        let mut state = self.state();
-        if let Some(earlier) = state.flow.answers.get(key) {
-            return check(earlier).map(|(answer, _)| Earlier::Answer(answer));
-        }
-        if state.flow.failures.get(key).is_some_and(|failures| *failures >= ATTEMPTS) {
-            return Err(InputError::invalid("too many invalid answers"));
-        }
-        // An answer counts only if the sealed state proves that the user was asked.
-        if !self.services.accepts_unasked && !state.flow.asked.contains(key) {
-            return Ok(Earlier::Nothing);
-        }
-        let Some(answer) = state.responses.remove(key) else { return Ok(Earlier::Nothing) };
-        match check(&answer) {
-            Err(error) if error.is_invalid() => {
-                let failures = state.flow.failures.entry(key.to_owned()).or_default();
-                *failures = failures.saturating_add(1);
-                if *failures >= ATTEMPTS { Err(error) } else { Ok(Earlier::Invalid(error)) }
-            }
-            Err(error) => {
-                // A refusal is an answer too: the flow keeps its action, and the user is not asked again.
-                let action = if error.is_declined() { "decline" } else { "cancel" };
-                state.flow.answers.insert(key.to_owned(), json!({ "action": action }));
-                Err(error)
-            }
-            Ok((answer, kept)) => {
-                state.flow.answers.insert(key.to_owned(), kept);
-                Ok(Earlier::Answer(answer))
-            }
-        }
-    }
-
-    /// Opens an input request and waits. The run of the handler ends here, unless the call becomes a task.
-    async fn wait_for_next_round(&self, key: &str, request: &InputRequest) -> Result<&Arc<RunningTask>, InputError> {
-        let driver = {
-            let mut state = self.state();
-            // Checked under the lock, because becoming a task clears the open requests.
-            if let Some(task) = self.task.get() {
-                return Ok(task);
-            }
-            state.open.insert(key.to_owned(), request.clone());
-            state.driver.take()
-        };
-        if let Some(driver) = driver {
-            driver.wake();
-        }
-        loop {
-            let woken = self.changed.notified();
-            if let Some(task) = self.task.get() {
-                return Ok(task);
-            }
-            // The driver drops the handler here. A task that the handler spawned gets an error when the round is over.
-            tokio::select! {
-                () = self.ended.cancelled() => return Err(InputError::gone()),
-                () = woken => {}
-            }
-        }
-    }
-
     /// Ends the call: waiting input requests fail, and so do new ones.
     pub(crate) fn end(&self) {
         self.ended.cancel();
-    }
-
-    /// Claims a side effect, or returns its earlier result. Waits while another claim of the same key runs.
-    pub(super) async fn claim(&self, key: &str) -> Claim<'_> {
-        loop {
-            let woken = self.changed.notified();
-            {
-                let mut state = self.state();
-                if let Some(value) = state.flow.done.get(key) {
-                    return Claim::Done(value.clone());
-                }
-                match state.claims.get(key) {
-                    Some(Claimed::Failed) => return Claim::Failed,
-                    Some(Claimed::Running) => {}
-                    None => {
-                        state.flow.has_begun = true;
-                        state.claims.insert(key.to_owned(), Claimed::Running);
-                        return Claim::Mine(Attempt { collector: self, key: key.to_owned(), value: None });
-                    }
-                }
-            }
-            woken.await;
-        }
-    }
-
-    /// Keeps input requests from ending the run until the guard is dropped.
-    pub(super) fn effect(&self) -> Effect<'_> {
-        self.state().effects += 1;
-        Effect { collector: self }
-    }
-
-    /// Stops the time limit of the handler until the guard is dropped.
-    pub(super) fn wait(&self) -> Waiting<'_> {
-        let mut state = self.state();
-        state.waiting += 1;
-        state.waiting_since.get_or_insert_with(Instant::now);
-        Waiting { collector: self }
-    }
-}
-
-/// The answer of this round or an earlier one to an input request.
-enum Earlier<T> {
-    Answer(T),
-    /// An invalid answer, with attempts left.
-    Invalid(InputError),
-    Nothing,
-}
-
-/// Returns the same input request with the error of the last answer in its message.
-fn with_error(request: &InputRequest, error: &InputError) -> InputRequest {
-    let mut request = request.clone();
-    if let (Some(Value::String(message)), Some(problem)) =
-        (request.params.as_mut().and_then(|params| params.get_mut("message")), error.problem())
-    {
-        let problem: String = problem.chars().take(ERROR_CHARS).collect();
-        message.push_str(&format!("\n\nThe last answer did not fit: {problem}"));
-    }
-    request
-}
-
-/// The most characters of an error that the message includes.
-const ERROR_CHARS: usize = 500;
-
-pub(super) struct Waiting<'a> {
-    collector: &'a InputCollector,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut state = self.collector.state();
-        state.waiting -= 1;
-        if state.waiting == 0
-            && let Some(since) = state.waiting_since.take()
-        {
-            state.waited += since.elapsed();
-        }
-        drop(state);
-        self.collector.changed.notify_waiters();
-    }
-}
-
-pub(super) struct Effect<'a> {
-    collector: &'a InputCollector,
-}
-
-impl Drop for Effect<'_> {
-    fn drop(&mut self) {
-        let mut state = self.collector.state();
-        state.effects -= 1;
-        // Input requests that opened beside the side effect end the run now.
-        let is_due = state.effects == 0 && !state.open.is_empty();
-        let driver = if is_due { state.driver.take() } else { None };
-        drop(state);
-        if let Some(driver) = driver {
-            driver.wake();
-        }
-    }
-}
-
-/// The state of a side effect that has not succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claimed {
-    Running,
-    Failed,
-}
-
-/// The result of claiming a side effect.
-pub(super) enum Claim<'a> {
-    Mine(Attempt<'a>),
-    Done(Value),
-    Failed,
-}
-
-/// The attempt at a side effect. It fails when it is dropped without a value.
-pub(super) struct Attempt<'a> {
-    collector: &'a InputCollector,
-    key: String,
-    value: Option<Value>,
-}
-
-impl Attempt<'_> {
-    pub(super) fn done(mut self, value: Value) {
-        self.value = Some(value);
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        let mut state = self.collector.state();
-        let key = std::mem::take(&mut self.key);
-        match self.value.take() {
-            Some(value) => {
-                state.claims.remove(&key);
-                state.flow.done.insert(key, value);
-            }
-            None => {
-                state.claims.insert(key, Claimed::Failed);
-            }
-        }
-        drop(state);
-        self.collector.changed.notify_waiters();
     }
 }
 
