@@ -241,7 +241,7 @@ fn does_not_use_the_url_of_a_resource_as_the_server() {
     let output = mcp().args(["read", "http://127.0.0.1:1/none"]).env("MCP_SERVER", &http.url).output().unwrap();
     assert_eq!(
         (output.status.code(), &*text(&output.stderr)),
-        (Some(4), "mcp: the server answered: Resource not found (-32602)\n")
+        (Some(4), "mcp: the server answered: Resource not found: http://127.0.0.1:1/none (-32602)\n")
     );
     // In other commands the URL overrides the variable.
     let output = mcp().args(["tools", &http.url]).env("MCP_SERVER", "http://127.0.0.1:1/none").output().unwrap();

@@ -53,6 +53,7 @@ pub mod marker {
 pub use mcp_client_http as http;
 
 pub use mcp_protocol as protocol;
+pub use mcp_schema as schema;
 pub use mcp_transport as transport;
 pub use mcp_transport::child::ChildProcess;
 

@@ -41,7 +41,7 @@ fn server(version: ProtocolVersion) -> Server {
         .tool(tool("fail", async || Err::<String, _>(ToolError::new("no luck"))))
         .tool(tool("count", async |progress: Progress| {
             for n in 1..=3 {
-                progress.report(f64::from(n), Some(3.0), "counting").await;
+                progress.report(n, 3, "counting").await;
             }
             "counted"
         }))

@@ -116,8 +116,8 @@ impl RpcError {
         Self::new(ErrorCode::HEADER_MISMATCH, message)
     }
 
-    /// Returns the error for a resource that does not exist: `-32002` up to 2025-11-25, `-32602` later, with
-    /// `data.uri`.
+    /// Returns the error for a resource that does not exist: `-32002` up to 2025-11-25, `-32602` later. The message and
+    /// `data.uri` contain the URI.
     #[must_use]
     pub fn resource_not_found(version: ProtocolVersion, uri: &str) -> Self {
         let code = if version.has_resource_not_found_code() {
@@ -125,7 +125,8 @@ impl RpcError {
         } else {
             ErrorCode::INVALID_PARAMS
         };
-        Self::new(code, "Resource not found").with_data(json!({ "uri": uri }))
+        let shown: String = uri.chars().take(128).collect();
+        Self::new(code, format!("Resource not found: {shown}")).with_data(json!({ "uri": uri }))
     }
 
     /// `-32042`: the user has to visit these pages first (2025-11-25 only, where each of them has a name).

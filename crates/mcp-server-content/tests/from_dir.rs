@@ -415,7 +415,7 @@ mod commands {
             tokio::time::pause();
             let result = call.await.unwrap();
             tokio::time::resume();
-            assert!(result.content[0].as_text().unwrap().contains("did not finish within 50 seconds"), "{result:?}");
+            assert!(result.content[0].as_text().unwrap().contains("took longer than 50s"), "{result:?}");
         }
         assert_eq!(read(&mut rest).await, 0);
     }

@@ -90,6 +90,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 discover_cache: CacheHint::NONE,
                 required_scopes: Vec::new(),
                 state_keys: None,
+                lists_forbidden_tools: false,
                 accepts_unasked_answers: false,
                 store: None,
                 on_notification: None,
@@ -239,6 +240,27 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// See the [example](Self#example).
     pub fn state_keys(mut self, keys: StateKeys) -> Self {
         self.config.state_keys = Some(keys);
+        self
+    }
+
+    /// Sets whether `tools/list` contains the tools whose scopes the caller lacks. The default is `false`.
+    ///
+    /// By default, a caller over a network sees only the tools that it can call. Local callers see all tools. A list with such
+    /// tools is private: caches do not share it between callers. In both cases, a call without the scopes fails.
+    ///
+    /// Use `true` if clients request more scopes for a tool that they see in the list.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, tool};
+    ///
+    /// let server = Server::builder("files", "1.0")
+    ///     .tool(tool("delete", async || "deleted").requires_scopes(["files:write"]))
+    ///     .lists_forbidden_tools(true)
+    ///     .build();
+    /// # let _ = server;
+    /// ```
+    pub fn lists_forbidden_tools(mut self, lists: bool) -> Self {
+        self.config.lists_forbidden_tools = lists;
         self
     }
 

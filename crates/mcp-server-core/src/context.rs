@@ -36,7 +36,7 @@ pub use self::{
     arguments::{Completing, ResourceUri},
     cancelled::Cancelled,
     extensions::Extensions,
-    progress::Progress,
+    progress::{Progress, ProgressNumber},
 };
 
 /// The request that a handler serves. Cheap to clone.
@@ -51,7 +51,7 @@ pub use self::{
 ///     if context.logs(LoggingLevel::Debug) {
 ///         context.log_as(LoggingLevel::Debug, Some("greeter"), context.meta()).await;
 ///     }
-///     context.progress().report(0.5, Some(1.0), "greeting").await;
+///     context.progress().report(0.5, 1.0, "greeting").await;
 ///     let client = context.client_info().map_or("unknown client", |info| info.name.as_str());
 ///     let user = context.principal().map_or("an anonymous user", |principal| &*principal.subject);
 ///     let (request, session) = (context.request_id(), context.session_id());

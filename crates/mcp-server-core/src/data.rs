@@ -100,6 +100,8 @@ pub(crate) struct Config {
     pub(crate) discover_cache: CacheHint,
     pub(crate) required_scopes: Vec<String>,
     pub(crate) state_keys: Option<StateKeys>,
+    /// Whether lists contain the tools whose scopes the caller lacks.
+    pub(crate) lists_forbidden_tools: bool,
     /// Whether answers of stateless clients count without a proof that the question was asked.
     pub(crate) accepts_unasked_answers: bool,
     pub(crate) store: Option<Arc<dyn Store>>,

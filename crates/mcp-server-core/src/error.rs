@@ -20,7 +20,8 @@ use crate::random::{self, NoRandomNumbers};
 /// The error of a handler.
 ///
 /// A tool returns it as a result with `isError: true`, which the model reads. A resource, a prompt or a completion
-/// returns it as a JSON-RPC error. Only deliberate text reaches the client:
+/// returns it as a JSON-RPC error: `-32603`, or `-32602` for a text of [`ToolError::new`] in a prompt, whose arguments are
+/// its only input. Only deliberate text reaches the client:
 ///
 /// - [`ToolError::new`] and [`Visible::visible`] send their text to the model;
 /// - `?` on any other error sends a short text with a reference number, and `tracing` records the details;
@@ -53,7 +54,10 @@ pub struct ToolError(Box<Failure>);
 
 #[derive(Debug)]
 enum Failure {
+    /// A deliberate text of the handler.
     Text(String),
+    /// A text about a failure that the arguments did not cause.
+    Fault(String),
     Content(CallToolResult),
     Rpc(RpcError),
     NotFound,
@@ -98,20 +102,25 @@ impl ToolError {
     pub fn fault(error: &(dyn Error + 'static)) -> Self {
         let reference = next_reference();
         tracing::error!(reference, error = %Chain(error), "a handler failed");
-        Self::new(format!("the call failed on the server (reference {reference})"))
+        Self::fault_text(format!("the call failed on the server (reference {reference})"))
+    }
+
+    /// Creates an error with a text of the server itself. In a prompt, it is not an error of the arguments.
+    pub(crate) fn fault_text(text: impl Into<String>) -> Self {
+        Self(Box::new(Failure::Fault(text.into())))
     }
 
     /// Creates an error for a panic, like [`ToolError::fault`].
     pub(crate) fn panic(payload: &(dyn Any + Send)) -> Self {
         let reference = next_reference();
         tracing::error!(reference, panic = panic_text(payload), "a handler panicked");
-        Self::new(format!("the call failed on the server (reference {reference})"))
+        Self::fault_text(format!("the call failed on the server (reference {reference})"))
     }
 
     /// Returns the error as the result of a tool, or as a JSON-RPC error.
     pub(crate) fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
         match *self.0 {
-            Failure::Text(text) => {
+            Failure::Text(text) | Failure::Fault(text) => {
                 let mut result = CallToolResult::new(vec![ContentBlock::text(text)]);
                 result.is_error = true;
                 Ok(result)
@@ -129,13 +138,22 @@ impl ToolError {
     /// Returns the error as a JSON-RPC error. `not_found` creates the error of this request for an unknown item.
     pub(crate) fn into_rpc_error(self, not_found: impl FnOnce() -> RpcError) -> RpcError {
         match *self.0 {
-            Failure::Text(text) => RpcError::internal(text),
+            Failure::Text(text) | Failure::Fault(text) => RpcError::internal(text),
             Failure::Content(result) => {
                 let text = result.content.iter().find_map(ContentBlock::as_text).unwrap_or("the call failed");
                 RpcError::internal(text)
             }
             Failure::Rpc(error) => error,
             Failure::NotFound => not_found(),
+        }
+    }
+
+    /// Returns the error of a prompt as a JSON-RPC error. A prompt has no input except its arguments, so a deliberate text
+    /// is an error of the arguments: `-32602`.
+    pub(crate) fn into_prompt_error(self) -> RpcError {
+        match *self.0 {
+            Failure::Text(text) => RpcError::invalid_params(text),
+            other => Self(Box::new(other)).into_rpc_error(|| RpcError::invalid_params("not found")),
         }
     }
 }

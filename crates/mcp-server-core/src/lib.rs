@@ -38,7 +38,7 @@ mod trace;
 pub use self::{
     builder::ServerBuilder,
     cache_hint::CacheHint,
-    context::{Cancelled, Completing, Context, Extensions, Progress, ResourceUri},
+    context::{Cancelled, Completing, Context, Extensions, Progress, ProgressNumber, ResourceUri},
     data::Server,
     error::{InputError, ToolError, Visible},
     handler::{

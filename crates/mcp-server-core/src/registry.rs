@@ -54,6 +54,11 @@ pub(crate) trait Entry: Definition + Send + Sync + 'static {
     fn brings_more(&self) -> bool {
         false
     }
+
+    /// The scopes that a caller over a network needs for the entry.
+    fn required_scopes(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// A list of a server.
@@ -160,12 +165,21 @@ pub(crate) struct Snapshot<E> {
     next: u64,
     /// Whether an entry adds a capability besides the list, or an earlier entry did.
     has_more: bool,
+    /// Whether an entry requires scopes.
+    has_scopes: bool,
     pages: Pages,
 }
 
 impl<E> Default for Snapshot<E> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), ordered: Vec::new(), next: FIRST, has_more: false, pages: Pages::default() }
+        Self {
+            by_key: HashMap::new(),
+            ordered: Vec::new(),
+            next: FIRST,
+            has_more: false,
+            has_scopes: false,
+            pages: Pages::default(),
+        }
     }
 }
 
@@ -268,7 +282,9 @@ impl<E: Entry> Registry<E> {
     /// Replaces the current snapshot.
     fn store(&self, current: &Snapshot<E>, by_key: HashMap<Box<str>, Arc<E>>, ordered: Vec<(u64, Arc<E>)>, next: u64) {
         let has_more = current.has_more || ordered.iter().any(|(_, entry)| entry.brings_more());
-        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, has_more, pages: Pages::default() }));
+        let has_scopes = ordered.iter().any(|(_, entry)| !entry.required_scopes().is_empty());
+        let pages = Pages::default();
+        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, has_more, has_scopes, pages }));
     }
 }
 
@@ -290,6 +306,28 @@ impl<E: Entry> Snapshot<E> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<E>> {
         self.ordered.iter().map(|(_, entry)| entry)
+    }
+
+    /// Returns the result of a list request with the entries that the caller may use.
+    ///
+    /// The result differs between callers if an entry requires scopes, so its cache scope is private then.
+    pub(crate) fn visible_page(
+        &self,
+        version: ProtocolVersion,
+        cursor: Option<&str>,
+        style: &ListStyle,
+        is_allowed: impl Fn(&[String]) -> bool,
+    ) -> Result<bytes::Bytes, PageError> {
+        if !self.has_scopes {
+            return self.page(version, cursor, style);
+        }
+        let style = style.private();
+        let visible: Vec<_> =
+            self.ordered.iter().filter(|(_, entry)| is_allowed(entry.required_scopes())).cloned().collect();
+        if visible.len() == self.ordered.len() {
+            return self.page(version, cursor, &style);
+        }
+        pages::page_of(E::LIST, &visible, version, cursor, &style)
     }
 
     /// Returns the result of a list request. It is written once per revision and page.

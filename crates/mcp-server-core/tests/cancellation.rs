@@ -151,9 +151,9 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         .build();
     let mut wire = Wire::connect(&server);
     for (request, seconds, expected) in [
-        (modern(1, "tools/call", call("default")), 60, "the tool did not finish within 60 seconds"),
-        (modern(2, "tools/call", call("own")), 5, "the tool did not finish within 5 seconds"),
-        (modern(3, "tools/call", call("busy")), 60, "the tool did not finish within 60 seconds"),
+        (modern(1, "tools/call", call("default")), 60, "the tool `default` took longer than 60s"),
+        (modern(2, "tools/call", call("own")), 5, "the tool `own` took longer than 5s"),
+        (modern(3, "tools/call", call("busy")), 60, "the tool `busy` took longer than 60s"),
         (modern(4, "tools/call", call("slow")), 10, "slow"),
     ] {
         let start = Instant::now();

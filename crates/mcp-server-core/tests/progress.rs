@@ -45,6 +45,36 @@ async fn run(wire: &mut Wire, request: Value) -> (Vec<Value>, Value) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn reports_integers_and_floats() {
+    let count = async |progress: Progress| {
+        progress.report(1, 10, "literals").await;
+        progress.report(2_u8, None, None).await;
+        progress.report(3_usize, vec![0; 7].len(), None).await;
+        progress.report(4_i64, Some(8), None).await;
+        progress.report(5.5_f32, 8.0, None).await;
+        progress.report(6.25, None, None).await;
+        progress.report(1_u64 << 60, Some(u64::MAX), None).await;
+        "done"
+    };
+    let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("count", count)).build());
+    wire.open("2025-11-25").await;
+    let (progress, _) = run(&mut wire, modern(1, "tools/call", with_token("count", 1))).await;
+    let numbers: Vec<_> =
+        progress.iter().map(|params| (params["progress"].as_f64().unwrap(), params["total"].as_f64())).collect();
+    let large = 2_f64.powi(60);
+    let expected = [
+        (1.0, Some(10.0)),
+        (2.0, None),
+        (3.0, Some(7.0)),
+        (4.0, Some(8.0)),
+        (5.5, Some(8.0)),
+        (6.25, None),
+        (large, Some(large * 16.0)),
+    ];
+    assert_eq!(numbers, expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_carries_the_token_unchanged() {
     for token in [json!(7), json!("7"), json!(""), json!(-1), json!("a b")] {
         for request in [legacy as fn(Value, &str, Value) -> Value, modern] {

@@ -218,3 +218,26 @@ async fn an_error_of_a_prompt_discloses_no_details() {
         assert!(!error.message.contains("secret"), "{}", error.message);
     }
 }
+
+/// A deliberate error of a prompt is about its arguments. Other failures are not.
+#[tokio::test]
+async fn a_deliberate_error_of_a_prompt_is_an_error_of_its_arguments() {
+    async fn fails(RawArgs(arguments): RawArgs) -> Result<String, ToolError> {
+        match arguments.get("how").and_then(Value::as_str) {
+            Some("text") => Err(ToolError::new("there is no city Atlantis")),
+            Some("fault") => Err(std::io::Error::other("secret").into()),
+            Some("protocol") => Err(ToolError::protocol(RpcError::internal("x"))),
+            _ => panic!("secret"),
+        }
+    }
+    let server = Server::builder("t", "1").prompt(prompt("p", fails).arguments([PromptArgument::new("how")])).build();
+    for &version in ProtocolVersion::ALL {
+        let mut client = Client::connect(&server, version).await;
+        for (how, code) in [("text", -32602), ("fault", -32603), ("protocol", -32603), ("panic", -32603)] {
+            let error = client.error("prompts/get", json!({ "name": "p", "arguments": { "how": how } })).await;
+            assert_eq!(error["code"], code, "{version} {how}: {error}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+            assert!(how != "text" || error["message"] == "there is no city Atlantis", "{error}");
+        }
+    }
+}

@@ -1,16 +1,21 @@
 //! Tool calls: extractors of handlers, authorization, and rejections before a handler runs.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use crate::json_client::{Client, code_and_text, refused, request_with_scope};
-use mcp_protocol::{ClientCapabilities, ElicitationCapability, ErrorCode, Meta, Principal, ProtocolVersion};
+use mcp_protocol::{ClientCapabilities, ElicitationCapability, ErrorCode, Message, Meta, Principal, ProtocolVersion};
 use mcp_server_core::{
-    Args, Cancelled, Context, Extension, Extensions, FromRef, Progress, RawArgs, Server, State, ToolError, ToolRoute,
-    engine::Refusal, resource, tool,
+    Args, CacheHint, Cancelled, Context, Extension, Extensions, FromRef, Progress, RawArgs, Server, State, ToolError,
+    ToolRoute,
+    engine::{Refusal, Scope},
+    resource, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -215,7 +220,7 @@ async fn a_cancelled_call_notifies_the_handler_and_gets_no_response() {
     client.notification("notifications/progress").await;
     let params = json!({ "requestId": "w" });
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
-    tokio::time::timeout(std::time::Duration::from_secs(10), notified.notified()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), notified.notified()).await.unwrap();
     // A client would reject a response to `w` here.
     client.result("tools/call", json!({ "name": "next" })).await;
 }
@@ -267,8 +272,8 @@ async fn a_panic_ends_only_its_own_call() {
 async fn a_tool_times_out() {
     let forever = || tool("t", async || std::future::pending::<&str>().await);
     for (route, expected_text) in [
-        (forever(), "within 60 seconds"),
-        (forever().timeout(std::time::Duration::from_millis(1500)), "within 1.5 seconds"),
+        (forever(), "the tool `t` took longer than 60s"),
+        (forever().timeout(Duration::from_millis(1500)), "the tool `t` took longer than 1.5s"),
     ] {
         let result = serve(route).call_tool("t", json!({})).await.unwrap();
         assert!(result.is_error);
@@ -348,6 +353,78 @@ async fn enforces_scopes_of_remote_callers() {
     let mut client = Client::connect(&server, ProtocolVersion::LATEST).await;
     client.result("tools/call", json!({ "name": "write" })).await;
     assert_eq!(text_of(&server, "write", json!({})).await, "ran");
+}
+
+/// Lists all pages as a remote caller: the names of the tools, and the cache scopes of the pages.
+async fn listed(server: &Server, version: ProtocolVersion, granted: Option<&[&str]>) -> (Vec<String>, Vec<Value>) {
+    let principal = || granted.map(|scopes| Arc::new(Principal::new("ada").with_scopes(scopes.iter().copied())));
+    let (mut names, mut scopes, mut params) = (Vec::new(), Vec::new(), json!({}));
+    loop {
+        let reply = if version.is_stateless() {
+            request_with_scope(server, "tools/list", params, |scope| scope.principal(principal())).await.unwrap()
+        } else {
+            let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params }).to_string();
+            let Message::Request(request) = Message::parse(text.as_bytes()).unwrap() else { panic!("{text}") };
+            let scope = Scope::sessionless(version).principal(principal());
+            let reply = server.prepare(&request, scope).unwrap().run().await.unwrap();
+            serde_json::from_slice(&reply.payload.into_bytes()).unwrap()
+        };
+        let page = &reply["result"];
+        names.extend(page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+        scopes.push(page["cacheScope"].clone());
+        match &page["nextCursor"] {
+            Value::Null => return (names, scopes),
+            cursor => params = json!({ "cursor": cursor }),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_contains_the_tools_that_the_caller_may_call() {
+    let build = |lists_forbidden: bool| {
+        let mut builder = Server::builder("t", "1")
+            .page_size(2)
+            .list_cache(CacheHint::public(Duration::from_secs(60)))
+            .lists_forbidden_tools(lists_forbidden);
+        for n in 0..9 {
+            let route = tool(format!("t{n}"), async || "ran");
+            builder = builder.tool(match n % 3 {
+                0 => route,
+                1 => route.requires_scopes(["read"]),
+                _ => route.requires_scopes(["read", "write"]),
+            });
+        }
+        builder.build()
+    };
+    let (hides, shows) = (build(false), build(true));
+    let names = |numbers: &[u8]| numbers.iter().map(|n| format!("t{n}")).collect::<Vec<_>>();
+    let all = names(&[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    for &version in ProtocolVersion::ALL {
+        for (granted, expected) in [
+            (None, names(&[0, 3, 6])),
+            (Some(&[][..]), names(&[0, 3, 6])),
+            (Some(&["write"][..]), names(&[0, 3, 6])),
+            (Some(&["read"][..]), names(&[0, 1, 3, 4, 6, 7])),
+            (Some(&["write", "read"][..]), all.clone()),
+        ] {
+            let (found, scopes) = listed(&hides, version, granted).await;
+            assert_eq!(found, expected, "{version} {granted:?}");
+            assert_eq!(scopes.len(), expected.len().div_ceil(2), "{version} {granted:?}");
+            let private = if version.has_cache_hints() { json!("private") } else { Value::Null };
+            assert!(scopes.iter().all(|scope| *scope == private), "{version} {scopes:?}");
+            let (found, scopes) = listed(&shows, version, granted).await;
+            assert_eq!((&found, scopes.len()), (&all, 5), "{version} {granted:?}");
+            assert!(scopes.iter().all(|scope| *scope != json!("private")), "{version} {scopes:?}");
+        }
+        // A local caller sees all tools.
+        let mut client = Client::connect(&hides, version).await;
+        let first = client.result("tools/list", json!({})).await;
+        assert_eq!(first["tools"][1]["name"], "t1", "{version}");
+    }
+    // A hidden tool still answers with the scopes that it needs.
+    let call = json!({ "name": "t2", "arguments": {} });
+    let Err(refusal) = request_with_scope(&hides, "tools/call", call, |scope| scope).await else { panic!("it ran") };
+    assert_eq!(refusal.into_error().message, "insufficient scope: this request needs `read`, `write`");
 }
 
 #[tokio::test]

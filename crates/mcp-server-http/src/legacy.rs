@@ -335,8 +335,12 @@ fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc
     let id = headers::single(&head.headers, &headers::SESSION_ID)
         .map_err(|error| respond::error_with_id(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
-        let error = RpcError::invalid_request("the header Mcp-Session-Id is missing: open a session by `initialize`");
-        return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &error));
+        let mut text = "the header Mcp-Session-Id is missing: open a session by `initialize`".to_owned();
+        let newest = legacy.endpoint.server.versions().iter().max().filter(|version| version.is_stateless());
+        if let (Some(newest), false) = (newest, head.headers.contains_key(&headers::PROTOCOL_VERSION)) {
+            text.push_str(&format!(", or send MCP-Protocol-Version: {newest} and the revision in `_meta`"));
+        }
+        return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));
     };
     let caller = head.principal.as_deref().map(Principal::key);
     legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| {

@@ -194,6 +194,17 @@ async fn rejects_a_repeated_mirrored_header() {
 }
 
 #[tokio::test]
+async fn the_error_of_a_missing_revision_header_contains_a_hint() {
+    let mut list = stateless("tools/list", json!({}), &[]);
+    list.headers_mut().remove("mcp-protocol-version");
+    let answer = send(&service(), list).await;
+    assert_eq!((answer.status.as_u16(), answer.error_code()), (400, Some(-32020)));
+    let text = "the header MCP-Protocol-Version is missing: a request without a session sends its revision in this header \
+                and in `_meta`";
+    assert_eq!(answer.json()["error"]["message"], text);
+}
+
+#[tokio::test]
 async fn never_returns_request_values_in_headers() {
     let service = service();
     let evil = "2026-07-28\u{e9}";

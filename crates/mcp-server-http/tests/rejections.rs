@@ -23,7 +23,7 @@ async fn rejections_describe_the_reason_in_json() {
         ("POST, gone", post(&[unknown]), 404, "Unknown Mcp-Session-Id"),
         ("GET, gone", request(Method::GET, &[sse, unknown], ""), 404, "Unknown Mcp-Session-Id"),
         ("DELETE, gone", request(Method::DELETE, &[unknown], ""), 404, "Unknown Mcp-Session-Id"),
-        ("POST, none", post(&[]), 400, "Mcp-Session-Id"),
+        ("POST, none", post(&[]), 400, "or send MCP-Protocol-Version: 2026-07-28 and the revision in `_meta`"),
         ("GET, none", request(Method::GET, &[sse], ""), 400, "Mcp-Session-Id"),
         ("DELETE, none", request(Method::DELETE, &[], ""), 400, "Mcp-Session-Id"),
         ("POST, version", post(&[mine, version]), 400, "Bad MCP-Protocol-Version: 1999-01-01. Supported: 2026-07-28, "),

@@ -98,6 +98,7 @@ async fn a_remote_client_has_no_scopes_and_handlers_receive_the_head_of_the_stre
     assert_eq!(shown["result"]["content"][0]["text"], "text/event-stream /sse true");
     let refused = client.exchange(2, "tools/call", json!({ "name": "guarded" })).await;
     assert_eq!(refused["error"]["data"]["requiredScopes"], json!(["admin"]), "{refused}");
+    assert_eq!(refused["error"]["message"], "insufficient scope: this request needs `admin`");
 }
 
 #[tokio::test]

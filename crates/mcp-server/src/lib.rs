@@ -100,7 +100,7 @@ pub mod prelude {
 pub mod extract {
     pub use mcp_server_core::{
         Args, Arguments, Call, CallParts, Cancelled, Completing, Context, Extension, Extensions, FromCall,
-        FromCallParts, FromRef, Inputs, Progress, RawArgs, ResourceUri, State, StringArgument,
+        FromCallParts, FromRef, Inputs, Progress, ProgressNumber, RawArgs, ResourceUri, State, StringArgument,
     };
 }
 

@@ -93,17 +93,17 @@ async fn error_handling() -> Result<(), ToolError> {
 }
 
 async fn progress(progress: Progress) -> &'static str {
-    progress.report(0.0, Some(100.0), None).await;
+    progress.report(0, 100, None).await;
     tokio::time::sleep(STEP).await;
-    progress.report(50.0, Some(100.0), None).await;
+    progress.report(50, 100, None).await;
     tokio::time::sleep(STEP).await;
-    progress.report(100.0, Some(100.0), None).await;
+    progress.report(100, 100, None).await;
     "Progress was reported."
 }
 
 async fn streaming(progress: Progress) -> &'static str {
     for done in 1..=3 {
-        progress.report(f64::from(done), Some(3.0), "streaming").await;
+        progress.report(done, 3, "streaming").await;
     }
     "Streamed."
 }

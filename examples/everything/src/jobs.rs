@@ -69,7 +69,7 @@ async fn slow_compute(
     for second in 1..=compute.seconds {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let status = format!("{label}: {second} of {} seconds", compute.seconds);
-        progress.report(second.into(), Some(compute.seconds.into()), status.as_str()).await;
+        progress.report(second, compute.seconds, status.as_str()).await;
     }
     running.finish();
     format!("{label} is done.")

@@ -92,7 +92,7 @@ async fn slow(State(observations): State<Observations>, progress: Progress, Args
     let step = Duration::from_millis(ms).min(MAX_WAIT) / 10;
     for done in 1..=10 {
         tokio::time::sleep(step).await;
-        progress.report(f64::from(done), Some(10.0), None).await;
+        progress.report(done, 10, None).await;
     }
     running.finish();
     format!("That took {ms} ms.")

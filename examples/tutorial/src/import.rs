@@ -32,7 +32,7 @@ async fn import_notes(
     let total = new.len();
     for (done, NewNote { title, text }) in (1..).zip(new) {
         notes.put(title.clone(), text, None)?;
-        progress.report(f64::from(done), Some(total as f64), title.as_str()).await;
+        progress.report(done, total, title.as_str()).await;
     }
     Ok(format!("Stored {total} notes."))
 }

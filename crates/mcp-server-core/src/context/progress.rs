@@ -15,7 +15,7 @@ use super::Context;
 ///         println!("the client shows progress");
 ///     }
 ///     for step in 1..=3 {
-///         progress.report(f64::from(step), Some(3.0), "counting").await;
+///         progress.report(step, 3, "counting").await;
 ///     }
 ///     "done".to_owned()
 /// }
@@ -40,10 +40,21 @@ impl Progress {
     /// Sends a progress notification with the work done, the total, and a message. A value that does not grow is not
     /// sent (utilities/progress). The message also becomes the status message of a task.
     ///
+    /// The two numbers have one type, an integer or a float: `report(3, 10, "text")`, `report(0.5, None, None)`. On the
+    /// wire they are floats, so an integer above 2^53 loses its last digits.
+    ///
     /// See the [example](Self#example).
-    pub async fn report(&self, progress: f64, total: Option<f64>, message: impl Into<Option<&str>>) {
+    pub async fn report<N: ProgressNumber>(
+        &self,
+        progress: N,
+        total: impl Into<Option<N>>,
+        message: impl Into<Option<&str>>,
+    ) {
+        self.send(progress.to_f64(), total.into().map(N::to_f64), message.into()).await;
+    }
+
+    async fn send(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let inner = &self.context.inner;
-        let message = message.into();
         if let (Some(upgrade), Some(message)) = (self.context.task_upgrade(), message) {
             upgrade.set_message(message);
         }
@@ -58,3 +69,35 @@ impl Progress {
         self.context.notify::<notification::Progress>(&params, Some(progress)).await;
     }
 }
+
+/// A number of [`Progress::report`]: an integer of up to 64 bits, or a float.
+///
+/// ```
+/// use mcp_server_core::Progress;
+///
+/// async fn copy(progress: Progress, sizes: Vec<u64>, expected: Option<u64>) {
+///     let mut done = 0;
+///     for size in sizes {
+///         done += size;
+///         progress.report(done, expected, "copying").await;
+///     }
+/// }
+/// # let _ = copy;
+/// ```
+pub trait ProgressNumber: Copy + Send {
+    /// Returns the nearest float.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! progress_numbers {
+    ($($number:ty)*) => {$(
+        impl ProgressNumber for $number {
+            #[allow(clippy::cast_precision_loss, clippy::cast_lossless, trivial_numeric_casts, reason = "documented")]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+
+progress_numbers! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 }

@@ -161,7 +161,7 @@ async fn call_tool(
         Some(outcome) => outcome,
         None => {
             context.expire();
-            Err(ToolError::new(format!("the tool did not finish within {} seconds", limit.as_secs_f32())))
+            Err(ToolError::fault_text(format!("the tool `{}` took longer than {limit:?}", spec.tool.name)))
         }
     };
     let mut result = match outcome {
@@ -207,7 +207,9 @@ async fn read(
     version: ProtocolVersion,
 ) -> Result<ReadResourceResult, RpcError> {
     let not_found = || RpcError::resource_not_found(version, uri);
-    let mut result = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let mut result = within(server, context, || format!("the resource `{}`", excerpt(uri)), run)
+        .await?
+        .map_err(|error| error.into_rpc_error(not_found))?;
     if result.contents.is_empty() && version.is_stateless() {
         return Err(not_found());
     }
@@ -234,8 +236,8 @@ async fn get_prompt(
     version: ProtocolVersion,
 ) -> Result<GetPromptResult, RpcError> {
     let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
-    let not_found = || RpcError::invalid_params("not found");
-    let mut result = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let what = || format!("the prompt `{}`", entry.prompt.name);
+    let mut result = within(server, context, what, run).await?.map_err(ToolError::into_prompt_error)?;
     if result.description.is_none() {
         result.description.clone_from(&entry.prompt.description);
     }
@@ -250,7 +252,8 @@ async fn complete(
 ) -> Result<CompleteResult, RpcError> {
     let run = call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new()));
     let not_found = || RpcError::invalid_params("not found");
-    let mut completion = within(server, context, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let what = || "the completion".to_owned();
+    let mut completion = within(server, context, what, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
     let count = completion.values.len();
     if count > COMPLETIONS {
         completion.values.truncate(COMPLETIONS);
@@ -265,13 +268,25 @@ async fn complete(
     Ok(CompleteResult::new(completion))
 }
 
-async fn within<T>(server: &Server, context: &Context, run: impl Future<Output = T>) -> Result<T, RpcError> {
+/// Limits the time of a handler that is not a tool. `what` names the item in the error.
+async fn within<T>(
+    server: &Server,
+    context: &Context,
+    what: impl FnOnce() -> String,
+    run: impl Future<Output = T>,
+) -> Result<T, RpcError> {
     let limit = server.limits().read_timeout;
     timed(context, limit, true, run).await.ok_or_else(|| {
         context.expire();
-        tracing::warn!(?limit, "a handler did not finish in time");
-        RpcError::internal("the server did not finish in time")
+        let text = format!("{} took longer than {limit:?}", what());
+        tracing::warn!("{text}");
+        RpcError::internal(text)
     })
+}
+
+/// Returns the start of a text of the client, for an error text.
+fn excerpt(text: &str) -> String {
+    text.chars().take(128).collect()
 }
 
 /// Limits the time of a handler, without the time that it waits for input. Returns `None` when the time is over.

@@ -221,10 +221,13 @@ pub(super) fn reply(server: &Server, id: &RequestId, version: ProtocolVersion, r
 
 fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>) -> Result<Work, Refusal> {
     let params: PaginatedParams = decode_params(&p.request.method, p.request.params)?;
-    let page = registry
-        .load()
-        .page(p.scope.version, params.cursor.as_deref(), &p.server.data.list_style)
-        .map_err(|_| RpcError::invalid_params("invalid cursor"))?;
+    let (snapshot, style, cursor) = (registry.load(), &p.server.data.list_style, params.cursor.as_deref());
+    let page = if p.server.data.config.lists_forbidden_tools {
+        snapshot.page(p.scope.version, cursor, style)
+    } else {
+        snapshot.visible_page(p.scope.version, cursor, style, |scopes| p.scope.has_scopes(scopes))
+    };
+    let page = page.map_err(|_| RpcError::invalid_params("invalid cursor"))?;
     Ok(Work::Done(Reply::written(&p.request.id, page)))
 }
 

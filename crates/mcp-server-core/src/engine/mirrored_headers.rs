@@ -45,7 +45,7 @@ impl<'a> MirroredHeaders<'a> {
     /// Returns the error for a request that names no revision.
     #[expect(clippy::unused_self, reason = "only a request with headers has this error")]
     pub(super) fn version_missing(&self) -> RpcError {
-        RpcError::header_mismatch(format!("the header {} is missing", mirror::PROTOCOL_VERSION))
+        missing_version()
     }
 
     /// Compares the headers with the method, the revision and the name in the body.
@@ -94,7 +94,10 @@ impl<'a> MirroredHeaders<'a> {
     fn expect(&self, name: &str, body: &str, encoded: bool) -> Result<(), RpcError> {
         let shown = mirror::display_name(name);
         let Some(header) = self.single(name, &shown)? else {
-            return Err(RpcError::header_mismatch(format!("the header {shown} is missing")));
+            return Err(match name {
+                mirror::PROTOCOL_VERSION => missing_version(),
+                _ => RpcError::header_mismatch(format!("the header {shown} is missing")),
+            });
         };
         let header = if encoded { mirror::decode(header).ok_or_else(|| undecodable(&shown))? } else { header.into() };
         // Whitespace around a header value is not a part of it. A client has to encode a value with such whitespace.
@@ -119,6 +122,13 @@ impl<'a> MirroredHeaders<'a> {
 
 fn excerpt(value: &str) -> Excerpt<'_> {
     Excerpt::new(value).with_limit(EXCERPT)
+}
+
+fn missing_version() -> RpcError {
+    let header = mirror::display_name(mirror::PROTOCOL_VERSION);
+    RpcError::header_mismatch(format!(
+        "the header {header} is missing: a request without a session sends its revision in this header and in `_meta`"
+    ))
 }
 
 fn undecodable(name: &str) -> RpcError {

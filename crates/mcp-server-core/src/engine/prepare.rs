@@ -321,11 +321,7 @@ impl Server {
     }
 
     pub(crate) fn check_scopes(&self, scope: &Scope, required: &[String]) -> Result<(), Refusal> {
-        if required.is_empty() || scope.is_local {
-            return Ok(());
-        }
-        let granted = scope.principal.as_deref();
-        if granted.is_some_and(|principal| required.iter().all(|needed| principal.scopes.contains(needed))) {
+        if scope.has_scopes(required) {
             return Ok(());
         }
         let mut all = self.data.config.required_scopes.clone();

@@ -105,7 +105,7 @@ impl Prepared {
                 Err(_) => {
                     context.expire();
                     tracing::warn!(method = route.name, ?limit, "a method of an extension exceeded the read timeout");
-                    Err(RpcError::internal("the server did not finish in time"))
+                    Err(RpcError::internal(format!("the method `{}` took longer than {limit:?}", route.name)))
                 }
             }
         };

@@ -239,7 +239,7 @@ impl From<InputError> for ToolError {
                 }
                 Self::protocol(error)
             }
-            _ => Self::new(error.to_string()),
+            _ => Self::fault_text(error.to_string()),
         }
     }
 }

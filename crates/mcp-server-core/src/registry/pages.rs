@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use mcp_protocol::ProtocolVersion;
+use mcp_protocol::{CacheScope, ProtocolVersion};
 
 use super::{Definition, List, cursor};
 use crate::cache_hint::CacheHint;
@@ -21,6 +21,13 @@ pub(crate) struct ListStyle {
 }
 
 impl ListStyle {
+    /// Returns the style of a list that differs between callers.
+    pub(crate) fn private(&self) -> Self {
+        let mut style = self.clone();
+        style.cache.scope = CacheScope::Private;
+        style
+    }
+
     /// Writes a result with one entry instead of a list.
     pub(crate) fn single(&self, member: &str, definition: &[u8], version: ProtocolVersion) -> Bytes {
         let mut out = Vec::with_capacity(definition.len() + 256);
@@ -65,19 +72,42 @@ impl Pages {
         cursor: Option<&str>,
         style: &ListStyle,
     ) -> Result<Bytes, PageError> {
-        let after = match cursor {
-            None => 0,
-            Some(cursor) => cursor::decode(list, cursor).ok_or(PageError)?,
-        };
+        let after = position(list, cursor)?;
         let slot = ProtocolVersion::ALL.iter().position(|v| *v == version).unwrap_or_default();
         let pages = self.by_version[slot].get_or_init(|| cut(list, entries, 0, version, style, usize::MAX));
         if let Ok(at) = pages.binary_search_by_key(&after, |page| page.after) {
             return Ok(pages[at].result.clone());
         }
         // The list changed after the cursor was written. The page begins between the pages of this snapshot.
-        let page = cut(list, entries, after, version, style, 1).pop();
-        Ok(page.map(|page| page.result).unwrap_or_default())
+        Ok(first(list, entries, after, version, style))
     }
+}
+
+/// Writes one page, which is not stored.
+pub(crate) fn page_of<E: Definition>(
+    list: List,
+    entries: &[(u64, Arc<E>)],
+    version: ProtocolVersion,
+    cursor: Option<&str>,
+    style: &ListStyle,
+) -> Result<Bytes, PageError> {
+    Ok(first(list, entries, position(list, cursor)?, version, style))
+}
+
+/// Returns the number of the last entry before a page.
+fn position(list: List, cursor: Option<&str>) -> Result<u64, PageError> {
+    cursor.map_or(Ok(0), |cursor| cursor::decode(list, cursor).ok_or(PageError))
+}
+
+/// Writes the page after a number.
+fn first<E: Definition>(
+    list: List,
+    entries: &[(u64, Arc<E>)],
+    after: u64,
+    version: ProtocolVersion,
+    style: &ListStyle,
+) -> Bytes {
+    cut(list, entries, after, version, style, 1).pop().map(|page| page.result).unwrap_or_default()
 }
 
 /// Writes the entries after a number as at most `limit` pages, and at least one page.

@@ -260,7 +260,8 @@ impl<S> ToolRoute<S> {
         self
     }
 
-    /// Requires that a caller over a network was granted all of these scopes.
+    /// Requires that a caller over a network was granted all of these scopes. Other callers do not see the tool in the list
+    /// ([`ServerBuilder::lists_forbidden_tools`](crate::ServerBuilder::lists_forbidden_tools)).
     ///
     /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
@@ -462,5 +463,9 @@ impl Entry for ToolEntry {
 
     fn brings_more(&self) -> bool {
         self.spec.tasks.support != TaskSupport::Forbidden
+    }
+
+    fn required_scopes(&self) -> &[String] {
+        &self.spec.required_scopes
     }
 }

@@ -26,7 +26,9 @@ impl Refusal {
         match self {
             Self::Error(error) => error,
             Self::Scopes(scopes) => {
-                RpcError::invalid_request("insufficient scope").with_data(json!({ "requiredScopes": scopes }))
+                let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
+                let text = format!("insufficient scope: this request needs {}", names.join(", "));
+                RpcError::invalid_request(text).with_data(json!({ "requiredScopes": scopes }))
             }
         }
     }

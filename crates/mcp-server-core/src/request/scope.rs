@@ -63,6 +63,12 @@ impl Scope {
         Self::new(version, Client::Request(Arc::default()), None)
     }
 
+    /// Whether the caller was granted all of these scopes, or is local.
+    pub(crate) fn has_scopes(&self, required: &[String]) -> bool {
+        let granted = |principal: &Principal| required.iter().all(|needed| principal.scopes.contains(needed));
+        required.is_empty() || self.is_local || self.principal.as_deref().is_some_and(granted)
+    }
+
     /// Whether the request belongs to the session era but has no session.
     pub(crate) fn lacks_session(&self) -> bool {
         self.version.has_handshake() && self.client.session().is_none()
