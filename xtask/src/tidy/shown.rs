@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::{File, Findings};
 
-/// The fences of a shown program.
-const FENCES: [&str; 3] = ["```rust", "```rust,no_run", "```rust,ignore"];
+/// The fences of a shown program. A doc test that names `crate` is a crate of its own.
+const FENCES: [&str; 4] = ["```rust", "```rust,no_run", "```rust,ignore", "```rust,standalone_crate"];
 
 pub(super) fn check(root: &Path, file: &File, found: &mut Findings) {
     for (number, line) in (1..).zip(file.text.lines()) {
