@@ -14,7 +14,7 @@ use mcp_protocol::{ClientCapabilities, ElicitationCapability, ErrorCode, Message
 use mcp_server_core::{
     Args, CacheHint, Cancelled, Context, Extension, Extensions, FromRef, Progress, RawArgs, Server, State, ToolError,
     ToolRoute,
-    engine::{Refusal, Scope},
+    engine::{Engine as _, Refusal, Scope},
     resource, tool,
 };
 use schemars::JsonSchema;
