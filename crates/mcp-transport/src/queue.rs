@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError},
     time,
@@ -24,6 +24,9 @@ use crate::TransportError;
 /// - Both ends can close it, and it keeps the error that closed it.
 /// - The receiver can take all items at once, and return their capacity when they have left the process.
 /// - With [`Queue::with_stall_timeout`] it closes when a sender waits and the receiver makes no progress.
+///
+/// One task at a time may wait as the receiver. A second waiting receiver is not supported: the two tasks would wake each
+/// other again and again.
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -223,33 +226,50 @@ impl<T> Queue<T> {
 
     /// Takes the next item and frees its capacity; `None` when the queue is closed and empty.
     pub fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut state = self.state.lock();
-        let Some(Queued { cost, item }) = state.items.pop_front() else {
-            return park(state, cx).map(|()| None);
-        };
-        drop(state);
-        self.free(cost);
-        Poll::Ready(Some(item))
+        self.poll_with(cx, |state| state.items.pop_front()).map(|popped| {
+            let Queued { cost, item } = popped?;
+            self.free(cost);
+            Some(item)
+        })
     }
 
     /// Takes all items and frees their capacity; `None` when the queue is closed and empty.
     pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Queued<T>>>> {
         // The check and the removal are one step: a second receiver cannot take the items in between.
-        let mut state = self.state.lock();
-        if state.items.is_empty() {
-            return park(state, cx).map(|()| None);
-        }
-        let items = mem::take(&mut state.items);
-        drop(state);
-        // No overflow: the sum is at most the capacity.
-        self.free(items.iter().map(|queued| queued.cost).sum());
-        Poll::Ready(Some(items))
+        let take = |state: &mut State<T>| (!state.items.is_empty()).then(|| mem::take(&mut state.items));
+        self.poll_with(cx, take).map(|taken| {
+            let items = taken?;
+            // No overflow: the sum is at most the capacity.
+            self.free(items.iter().map(|queued| queued.cost).sum());
+            Some(items)
+        })
     }
 
     /// Waits until an item is queued: `true`. Returns `false` when the queue is closed and empty.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        let state = self.state.lock();
-        if state.items.is_empty() { park(state, cx).map(|()| false) } else { Poll::Ready(true) }
+        self.poll_with(cx, |state| (!state.items.is_empty()).then_some(())).map(|ready| ready.is_some())
+    }
+
+    /// Takes a value from the state; `None` when the queue is closed and empty. Otherwise the next push or the close wakes
+    /// the task.
+    fn poll_with<R>(&self, cx: &Context<'_>, take: impl Fn(&mut State<T>) -> Option<R>) -> Poll<Option<R>> {
+        // A waker can run code that uses the queue, so its clone, wake and drop happen without the lock.
+        let mut waker = None;
+        let former = loop {
+            let mut state = self.state.lock();
+            let taken = take(&mut state);
+            if taken.is_some() || state.closed.is_some() {
+                return Poll::Ready(taken);
+            }
+            if let Some(waker) = waker.take() {
+                break state.receiver.replace(waker);
+            }
+            drop(state);
+            waker = Some(cx.waker().clone());
+        };
+        // A receiver that waited before polls again: this one may have replaced it.
+        wake(former.filter(|former| !former.will_wake(cx.waker())));
+        Poll::Pending
     }
 
     /// Moves all queued items to the end of `items`. Their capacity stays in use until [`Queue::release`].
@@ -328,19 +348,6 @@ impl<T> Queue<T> {
         wake(receiver);
         Ok(())
     }
-}
-
-/// Ready when the queue is closed. Otherwise the next push or the close wakes the task.
-fn park<T>(mut state: MutexGuard<'_, State<T>>, cx: &Context<'_>) -> Poll<()> {
-    if state.closed.is_some() {
-        return Poll::Ready(());
-    }
-    let former = state.receiver.replace(cx.waker().clone());
-    // A waker can run code that uses the queue, so it wakes and drops without the lock.
-    drop(state);
-    // A receiver that waited before polls again: this one may have replaced it.
-    wake(former.filter(|former| !former.will_wake(cx.waker())));
-    Poll::Pending
 }
 
 /// Notifies the senders that wait in [`Queue::ready`].
