@@ -190,10 +190,13 @@ fn answers_as_whole(message: &[u8], id: &RequestId) -> bool {
         let Ok(Message::Response(response)) = parsed else { return false };
         response.id.is_none_or(|answered| answered == *id)
     };
-    match Message::parse(message) {
+    // The reader checks the depth. The parser does not recurse.
+    let mut limits = jsonrpc::Limits::default();
+    limits.depth = usize::MAX;
+    match Message::parse_with(message, &limits) {
         Err(EnvelopeError { is_batch: true, .. }) => {
-            let messages = jsonrpc::split_batch(message, &jsonrpc::Limits::default()).unwrap_or_default();
-            messages.iter().any(|message| is_answer(Message::parse(message.get().as_bytes())))
+            let messages = jsonrpc::split_batch(message, &limits).unwrap_or_default();
+            messages.iter().any(|message| is_answer(Message::parse_with(message.get().as_bytes(), &limits)))
         }
         parsed => is_answer(parsed),
     }
@@ -233,6 +236,7 @@ mod tests {
     #[test]
     fn the_start_of_a_large_message_identifies_its_request() {
         let large = "x".repeat(ENVELOPE_START);
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         for (message, expected) in [
             (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#.to_owned(), true),
             (r#"{"jsonrpc":"2.0","id":8,"result":{}}"#.to_owned(), false),
@@ -249,9 +253,13 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_owned(), false),
             (format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":"{large}"}}"#), false),
             (r#"[{"jsonrpc":"2.0","id":8,"result":{}},{"jsonrpc":"2.0","id":7,"result":{}}]"#.to_owned(), true),
+            // The reader of the transport has the limit of the depth.
+            (format!(r#"{{"jsonrpc":"2.0","result":{{"a":{deep}}},"id":7}}"#), true),
+            (format!(r#"{{"jsonrpc":"2.0","result":{{"a":{deep}}},"id":8}}"#), false),
+            (format!(r#"[{{"jsonrpc":"2.0","result":{{"a":{deep}}},"id":7}}]"#), true),
             ("garbage".to_owned(), false),
         ] {
-            assert_eq!(answers(message.as_bytes(), &7.into()), expected, "{message}");
+            assert_eq!(answers(message.as_bytes(), &7.into()), expected, "{}", &message[..message.len().min(400)]);
         }
     }
 }
