@@ -142,9 +142,10 @@ impl Reader<'_> {
         match Message::parse_with(&frame.message, &self.limits()) {
             Ok(message) => self.message(frame, message),
             Err(error) => match self.split_batch(frame) {
-                Some(messages) => {
+                Some(Ok(messages)) => {
                     messages.into_iter().for_each(|message| self.batched(frame, message.get().as_bytes()))
                 }
+                Some(Err(error)) => self.invalid_message(frame, &frame.message, &error),
                 None => self.invalid_message(frame, &frame.message, &error),
             },
         }
@@ -163,13 +164,12 @@ impl Reader<'_> {
         limits
     }
 
-    /// Returns the messages of a batch; `None` if the frame is not a valid batch. The depth limit holds for each message
-    /// alone.
-    fn split_batch<'a>(&self, frame: &'a Frame) -> Option<Vec<&'a RawValue>> {
-        if !self.connection.version().is_none_or(ProtocolVersion::has_batches) {
-            return None;
-        }
-        jsonrpc::split_batch(&frame.message, &unlimited()).ok()
+    /// Returns the messages of a batch, or its error; `None` if the frame is not an array, or if the revision has no batches.
+    /// The depth limit holds for each message alone.
+    fn split_batch<'a>(&self, frame: &'a Frame) -> Option<Result<Vec<&'a RawValue>, EnvelopeError>> {
+        let is_array = frame.message.trim_ascii_start().starts_with(b"[");
+        let allows_batches = || self.connection.version().is_none_or(ProtocolVersion::has_batches);
+        (is_array && allows_batches()).then(|| jsonrpc::split_batch(&frame.message, &unlimited()))
     }
 
     fn message(&mut self, frame: &Frame, message: Message<'_>) {
