@@ -33,7 +33,8 @@ pub enum State {
 
 /// An observer of the state of a client's connection ([`Client::states`](crate::Client::states)).
 ///
-/// Observers skip states that change faster than the program reads them. An observer does not keep the client open.
+/// Observers skip states that change faster than the program reads them. The last state is [`State::Closed`]. An observer
+/// does not keep the client open.
 ///
 /// # Example
 /// ```no_run
@@ -67,19 +68,32 @@ impl States {
         *self.receiver.borrow()
     }
 
-    /// Waits until the state changes, and returns the new state. Returns `None` after the client was dropped. Cancel safe.
+    /// Waits until the state changes, and returns the new state. Returns `None` when the client is closed and the program
+    /// has read the last state. Cancel safe.
     ///
     /// See the [example](Self#example).
     pub async fn changed(&mut self) -> Option<State> {
+        if self.current() == State::Closed && matches!(self.receiver.has_changed(), Ok(false)) {
+            return None;
+        }
         self.receiver.changed().await.ok()?;
         Some(*self.receiver.borrow_and_update())
     }
 
-    /// Waits for a state that fulfils the condition, and returns it. Returns `None` if the client was dropped before.
-    /// The current state counts. Cancel safe.
+    /// Waits for a state that fulfils the condition, and returns it. Returns `None` if the client is closed before. The
+    /// current state counts. Cancel safe.
     ///
     /// See the [example](Self#example).
-    pub async fn wait_for(&mut self, condition: impl FnMut(&State) -> bool) -> Option<State> {
-        self.receiver.wait_for(condition).await.ok().map(|state| *state)
+    pub async fn wait_for(&mut self, mut condition: impl FnMut(&State) -> bool) -> Option<State> {
+        loop {
+            let state = *self.receiver.borrow_and_update();
+            if condition(&state) {
+                return Some(state);
+            }
+            if state == State::Closed {
+                return None;
+            }
+            self.receiver.changed().await.ok()?;
+        }
     }
 }

@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use crate::{
     Error,
     call::{ClientCore, ClientHandle},
-    inbound::{Update, UpdateQueue},
+    inbound::{OpenState, Update, UpdateQueue},
 };
 
 /// A stream of changes on the server. It continues after reconnections. Dropping it ends the subscription on the
@@ -85,32 +85,72 @@ impl Subscription {
     /// # }
     /// ```
     pub fn open_states(&self) -> OpenStates {
-        OpenStates { receiver: self.queue.open_states() }
+        OpenStates::new(self.queue.open_states())
     }
 }
 
 /// An observer of whether a subscription is open on the server ([`Subscription::open_states`]).
 ///
 /// The value is false as soon as the connection or the stream of the subscription is lost. It is true when the client has
-/// reopened the subscription. Observers skip values that change faster than the program reads them.
+/// reopened the subscription. The last value is false: the subscription has ended.
+///
+/// Observers skip values that change faster than the program reads them. If the value changes twice before the program reads
+/// it, the program reads the same value again. An observer does not keep the subscription open.
 #[derive(Debug, Clone)]
 #[must_use = "an observer does nothing until the program reads it"]
 pub struct OpenStates {
-    receiver: watch::Receiver<bool>,
+    receiver: watch::Receiver<OpenState>,
+    /// The number of changes before the value that the program has read.
+    read: u64,
 }
 
 impl OpenStates {
+    fn new(receiver: watch::Receiver<OpenState>) -> Self {
+        let read = receiver.borrow().changes;
+        Self { receiver, read }
+    }
+
     /// Returns whether the subscription is open.
     #[must_use]
     pub fn current(&self) -> bool {
-        *self.receiver.borrow()
+        self.receiver.borrow().is_open
     }
 
-    /// Waits until the value changes, and returns the new value. Returns `None` after the end of the subscription. Cancel
-    /// safe.
+    /// Waits until the value changes, and returns the new value. Returns `None` when the subscription has ended and the
+    /// program has read the last value. Cancel safe.
     pub async fn changed(&mut self) -> Option<bool> {
-        self.receiver.changed().await.ok()?;
-        Some(*self.receiver.borrow_and_update())
+        loop {
+            let state = *self.receiver.borrow_and_update();
+            if std::mem::replace(&mut self.read, state.changes) != state.changes {
+                return Some(state.is_open);
+            }
+            if state.has_ended {
+                return None;
+            }
+            self.receiver.changed().await.ok()?;
+        }
+    }
+
+    /// Waits for a value that fulfils the condition, and returns it. Returns `None` if the subscription ends before. The
+    /// current value counts. Cancel safe.
+    ///
+    /// ```no_run
+    /// # async fn example(changes: mcp_client::Subscription) {
+    /// let is_open_again = changes.open_states().wait_for(|is_open| *is_open).await.is_some();
+    /// # }
+    /// ```
+    pub async fn wait_for(&mut self, mut condition: impl FnMut(&bool) -> bool) -> Option<bool> {
+        loop {
+            let state = *self.receiver.borrow_and_update();
+            self.read = state.changes;
+            if condition(&state.is_open) {
+                return Some(state.is_open);
+            }
+            if state.has_ended {
+                return None;
+            }
+            self.receiver.changed().await.ok()?;
+        }
     }
 }
 
@@ -125,6 +165,7 @@ impl Stream for Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.keeping.abort();
+        self.queue.end(None);
     }
 }
 

@@ -435,3 +435,57 @@ async fn reports_possibly_missed_changes_of_a_session() {
     while timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap() != Update::Missed {}
     client.close().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn observers_return_the_last_value_and_then_none_after_a_close() {
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
+        let (client, mut peer, _peers) = connected(version).await;
+        let (subscription, _) = subscribed(&client, &mut peer, version).await;
+        let (mut open_states, mut states) = (subscription.open_states(), client.states());
+        assert!(open_states.current(), "{version}");
+        let mut waiting = subscription.open_states();
+        client.close().await;
+        let observing = async {
+            assert_eq!(open_states.changed().await, Some(false), "{version}");
+            assert_eq!(open_states.changed().await, None, "{version}");
+            assert_eq!(open_states.wait_for(|is_open| *is_open).await, None, "{version}");
+            assert_eq!(waiting.wait_for(|is_open| !is_open).await, Some(false), "{version}");
+            assert_eq!(waiting.changed().await, None, "{version}");
+            while let Some(state) = states.changed().await {
+                assert_eq!(state, State::Closed, "{version}");
+            }
+            assert_eq!(states.wait_for(|state| *state == State::Ready).await, None, "{version}");
+            assert_eq!(subscription.open_states().changed().await, None, "{version}");
+        };
+        timeout(HOUR, observing).await.expect("an observer waits after the end");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_returns_each_change_of_an_open_subscription_once() {
+    let (client, mut peer, _peers) = connected(ProtocolVersion::V2026_07_28).await;
+    let (subscription, mut id) = subscribed(&client, &mut peer, ProtocolVersion::V2026_07_28).await;
+    let mut states = subscription.open_states();
+    // The server acknowledges an open subscription again.
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+    peer.notify("notifications/subscriptions/acknowledged", json!({ "notifications": {}, "_meta": meta })).await;
+    assert!(timeout(HOUR, states.changed()).await.is_err());
+    peer.answer(id, json!({ "resultType": "complete" })).await;
+    for _ in 0..2 {
+        // Attempts to reopen the subscription that fail.
+        id = peer.expect("subscriptions/listen").await;
+        peer.answer(id, json!({ "resultType": "complete" })).await;
+    }
+    assert_eq!(states.changed().await, Some(false));
+    assert!(timeout(std::time::Duration::ZERO, states.changed()).await.is_err());
+    id = acknowledge(&mut peer).await;
+    assert_eq!(states.changed().await, Some(true));
+    // The observer reads nothing between two changes.
+    peer.answer(id, json!({ "resultType": "complete" })).await;
+    acknowledge(&mut peer).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(states.changed().await, Some(true));
+    drop(subscription);
+    assert_eq!(states.changed().await, Some(false));
+    assert_eq!(states.changed().await, None);
+}

@@ -64,8 +64,34 @@ pub(crate) struct UpdateQueue {
     filter: SubscriptionFilter,
     state: WakeOnChange<State>,
     news: Notify,
-    /// Whether the subscription is open on the server.
-    is_open: watch::Sender<bool>,
+    open_state: watch::Sender<OpenState>,
+}
+
+/// Whether a subscription is open on the server.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OpenState {
+    pub(crate) is_open: bool,
+    /// The number of changes of `is_open`. Two quick changes restore the value, but not this number.
+    pub(crate) changes: u64,
+    pub(crate) has_ended: bool,
+}
+
+impl OpenState {
+    /// Returns true if the value changes.
+    fn set_open(&mut self, is_open: bool) -> bool {
+        let is_change = self.is_open != is_open && !self.has_ended;
+        if is_change {
+            self.is_open = is_open;
+            self.changes += 1;
+        }
+        is_change
+    }
+
+    /// Returns true if the subscription ends now.
+    fn end(&mut self) -> bool {
+        self.set_open(false);
+        !std::mem::replace(&mut self.has_ended, true)
+    }
 }
 
 #[derive(Default)]
@@ -78,7 +104,7 @@ struct State {
 
 impl UpdateQueue {
     pub(crate) fn new(filter: SubscriptionFilter) -> Self {
-        Self { filter, state: WakeOnChange::default(), news: Notify::new(), is_open: watch::Sender::new(false) }
+        Self { filter, state: WakeOnChange::default(), news: Notify::new(), open_state: watch::Sender::default() }
     }
 
     pub(crate) fn filter(&self) -> &SubscriptionFilter {
@@ -124,7 +150,7 @@ impl UpdateQueue {
     /// Opens the subscription. If it was open before, updates may have been missed.
     pub(crate) fn open(&self, honoured: SubscriptionFilter) {
         self.state.change(|state| {
-            if self.is_open.send_replace(true) {
+            if !self.open_state.send_if_modified(|state| state.set_open(true)) {
                 return;
             }
             if state.honoured.replace(honoured).is_some() {
@@ -136,21 +162,22 @@ impl UpdateQueue {
 
     /// Returns true if the server has acknowledged the subscription.
     pub(crate) fn is_open(&self) -> bool {
-        *self.is_open.borrow()
+        self.open_state.borrow().is_open
     }
 
     /// Marks the subscription as interrupted until it is reopened. Returns true if it was open.
     pub(crate) fn interrupt(&self) -> bool {
-        self.is_open.send_replace(false)
+        self.open_state.send_if_modified(|state| state.set_open(false))
     }
 
     /// Returns a receiver of whether the subscription is open on the server.
-    pub(crate) fn open_states(&self) -> watch::Receiver<bool> {
-        self.is_open.subscribe()
+    pub(crate) fn open_states(&self) -> watch::Receiver<OpenState> {
+        self.open_state.subscribe()
     }
 
-    /// Ends the stream.
+    /// Ends the stream. Only the first end has an effect.
     pub(crate) fn end(&self, error: Option<Error>) {
+        self.open_state.send_if_modified(OpenState::end);
         self.state.change(|state| _ = state.end.get_or_insert(error));
         self.news.notify_waiters();
     }
