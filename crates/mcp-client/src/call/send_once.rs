@@ -126,7 +126,8 @@ pub(super) async fn send_once(
 
 /// Lets a dropped call cancel the task that the server creates.
 ///
-/// If the call asks for a task, the client also waits for a late answer, because the id of the task is in it.
+/// If the call asks for a task, the client also waits for a late answer, because the id of the task is in it. This also
+/// holds after a timeout of the call. The request keeps its permit meanwhile, at most for the time for closing.
 fn cancel_task_on_drop(
     core: &Arc<ClientCore>,
     guard: &mut RequestGuard,

@@ -209,14 +209,24 @@ struct OwnedTask<'a> {
 
 impl<'a> OwnedTask<'a> {
     fn new(core: &'a Arc<ClientCore>, id: &str, options: TaskOptions) -> Self {
-        core.owned_tasks.state.lock().ids.insert(id.to_owned());
+        let is_closing = {
+            let mut state = core.owned_tasks.state.lock();
+            if !state.is_closing {
+                state.ids.insert(id.to_owned());
+            }
+            state.is_closing
+        };
+        if is_closing {
+            // `OwnedTasks::close` has taken the tasks that it cancels. It waits for this cancellation too.
+            cancel_later(core, id.to_owned(), &options);
+        }
         Self { core, id: id.to_owned(), options, is_over: false }
     }
 }
 
 impl Drop for OwnedTask<'_> {
     fn drop(&mut self) {
-        // `OwnedTasks::close` has taken the tasks that it cancels.
+        // False if the close of the client cancels the task.
         let is_owned = self.core.owned_tasks.state.lock().ids.remove(&self.id);
         if is_owned && !self.is_over {
             cancel_later(self.core, self.id.clone(), &self.options);
@@ -408,15 +418,34 @@ async fn payload(
     let mut waiting = TaskOptions { idle_timeout: None, ..options.clone() };
     let mut snapshots = TaskOptions { left: None, ..options.clone() };
     let mut waiting = pin!(waiting.send(core, &request));
-    loop {
+    let answered = loop {
         tokio::select! {
-            answered = &mut waiting => return answered.map(|answered| answered.reply),
+            answered = &mut waiting => break answered,
             () = sleep(interval) => {}
         }
         let requesting = get_task(core, id, &mut snapshots);
         tokio::select! {
-            answered = &mut waiting => return answered.map(|answered| answered.reply),
+            answered = &mut waiting => break answered,
             snapshot = requesting => drop(snapshot?),
         }
+    };
+    match answered {
+        Ok(answered) => Ok(answered.reply),
+        Err(error) if core.owned_tasks.is_closing() && error.rpc().is_some() => {
+            Err(cancelled_by_close(core, id, &mut snapshots).await.unwrap_or(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the error of a task that the close of the client cancelled; `None` if the task ended differently.
+///
+/// The error of `tasks/result` does not show whether the task was cancelled, so the client requests the status.
+async fn cancelled_by_close(core: &Arc<ClientCore>, id: &str, options: &mut TaskOptions) -> Option<Error> {
+    // The close waits for this request too.
+    let _is_running = core.owned_tasks.cancellations.subscribe();
+    match get_task(core, id, options).await {
+        Ok(snapshot) => (snapshot.task.status == TaskStatus::Cancelled).then(|| Kind::Cancelled.into()),
+        Err(error) => error.is_closed().then_some(error),
     }
 }
