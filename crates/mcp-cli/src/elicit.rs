@@ -19,13 +19,19 @@ use crate::{
 /// Asks for the fields of a form, one after the other.
 pub(crate) async fn form(request: InputContext<FormElicitParams>) -> Result<ElicitResult, RpcError> {
     let form = request.form().map_err(|error| RpcError::invalid_params(error.to_string()))?;
+    let defaults = if form.fields().is_empty() { "" } else { ", an empty line selects the default" };
     let intro = format!(
-        "\n{} asks: {}\n(Ctrl-D declines, Ctrl-C ends the command, an empty line selects the default)",
+        "\n{} asks: {}\n(Ctrl-D declines, Ctrl-C ends the command{defaults})",
         question::server_name(&request.server().name),
         printable(&request.message)
     );
     let content = question::ask(async |turn| {
         print(&intro);
+        if form.fields().is_empty() {
+            // A form without fields is a question for consent.
+            let agreed = question::choose(turn, "Do you agree? [y/n] ", &["y", "n"]).await == Some("y");
+            return agreed.then(Map::new);
+        }
         fill(turn, &form).await
     });
     Ok(match content.await {

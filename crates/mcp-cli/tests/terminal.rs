@@ -179,6 +179,22 @@ fn opening_a_page_requires_consent_and_shows_the_risks() {
 }
 
 #[test]
+fn a_form_without_fields_requires_consent() {
+    let http = Http::start();
+    for (typed, expected) in [("y\n", "deleted"), ("n\n", "kept"), ("\u{4}", "kept")] {
+        let mut terminal = Terminal::run(&http.url, "call URL confirm");
+        let shown = terminal.expect("[y/n] ");
+        assert!(shown.contains("Delete the note?") && !shown.contains("default"), "{shown}");
+        // An empty line is not consent.
+        terminal.type_text("\n");
+        terminal.expect("[y/n] ");
+        terminal.type_text(typed);
+        terminal.expect(expected);
+        assert_eq!(terminal.wait().code(), Some(0), "{expected}");
+    }
+}
+
+#[test]
 fn sampling_requires_consent() {
     let http = Http::start();
     for (answer, code, expected) in [("n", 4, "the user rejected the request"), ("y", 0, "six times seven")] {

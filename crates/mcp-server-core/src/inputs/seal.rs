@@ -158,7 +158,7 @@ impl StateKeys {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         let (form, rest) = bytes.split_first()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
-        if !matches!(*form, FORM | FORM_WITH_EFFECTS) {
+        if !matches!(*form, FORM | FORM_WITH_EFFECTS | FORM_WITHOUT_RECORD) {
             return None;
         }
         let plain =
@@ -183,10 +183,12 @@ impl std::fmt::Debug for StateKeys {
     }
 }
 
-/// The version of the sealed form. Version 1 had times in seconds and is not accepted.
-const FORM: u8 = 2;
+/// The sealed form of a flow in which no side effect can have run. Version 1 had times in seconds and is not accepted.
+const FORM: u8 = 3;
 /// The same form, of a flow in which a side effect may have run.
-const FORM_WITH_EFFECTS: u8 = 3;
+const FORM_WITH_EFFECTS: u8 = 4;
+/// The same form of an earlier version, which did not record side effects.
+const FORM_WITHOUT_RECORD: u8 = 2;
 const NONCE: usize = 24;
 
 fn millis_now() -> u64 {
@@ -250,6 +252,21 @@ mod tests {
         assert_eq!(other.open(&text, b"me", 4096), None);
         assert_eq!(old.open(&text, b"you", 4096), None);
         assert_ne!(text, old.seal(&flow(), Effects::None, TTL, b"me").unwrap(), "a nonce is never used twice");
+    }
+
+    #[test]
+    fn a_seal_of_an_earlier_version_may_have_had_effects() {
+        let keys = StateKeys::new([[1; 32]]);
+        for (form, effects) in
+            [(FORM, Effects::None), (FORM_WITH_EFFECTS, Effects::Possible), (FORM_WITHOUT_RECORD, Effects::Possible)]
+        {
+            let text = keys.seal(&flow(), Effects::None, TTL, b"").unwrap();
+            let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(&text).unwrap();
+            bytes[0] = form;
+            let text = BASE64_URL_SAFE_NO_PAD.encode(bytes);
+            assert_eq!(keys.open(&text, b"", 4096), Some(flow()), "{form}");
+            assert_eq!(StateKeys::effects(&text), effects, "{form}");
+        }
     }
 
     #[test]
