@@ -141,7 +141,7 @@ pub(crate) async fn request(
         // The client accepts streams only, so the stream is opened at once and can be resumed.
         call.stream.open();
     }
-    call.answer(prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
+    call.answer(|| prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
 }
 
 /// A call of a session: one request, or one batch. Its stream is in the event log of the session.
@@ -166,27 +166,31 @@ impl<'a> Call<'a> {
     }
 
     /// Runs the call and answers it, as JSON or as the stream that it opened.
-    async fn answer<T: Send + 'static>(
+    ///
+    /// The work is large. An `async fn` would store it beside the box that runs it, in the future of every request.
+    fn answer<T: Send + 'static, F: Future<Output = Option<T>> + Send>(
         self,
-        work: impl Future<Output = Option<T>> + Send + 'static,
+        work: impl FnOnce() -> F + Send + 'static,
         message: impl FnOnce(T) -> Bytes + Send + 'static,
         respond: impl FnOnce(T) -> Response<Body>,
-    ) -> Response<Body> {
+    ) -> impl Future<Output = Response<Body>> {
         let Self { legacy, http, version, stream, open } = self;
         let answered = stream.clone();
         let running = Box::pin(async move {
-            let answer = work.await;
+            let answer = work().await;
             let answer = answered.finish(answer, message).await;
             drop(open);
             answer
         });
-        let config = &legacy.endpoint.config;
-        let response = match call::answer(running, &stream, bounds(legacy, &http)).await {
-            Answer::Quiet(Some(answer)) => respond(answer),
-            Answer::Quiet(None) => respond::stream(Answering::ended(config.keep_alive)),
-            Answer::Streaming(number) => respond::events(Body::stream(Listening::new(http, number, config))),
-        };
-        respond::with_version(response, version)
+        async move {
+            let config = &legacy.endpoint.config;
+            let response = match call::answer(running, &stream, bounds(legacy, &http)).await {
+                Answer::Quiet(Some(answer)) => respond(answer),
+                Answer::Quiet(None) => respond::stream(Answering::ended(config.keep_alive)),
+                Answer::Streaming(number) => respond::events(Body::stream(Listening::new(http, number, config))),
+            };
+            respond::with_version(response, version)
+        }
     }
 }
 
@@ -230,7 +234,7 @@ pub(crate) async fn batch(
     if batch.is_empty() {
         return respond::empty(StatusCode::ACCEPTED);
     }
-    call.answer(batch.run(), |answers| answers, |answers| respond::json(Body::whole(answers))).await
+    call.answer(|| batch.run(), |answers| answers, |answers| respond::json(Body::whole(answers))).await
 }
 
 fn bounds(legacy: &Legacy, http: &Arc<HttpSession>) -> Bounds {

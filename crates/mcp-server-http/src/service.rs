@@ -217,7 +217,8 @@ impl Inner {
             }
             Ok(_) => sessionless::accepted(endpoint, &head.headers),
             Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head) {
-                Ok(Some(http)) => legacy::batch(legacy, http, bytes, accepted, &caller).await,
+                // Boxed, because few requests are batches, and all requests would have the larger future.
+                Ok(Some(http)) => Box::pin(legacy::batch(legacy, http, bytes, accepted, &caller)).await,
                 Ok(None) => respond::rejected(rejected),
                 Err(response) => response,
             },
