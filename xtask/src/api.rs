@@ -22,6 +22,11 @@ const FOLDER: &str = "xtask/api";
 const ALLOWED: &str = "xtask/api/external.toml";
 /// The crates of the standard library and the primitive types with implementations, which any API may name.
 const STANDARD: &[&str] = &["alloc", "core", "std", "str"];
+/// The primitive types, which may have implementations of our traits.
+const PRIMITIVES: &[&str] = &[
+    "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
+    "usize",
+];
 
 /// Compares the API with its snapshots; `--update` writes the snapshots.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
@@ -86,7 +91,10 @@ fn external(api: &str, ours: &BTreeSet<String>) -> BTreeSet<String> {
     let paths = words.filter_map(|word| Some((word.split_once("::")?.0, word)));
     let external = paths.filter(|(krate, _)| {
         // Associated types begin with a type: `Self::Error`, `T::Error`.
-        !krate.starts_with(char::is_uppercase) && !STANDARD.contains(krate) && !ours.contains(*krate)
+        !krate.starts_with(char::is_uppercase)
+            && !STANDARD.contains(krate)
+            && !PRIMITIVES.contains(krate)
+            && !ours.contains(*krate)
     });
     external.map(|(_, path)| path.to_owned()).collect()
 }
@@ -118,7 +126,8 @@ mod tests {
     #[test]
     fn external_paths_are_collected() {
         let api = "pub fn mcp_a::f(&self, axum::routing::Router, T::Error) -> core::result::Result<mcp_b::X, http::uri::Uri>\n\
-                   impl serde_core::ser::Serialize for mcp_a::Y\n";
+                   impl serde_core::ser::Serialize for mcp_a::Y\n\
+                   pub fn u8::to_f64(self) -> f64\n";
         let ours = BTreeSet::from(["mcp_a".to_owned(), "mcp_b".to_owned()]);
         let paths: Vec<String> = external(api, &ours).into_iter().collect();
         assert_eq!(paths, ["axum::routing::Router", "http::uri::Uri", "serde_core::ser::Serialize"]);
