@@ -111,7 +111,7 @@ fn server() -> Defaults {
     let defaults = fields(&mcp_server::Limits::default());
     let defaults = from_source(defaults, "mcp-server-core/src/engine/batch.rs", &[("messages of a batch", "MEMBERS")]);
     let completions = [("values of one completion", "COMPLETIONS")];
-    let defaults = from_source(defaults, "mcp-server-core/src/engine/run.rs", &completions);
+    let defaults = from_source(defaults, "mcp-server-core/src/engine/handle.rs", &completions);
     from_source(defaults, "mcp-server-core/src/store.rs", &[("time of one store operation", "STORE_TIMEOUT")])
 }
 
