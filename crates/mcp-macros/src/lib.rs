@@ -77,7 +77,7 @@ use crate::{expand::Target, function::Function};
 /// Options with a value: `name`, `title`, `description`, `icon`, `meta`, `annotations`, `input_schema`, `parameters`,
 /// `output_schema`, `requires_scopes`, `requires_client`, `task`, `task_policy`, `timeout`.
 ///
-/// The [crate](crate) explains parameters.
+/// The [page of this crate](crate) explains parameters.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(Target::Tool, options, item)
@@ -105,7 +105,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Options: `name`, `title`, `description`, `icon`, `meta`, `arguments`.
 ///
-/// The [crate](crate) explains parameters.
+/// The [page of this crate](crate) explains parameters.
 #[proc_macro_attribute]
 pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(Target::Prompt, options, item)
@@ -137,7 +137,7 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Options: `name`, `title`, `description`, `mime_type`, `annotations`, `icon`, `meta`, `cache`, and for a resource `size`.
 ///
-/// The [crate](crate) explains parameters.
+/// The [page of this crate](crate) explains parameters.
 #[proc_macro_attribute]
 pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(Target::Resource, options, item)

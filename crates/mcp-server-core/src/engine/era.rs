@@ -12,7 +12,7 @@ pub enum Era<'a> {
     Stateless(RequestMeta<'a>),
     /// The request opens a session.
     Initialize,
-    /// The request belongs to the session era. Its metadata is for [`Scope::saying`](super::Scope::saying).
+    /// The request belongs to the session era. Its metadata is for [`Scope::meta`](super::Scope::meta).
     Session(Option<RequestMeta<'a>>),
 }
 
