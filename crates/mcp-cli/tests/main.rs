@@ -40,7 +40,8 @@ impl Http {
 
 fn mcp() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp"));
-    command.env_remove("MCP_SERVER").stdin(Stdio::null());
+    // Colour detection reads `CI`, which a CI machine sets.
+    command.env_remove("MCP_SERVER").env_remove("CI").stdin(Stdio::null());
     command
 }
 
