@@ -47,9 +47,37 @@ use std::pin::Pin;
 ///
 /// The operation starts when the future is polled. Dropping the future stops the wait, but a write that was already
 /// sent to a remote store may still take effect.
+///
+/// ```
+/// use mcp_store::{StoreError, StoreFuture};
+///
+/// /// Returns the length of `key`, as a method of a store would.
+/// fn length(key: &str) -> StoreFuture<'_, usize> {
+///     Box::pin(async move {
+///         mcp_store::limits::name(key)?;
+///         Ok(key.len())
+///     })
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), StoreError> {
+/// assert_eq!(length("session/1").await?, 9);
+/// assert!(length("").await.unwrap_err().is_invalid());
+/// # Ok(())
+/// # }
+/// ```
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A store that implements all three traits. It is implemented for each such type.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{MemoryStore, Store};
+///
+/// let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new())];
+/// assert_eq!(stores.len(), 2);
+/// ```
 pub trait Store: KeyValue + Log + PubSub {}
 
 impl<T: KeyValue + Log + PubSub + ?Sized> Store for T {}

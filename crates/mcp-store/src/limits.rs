@@ -18,6 +18,13 @@ pub const MAX_CAPACITY: usize = 65_536;
 
 /// Checks a key, a log name or a topic: 1 to [`MAX_NAME_BYTES`] bytes of any text.
 ///
+/// ```
+/// use mcp_store::limits;
+///
+/// assert!(limits::name("session/1").is_ok());
+/// assert!(limits::name("").unwrap_err().is_invalid());
+/// ```
+///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when the name is empty or too long.
 pub fn name(name: &str) -> Result<(), StoreError> {
@@ -28,6 +35,13 @@ pub fn name(name: &str) -> Result<(), StoreError> {
 }
 
 /// Checks a prefix or the cursor of a listing: at most [`MAX_NAME_BYTES`] bytes. It may be empty.
+///
+/// ```
+/// use mcp_store::limits;
+///
+/// assert!(limits::prefix("").is_ok());
+/// assert!(limits::prefix(&"p".repeat(limits::MAX_NAME_BYTES + 1)).unwrap_err().is_invalid());
+/// ```
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is too long.
@@ -41,6 +55,15 @@ pub fn prefix(prefix: &str) -> Result<(), StoreError> {
 
 /// Checks a time to live.
 ///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_store::limits;
+///
+/// assert!(limits::ttl(None).is_ok());
+/// assert!(limits::ttl(Some(Duration::ZERO)).unwrap_err().is_invalid());
+/// ```
+///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is zero. Use a delete instead.
 pub fn ttl(ttl: Option<Duration>) -> Result<(), StoreError> {
@@ -51,6 +74,15 @@ pub fn ttl(ttl: Option<Duration>) -> Result<(), StoreError> {
 }
 
 /// Checks the limit of a page and bounds it by [`MAX_PAGE`].
+///
+/// ```
+/// use mcp_store::limits;
+///
+/// assert_eq!(limits::page(50)?, 50);
+/// assert_eq!(limits::page(usize::MAX)?, limits::MAX_PAGE);
+/// assert!(limits::page(0).unwrap_err().is_invalid());
+/// # Ok::<(), mcp_store::StoreError>(())
+/// ```
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is zero.
@@ -63,6 +95,13 @@ pub fn page(limit: usize) -> Result<usize, StoreError> {
 
 /// Checks the size of a message for a topic.
 ///
+/// ```
+/// use mcp_store::limits;
+///
+/// assert!(limits::message(b"changed: notes/1").is_ok());
+/// assert!(limits::message(&vec![0; limits::MAX_MESSAGE_BYTES + 1]).unwrap_err().is_invalid());
+/// ```
+///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is larger than [`MAX_MESSAGE_BYTES`].
 pub fn message(message: &[u8]) -> Result<(), StoreError> {
@@ -74,6 +113,15 @@ pub fn message(message: &[u8]) -> Result<(), StoreError> {
 }
 
 /// Checks the capacity of a subscription and bounds it by [`MAX_CAPACITY`].
+///
+/// ```
+/// use mcp_store::limits;
+///
+/// assert_eq!(limits::capacity(64)?, 64);
+/// assert_eq!(limits::capacity(usize::MAX)?, limits::MAX_CAPACITY);
+/// assert!(limits::capacity(0).unwrap_err().is_invalid());
+/// # Ok::<(), mcp_store::StoreError>(())
+/// ```
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when it is zero.

@@ -8,6 +8,27 @@ use crate::StoreFuture;
 ///
 /// The first record of a log has the sequence 1, and each further record the next number, also after the log was
 /// trimmed. A log that does not exist, was deleted or has expired is empty; the next append starts at 1 again.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{Log, MemoryStore, Retain};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_store::StoreError> {
+/// let store = MemoryStore::new();
+/// for event in [&b"first"[..], b"second", b"third"] {
+///     store.append("events", Arc::from(event), None).await?;
+/// }
+/// assert_eq!(store.trim("events", Retain::all().records(1)).await?, 2);
+///
+/// let page = store.read_after("events", 0, 100).await?;
+/// assert_eq!((page.missed, page.more), (2, false));
+/// assert_eq!((page.records[0].sequence, &*page.records[0].data), (3, &b"third"[..]));
+/// assert!(store.delete_log("events").await?);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Log: Send + Sync + fmt::Debug + 'static {
     /// Appends `data` and returns its sequence. The whole log expires `ttl` after its last append. Without a `ttl` it
     /// stays until it is deleted.
@@ -25,6 +46,14 @@ pub trait Log: Send + Sync + fmt::Debug + 'static {
 }
 
 /// The bounds of [`Log::trim`], which keeps the newest records within each bound.
+///
+/// ```
+/// use mcp_store::Retain;
+///
+/// let retain = Retain::all().records(1_000).bytes(1 << 20);
+/// assert_eq!((retain.records, retain.bytes), (Some(1_000), Some(1 << 20)));
+/// assert_eq!(Retain::all(), Retain::default());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retain {
@@ -56,6 +85,17 @@ impl Retain {
 }
 
 /// A record of a log.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::Record;
+///
+/// let record = Record::new(7, Arc::from(*b"secret"));
+/// assert_eq!(record.sequence, 7);
+/// // The debug text has no data.
+/// assert_eq!(format!("{record:?}"), "Record(7, 6 bytes)");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
@@ -79,6 +119,16 @@ impl fmt::Debug for Record {
 }
 
 /// A page of a log.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{LogPage, Record};
+///
+/// // The reader asked for the records after sequence 4. The log was trimmed up to sequence 6.
+/// let page = LogPage::new(vec![Record::new(7, Arc::from(*b"data"))], 2, false);
+/// assert_eq!((page.records.len(), page.missed, page.more), (1, 2, false));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogPage {

@@ -19,12 +19,36 @@ use self::{records::Records, topics::Topics};
 /// It is bounded by [`MemoryLimits`]. A write over a bound is rejected, and only expired records are evicted. The
 /// store removes expired records when they are accessed, a few with each write, and all of them before it rejects a
 /// write.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{KeyValue, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_store::StoreError> {
+/// let store = MemoryStore::new();
+/// let clone = store.clone();
+/// clone.put("key", Arc::from(*b"value"), None).await?;
+/// assert_eq!(store.get("key").await?.as_deref(), Some(&b"value"[..]));
+/// assert_eq!(store.usage().entries, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
 /// The bounds of a [`MemoryStore`].
+///
+/// ```
+/// use mcp_store::MemoryLimits;
+///
+/// let mut limits = MemoryLimits::default();
+/// limits.bytes = 16 << 20;
+/// assert_eq!((limits.entries, limits.bytes), (1_000_000, 16 << 20));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryLimits {
@@ -49,6 +73,22 @@ impl MemoryStore {
     }
 
     /// Returns an empty store with these bounds.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_store::{KeyValue, MemoryLimits, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_store::StoreError> {
+    /// let mut limits = MemoryLimits::default();
+    /// limits.entries = 1;
+    /// let store = MemoryStore::with_limits(limits);
+    /// store.put("first", Arc::from(*b""), None).await?;
+    /// assert!(store.put("second", Arc::from(*b""), None).await.unwrap_err().is_full());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_limits(limits: MemoryLimits) -> Self {
         Self { shared: Arc::new(Shared { limits, ..Shared::default() }) }
     }

@@ -16,6 +16,21 @@ use parking_lot::{Mutex, MutexGuard};
 /// Messages are not stored. Data that must not be lost belongs in a [`Log`](crate::Log) or a record, and the message
 /// refers to it. Messages of one publisher on one topic keep their order if it publishes each one after the
 /// acknowledgement of the previous one.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{Delivery, MemoryStore, PubSub};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_store::StoreError> {
+/// let store = MemoryStore::new();
+/// let mut changes = store.subscribe("changes", 16).await?;
+/// store.publish("changes", Arc::from(*b"notes/1")).await?;
+/// assert_eq!(changes.recv().await, Some(Delivery::Message(Arc::from(*b"notes/1"))));
+/// # Ok(())
+/// # }
+/// ```
 pub trait PubSub: Send + Sync + fmt::Debug + 'static {
     /// Publishes `message` (at most [`MAX_MESSAGE_BYTES`](limits::MAX_MESSAGE_BYTES)) on `topic`. It does not wait
     /// for readers, and succeeds without subscribers.
@@ -30,6 +45,26 @@ pub trait PubSub: Send + Sync + fmt::Debug + 'static {
 ///
 /// When more messages than the capacity are queued, the oldest are dropped. The publisher never waits. The reader
 /// receives [`Delivery::Lagged`] with the number of lost messages before the next message.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{Delivery, subscription};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_store::StoreError> {
+/// let (sender, mut reader) = subscription(1)?;
+/// sender.send(Arc::from(*b"dropped"));
+/// sender.send(Arc::from(*b"kept"));
+/// assert_eq!(reader.recv().await, Some(Delivery::Lagged(1)));
+/// assert_eq!(reader.recv().await, Some(Delivery::Message(Arc::from(*b"kept"))));
+/// assert_eq!(reader.try_recv(), None);
+///
+/// drop(sender);
+/// assert_eq!(reader.recv().await, None);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Subscription {
     shared: Arc<Shared>,
     on_drop: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -37,11 +72,45 @@ pub struct Subscription {
 
 /// The end of a [`Subscription`] that an implementation of [`PubSub`] feeds. Dropping it ends the subscription after
 /// the queued messages.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{Delivery, subscription};
+///
+/// let (sender, mut reader) = subscription(16)?;
+/// assert!(sender.send(Arc::from(*b"message")));
+/// // The node lost its connection to the store and missed an unknown number of messages.
+/// assert!(sender.lost(1));
+/// assert_eq!(reader.try_recv(), Some(Delivery::Lagged(1)));
+///
+/// drop(reader);
+/// assert!(sender.is_closed());
+/// assert!(!sender.send(Arc::from(*b"message")));
+/// # Ok::<(), mcp_store::StoreError>(())
+/// ```
 pub struct SubscriptionSender {
     shared: Arc<Shared>,
 }
 
 /// An item of a subscription.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::Delivery;
+///
+/// /// Returns the reaction of a cache to an item.
+/// fn reaction(delivery: Delivery) -> &'static str {
+///     match delivery {
+///         Delivery::Message(_) => "reload one record",
+///         Delivery::Lagged(_) => "reload all records",
+///         _ => "ignore",
+///     }
+/// }
+/// assert_eq!(reaction(Delivery::Message(Arc::from(*b"notes/1"))), "reload one record");
+/// assert_eq!(reaction(Delivery::Lagged(3)), "reload all records");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
@@ -54,6 +123,18 @@ pub enum Delivery {
 
 /// Returns a subscription that queues at most `capacity` messages, and the end that feeds it. Implementations of
 /// [`PubSub`] use it to treat slow readers in the same way.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_store::{Delivery, subscription};
+///
+/// let (sender, mut reader) = subscription(16)?;
+/// sender.send(Arc::from(*b"message"));
+/// assert_eq!(reader.try_recv(), Some(Delivery::Message(Arc::from(*b"message"))));
+/// assert!(subscription(0).unwrap_err().is_invalid());
+/// # Ok::<(), mcp_store::StoreError>(())
+/// ```
 ///
 /// # Errors
 /// [Invalid](StoreError::is_invalid) when `capacity` is zero.
@@ -74,6 +155,17 @@ impl Subscription {
     }
 
     /// The poll form of [`recv`](Self::recv).
+    ///
+    /// ```
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let (sender, mut reader) = mcp_store::subscription(1)?;
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert_eq!(reader.poll_recv(&mut context), Poll::Pending);
+    /// drop(sender);
+    /// assert_eq!(reader.poll_recv(&mut context), Poll::Ready(None));
+    /// # Ok::<(), mcp_store::StoreError>(())
+    /// ```
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut queue = self.shared.lock();
         match queue.take() {
@@ -92,6 +184,18 @@ impl Subscription {
     }
 
     /// Runs `f` when the subscription is dropped, for example to unsubscribe.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// static UNSUBSCRIBED: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let (_sender, reader) = mcp_store::subscription(1)?;
+    /// let reader = reader.on_drop(|| UNSUBSCRIBED.store(true, Ordering::Relaxed));
+    /// drop(reader);
+    /// assert!(UNSUBSCRIBED.load(Ordering::Relaxed));
+    /// # Ok::<(), mcp_store::StoreError>(())
+    /// ```
     #[must_use]
     pub fn on_drop(mut self, f: impl FnOnce() + Send + Sync + 'static) -> Self {
         self.on_drop = Some(Box::new(f));

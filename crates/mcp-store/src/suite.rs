@@ -27,6 +27,16 @@ pub const RULE_TIME: Duration = Duration::from_secs(20);
 
 /// Runs the rules of all three traits.
 ///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let outcome = suite::all(async || MemoryStore::new()).await;
+/// assert!(outcome.is_ok());
+/// # }
+/// ```
+///
 /// # Errors
 /// The broken rules.
 pub async fn all<S: Store>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
@@ -39,6 +49,16 @@ pub async fn all<S: Store>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRul
 
 /// Runs the rules of [`KeyValue`].
 ///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let outcome = suite::key_value(async || MemoryStore::new()).await;
+/// assert!(outcome.is_ok());
+/// # }
+/// ```
+///
 /// # Errors
 /// The broken rules.
 pub async fn key_value<S: KeyValue>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
@@ -48,6 +68,16 @@ pub async fn key_value<S: KeyValue>(factory: impl AsyncFn() -> S) -> Result<(), 
 }
 
 /// Runs the rules of [`Log`].
+///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let outcome = suite::log(async || MemoryStore::new()).await;
+/// assert!(outcome.is_ok());
+/// # }
+/// ```
 ///
 /// # Errors
 /// The broken rules.
@@ -59,6 +89,16 @@ pub async fn log<S: Log>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules
 
 /// Runs the rules of [`PubSub`].
 ///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let outcome = suite::pub_sub(async || MemoryStore::new()).await;
+/// assert!(outcome.is_ok());
+/// # }
+/// ```
+///
 /// # Errors
 /// The broken rules.
 pub async fn pub_sub<S: PubSub>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
@@ -68,6 +108,19 @@ pub async fn pub_sub<S: PubSub>(factory: impl AsyncFn() -> S) -> Result<(), Brok
 }
 
 /// The broken rules of an implementation. `Display` and `Debug` print one rule per line with the observed behaviour.
+///
+/// ```
+/// use mcp_store::{MemoryLimits, MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let mut limits = MemoryLimits::default();
+/// limits.subscriptions = 0;
+/// // This store rejects each subscription.
+/// let broken = suite::pub_sub(async || MemoryStore::with_limits(limits)).await.unwrap_err();
+/// assert!(broken.iter().all(|(rule, _observed)| rule.starts_with("pub/sub: ")));
+/// # }
+/// ```
 pub struct BrokenRules {
     rules: Vec<(String, String)>,
 }

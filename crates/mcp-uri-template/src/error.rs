@@ -3,6 +3,15 @@
 use std::fmt;
 
 /// An error of [`UriTemplate::parse`](crate::UriTemplate::parse), with its kind and position.
+///
+/// ```
+/// use mcp_uri_template::{TemplateErrorKind, UriTemplate};
+///
+/// let error = UriTemplate::parse("notes://{year").unwrap_err();
+/// assert_eq!(error.kind(), TemplateErrorKind::Syntax);
+/// // The expression begins at byte 8.
+/// assert_eq!(error.position(), 8);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
     kind: TemplateErrorKind,
@@ -11,6 +20,15 @@ pub struct TemplateError {
 }
 
 /// The kind of a [`TemplateError`].
+///
+/// ```
+/// use mcp_uri_template::{TemplateErrorKind, UriTemplate};
+///
+/// let kind = |template: &str| UriTemplate::parse(template).unwrap_err().kind();
+/// assert_eq!(kind("notes://{"), TemplateErrorKind::Syntax);
+/// assert_eq!(kind(&"n".repeat(2_000)), TemplateErrorKind::Limit);
+/// assert_eq!(kind("notes://{year}{month}"), TemplateErrorKind::Ambiguous);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TemplateErrorKind {

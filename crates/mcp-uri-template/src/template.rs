@@ -29,6 +29,19 @@ use crate::{
 /// Literals are compared after percent-normalisation (`%7E` is `~`, `%2f` is `%2F`, `é` is `%C3%A9`). A variable
 /// that occurs twice must have the same value twice. When two readings are possible (`{a}-{b}` on `x-y-z`), the
 /// earlier expression captures as much as it can.
+///
+/// ```
+/// use mcp_uri_template::{UriTemplate, Vars};
+///
+/// let template: UriTemplate = "notes://{folder}{/rest*}".parse()?;
+/// assert_eq!(template.variables().collect::<Vec<_>>(), ["folder", "rest"]);
+/// assert_eq!(template.as_str(), "notes://{folder}{/rest*}");
+///
+/// let vars = template.matches("notes://work/2026/plan").ok_or("no match")?;
+/// assert_eq!(vars.text("folder"), Some("work"));
+/// assert_eq!(template.expand(&vars), "notes://work/2026/plan");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct UriTemplate {
     inner: Arc<Inner>,
@@ -63,6 +76,16 @@ impl UriTemplate {
     /// Parses a template of a peer for expansion. An ambiguous template is accepted, but never
     /// [matches](Self::matches).
     ///
+    /// ```
+    /// use mcp_uri_template::{UriTemplate, Vars};
+    ///
+    /// let template = UriTemplate::parse_for_expansion("notes://{year}{month}")?;
+    /// let vars = Vars::new().with("year", "2026").with("month", "07");
+    /// assert_eq!(template.expand(&vars), "notes://202607");
+    /// assert_eq!(template.matches("notes://202607"), None);
+    /// # Ok::<(), mcp_uri_template::TemplateError>(())
+    /// ```
+    ///
     /// # Errors
     /// The template is malformed or too long.
     pub fn parse_for_expansion(template: &str) -> Result<Self, TemplateError> {
@@ -77,6 +100,14 @@ impl UriTemplate {
     }
 
     /// Returns the names of the variables, each once, in the order of the template.
+    ///
+    /// ```
+    /// use mcp_uri_template::UriTemplate;
+    ///
+    /// let template = UriTemplate::parse("compare://{left}/{right}?base={left}")?;
+    /// assert_eq!(template.variables().collect::<Vec<_>>(), ["left", "right"]);
+    /// # Ok::<(), mcp_uri_template::TemplateError>(())
+    /// ```
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let names = || self.inner.parts.iter().flat_map(Part::variables).map(|variable| variable.name.as_str());
         names()
@@ -88,6 +119,15 @@ impl UriTemplate {
     /// Returns the URI for the given values.
     ///
     /// A variable without a value expands to nothing (RFC 6570 §2.3). Values of unknown names are ignored.
+    ///
+    /// ```
+    /// use mcp_uri_template::{UriTemplate, Vars};
+    ///
+    /// let template = UriTemplate::parse("search://{index}{?text,page}")?;
+    /// let vars = Vars::new().with("index", "notes").with("text", "a & b");
+    /// assert_eq!(template.expand(&vars), "search://notes?text=a%20%26%20b");
+    /// # Ok::<(), mcp_uri_template::TemplateError>(())
+    /// ```
     pub fn expand(&self, vars: &Vars) -> String {
         expand::expand(&self.inner.parts, vars)
     }
@@ -95,6 +135,16 @@ impl UriTemplate {
     /// Returns the values of the variables when the URI matches the template.
     ///
     /// The time is linear in the length of the URI. A URI over 8 KiB never matches.
+    ///
+    /// ```
+    /// use mcp_uri_template::UriTemplate;
+    ///
+    /// let template = UriTemplate::parse("file:///{+path}")?;
+    /// let vars = template.matches("file:///src/my%20notes.md").unwrap();
+    /// assert_eq!(vars.text("path"), Some("src/my notes.md"));
+    /// assert_eq!(template.matches("https://example.com"), None);
+    /// # Ok::<(), mcp_uri_template::TemplateError>(())
+    /// ```
     pub fn matches(&self, uri: &str) -> Option<Vars> {
         self.inner.matcher.as_ref()?.matches(uri, &mut 0)
     }

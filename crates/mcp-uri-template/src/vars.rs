@@ -9,6 +9,9 @@
 /// assert_eq!(vars.text("table"), Some("users"));
 /// assert_eq!(vars.list("columns").map(<[String]>::len), Some(2));
 /// assert_eq!(vars.text("columns"), None);
+/// assert!(vars.value("columns").is_some() && vars.value("rows").is_none());
+/// assert_eq!(vars.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["table", "columns"]);
+/// assert!(!vars.is_empty());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vars {
@@ -16,6 +19,13 @@ pub struct Vars {
 }
 
 /// The value of a template variable.
+///
+/// ```
+/// use mcp_uri_template::VarValue;
+///
+/// assert_eq!(VarValue::from("users"), VarValue::Text("users".to_owned()));
+/// assert_eq!(VarValue::from(vec!["id"]), VarValue::List(vec!["id".to_owned()]));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "RFC 6570 has these two, and associative arrays, which are not supported")]
 pub enum VarValue {
@@ -32,6 +42,15 @@ impl Vars {
     }
 
     /// Sets the value of a variable. It replaces an earlier value of that name.
+    ///
+    /// ```
+    /// use mcp_uri_template::Vars;
+    ///
+    /// let mut vars = Vars::new();
+    /// vars.insert("table", "users");
+    /// vars.insert("table", "orders");
+    /// assert_eq!((vars.len(), vars.text("table")), (1, Some("orders")));
+    /// ```
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<VarValue>) {
         let (name, value) = (name.into(), value.into());
         match self.entries.iter_mut().find(|(known, _)| *known == name) {
