@@ -1,0 +1,206 @@
+//! A server on our listener: hosts, signals, expired sessions and the end of serving.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::{Future, IntoFuture},
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+#[cfg(feature = "tls")]
+use mcp_http_listener::TlsConfig;
+use mcp_server_core::Server;
+use mcp_transport::signal;
+use tokio::{net::TcpListener, time::MissedTickBehavior};
+
+use super::{HttpError, paths::ConfiguredPaths};
+#[cfg(doc)]
+use crate::HttpServer;
+use crate::{HttpConfig, McpService, endpoint::FLUSH, legacy::sessions::SWEEP, request::guard};
+
+/// Serves a server on a listener. Await the returned [`Serve`] to start.
+///
+/// The server runs until [`Server::shutdown`] is called or the process receives SIGTERM, SIGINT or Ctrl-C
+/// ([`HttpConfig::ignore_signals`]). See [`HttpServer`] for the shutdown and for callers with a principal.
+///
+/// ```
+/// use mcp_server_core::Server;
+/// use mcp_server_http::{HttpConfig, HttpError};
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder("example", "1.0.0").build();
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let serving = mcp_server_http::serve(listener, server.clone()).config(HttpConfig::new().path("/tools"));
+/// # server.shutdown();
+/// serving.await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn serve(listener: TcpListener, server: Server) -> Serve {
+    Serve {
+        listener,
+        server,
+        config: HttpConfig::new(),
+        #[cfg(feature = "tls")]
+        tls: None,
+    }
+}
+
+/// A server on a listener that is configured and not started. Returned by [`serve`].
+#[derive(Debug)]
+#[must_use = "a server does nothing until it is awaited"]
+pub struct Serve {
+    listener: TcpListener,
+    server: Server,
+    config: HttpConfig,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+}
+
+impl Serve {
+    /// Sets the configuration of the endpoint and of the listener. [`serve`] has an example.
+    pub fn config(mut self, config: HttpConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Serves HTTPS. HTTP/2 and HTTP/1.1 share the port, and the client chooses by ALPN.
+    ///
+    /// ```no_run
+    /// # async fn example(listener: tokio::net::TcpListener, server: mcp_server_core::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = mcp_server_http::TlsConfig::from_files("cert.pem", "key.pem")?;
+    /// mcp_server_http::serve(listener, server).tls(tls).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A client has ten seconds for the handshake. A connection counts against
+    /// [`max_connections`](HttpConfig::max_connections) from its start.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    async fn run(self) -> Result<(), HttpError> {
+        let Self { listener, server, config, .. } = self;
+        let address = listener.local_addr().map_err(HttpError::Listener)?;
+        check_hosts(address, &config)?;
+        let has_signals = config.has_signals;
+        config.on_listening.call(address);
+        let service = McpService::new(server.clone(), config);
+        // Dropped after the listener: calls of sessions may outlive their connections, but not the endpoint.
+        let _end_sessions = EndSessions(service.clone());
+        let serving = on_listener(&service, listener);
+        #[cfg(feature = "tls")]
+        let serving = match self.tls {
+            Some(tls) => serving.tls(tls),
+            None => serving,
+        };
+        let serving = async {
+            tokio::select! {
+                () = serving.into_future() => {}
+                never = sweep_sessions(&service) => match never {},
+            }
+        };
+        if has_signals {
+            signal::until_terminated(serving, || server.shutdown()).await;
+        } else {
+            serving.await;
+        }
+        Ok(())
+    }
+}
+
+impl IntoFuture for Serve {
+    type Output = Result<(), HttpError>;
+    type IntoFuture = Serving;
+
+    fn into_future(self) -> Serving {
+        Serving(Box::pin(self.run()))
+    }
+}
+
+/// The future of a running server. Created by awaiting [`Serve`].
+///
+/// Dropping it closes the listener, all connections and all sessions.
+///
+/// # Errors
+/// [`HttpError::HostsRequired`] if the listener has no loopback address and the configuration names no hosts.
+#[must_use = "futures do nothing until they are polled"]
+pub struct Serving(Pin<Box<dyn Future<Output = Result<(), HttpError>> + Send>>);
+
+impl Future for Serving {
+    type Output = Result<(), HttpError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").finish_non_exhaustive()
+    }
+}
+
+/// Rejects an address beyond loopback unless the configuration names the hosts of the server.
+fn check_hosts(address: SocketAddr, config: &HttpConfig) -> Result<(), HttpError> {
+    let is_open = config.any_host || !config.allowed_hosts.is_empty();
+    if guard::is_loopback_address(address.ip()) || is_open { Ok(()) } else { Err(HttpError::HostsRequired(address)) }
+}
+
+fn on_listener(service: &McpService, listener: TcpListener) -> mcp_http_listener::Serve<ConfiguredPaths> {
+    let (server, config) = (&service.inner.endpoint.server, &service.inner.endpoint.config);
+    mcp_http_listener::serve(listener, ConfiguredPaths(service.clone()))
+        .max_connections(config.connections)
+        .write_timeout(config.write_timeout)
+        .shutdown_deadline(config.shutdown_deadline.saturating_add(FLUSH))
+        .with_graceful_shutdown(server.shutting_down())
+}
+
+/// Ends expired sessions while the server receives no requests.
+async fn sweep_sessions(service: &McpService) -> Infallible {
+    let mut sweeping = tokio::time::interval(SWEEP);
+    sweeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        sweeping.tick().await;
+        service.inner.legacy.sessions.tick();
+    }
+}
+
+/// Ends the sessions when serving ends.
+struct EndSessions(McpService);
+
+impl Drop for EndSessions {
+    fn drop(&mut self) {
+        self.0.inner.legacy.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Request;
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_expire_without_requests() {
+        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new());
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
+            "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+        let request = Request::post("/mcp").header("host", "localhost").header("content-type", "application/json");
+        service.handle(request.body(Full::<bytes::Bytes>::from(initialize)).unwrap()).await;
+        assert_eq!(service.inner.legacy.sessions.listed(), 1);
+        let swept = tokio::time::timeout(Duration::from_secs(60), sweep_sessions(&service)).await;
+        assert!(swept.is_err());
+        assert_eq!(service.inner.legacy.sessions.listed(), 0);
+    }
+}
