@@ -49,7 +49,7 @@ fn lint_reports_definitions_that_are_not_valid() {
     {
         assert!(stdout.contains(code), "{code}: {stdout}");
     }
-    assert!(!stdout.contains('\u{1b}') && stdout.contains("tool `a\u{fffd}[2Jb`"), "{stdout}");
+    assert!(!stdout.contains('\u{1b}') && stdout.contains(r"tool `a\u{1b}[2Jb`"), "{stdout}");
     let output = mcp().arg("--json").args(line).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), report["findings"][0]["severity"].as_str()), (Some(1), Some("error")));

@@ -15,23 +15,27 @@ use crate::{
 
 /// The largest number of pages of a list.
 const MAX_PAGES: usize = 1000;
+/// The most bytes of all lists together, as JSON.
+const MAX_BYTES: usize = 64 << 20;
 
 pub(crate) async fn lint(session: &Session, strict: bool) -> Result<(), Failure> {
     let negotiated = session.client.negotiated();
     let offers = &negotiated.capabilities;
     let mut definitions = Definitions {
         server_info: serde_json::to_value(&negotiated.server_info).unwrap_or_default(),
+        instructions: negotiated.instructions.clone(),
         ..Definitions::default()
     };
+    let mut budget = Budget(MAX_BYTES);
     if offers.tools.is_some() {
-        definitions.tools = read(session, "tools/list", "tools").await?;
+        definitions.tools = read(session, &mut budget, "tools/list", "tools").await?;
     }
     if offers.prompts.is_some() {
-        definitions.prompts = read(session, "prompts/list", "prompts").await?;
+        definitions.prompts = read(session, &mut budget, "prompts/list", "prompts").await?;
     }
     if offers.resources.is_some() {
-        definitions.resources = read(session, "resources/list", "resources").await?;
-        definitions.templates = read(session, "resources/templates/list", "resourceTemplates").await?;
+        definitions.resources = read(session, &mut budget, "resources/list", "resources").await?;
+        definitions.templates = read(session, &mut budget, "resources/templates/list", "resourceTemplates").await?;
     }
     let report = Report::of(&definitions);
     if session.out.json {
@@ -44,7 +48,7 @@ pub(crate) async fn lint(session: &Session, strict: bool) -> Result<(), Failure>
 }
 
 /// Reads all pages of a list without interpreting the entries. A list that the server does not support is empty.
-async fn read(session: &Session, method: &str, member: &str) -> Result<List, Failure> {
+async fn read(session: &Session, budget: &mut Budget, method: &str, member: &str) -> Result<List, Failure> {
     let mut list = List::default();
     let mut cursors = HashSet::new();
     let mut params = json!({});
@@ -53,6 +57,7 @@ async fn read(session: &Session, method: &str, member: &str) -> Result<List, Fai
             Err(error) if error.is_unsupported() => return Ok(list),
             page => page?,
         };
+        budget.spend(&page, member)?;
         match page.get_mut(member).map(Value::take) {
             Some(Value::Array(entries)) => {
                 list.is_invalid |= entries.iter().any(|entry| !entry.is_object());
@@ -68,6 +73,21 @@ async fn read(session: &Session, method: &str, member: &str) -> Result<List, Fai
         params = json!({ "cursor": cursor });
     }
     Err(Failure::unusable(format!("the list of {member} has more than {MAX_PAGES} pages")))
+}
+
+/// The bytes that the lists may still have.
+struct Budget(usize);
+
+impl Budget {
+    /// Subtracts the size of a page.
+    fn spend(&mut self, page: &Value, member: &str) -> Result<(), Failure> {
+        let too_large = || {
+            let limit = MAX_BYTES >> 20;
+            Failure::unusable(format!("the lists exceed {limit} MiB; `mcp lint` stopped in the list of {member}"))
+        };
+        self.0 = self.0.checked_sub(page.to_string().len()).ok_or_else(too_large)?;
+        Ok(())
+    }
 }
 
 fn document(report: &Report) -> Value {
@@ -133,4 +153,29 @@ fn print(session: &Session, definitions: &Definitions, report: &Report) -> Resul
         report.count(Severity::Warning),
         report.count(Severity::Note)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_names_each_member_of_the_json_form() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lint.md")).unwrap();
+        let document = document(&Report::default());
+        let members = document.as_object().unwrap();
+        assert_eq!(members.len(), 7);
+        for name in members.keys() {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_the_lists_are_limited() {
+        let page = json!({"tools": ["x".repeat(80)]});
+        let mut budget = Budget(200);
+        assert!(budget.spend(&page, "tools").is_ok() && budget.spend(&page, "tools").is_ok());
+        let failure = budget.spend(&page, "tools").map_err(|failure| failure.to_string());
+        assert_eq!(failure, Err("the lists exceed 64 MiB; `mcp lint` stopped in the list of tools".to_owned()));
+    }
 }

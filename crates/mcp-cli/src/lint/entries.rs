@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mcp_protocol::Tool;
+use mcp_protocol::{Excerpt, Tool};
 use mcp_uri_template::UriTemplate;
 use serde_json::Value;
 use url::Url;
@@ -48,6 +48,11 @@ pub(super) fn server(report: &mut Report, info: &Value) {
     common(report, "server", info);
 }
 
+/// Checks the instructions, which a model reads before the definitions.
+pub(super) fn instructions(report: &mut Report, text: &str) {
+    visible(report, "instructions", &Value::from(text));
+}
+
 /// Checks the entries of a list.
 pub(super) fn list(report: &mut Report, kind: Kind, list: &List) {
     let plural = format!("{}s", kind.singular());
@@ -68,7 +73,7 @@ pub(super) fn list(report: &mut Report, kind: Kind, list: &List) {
             report.add(rule::NAME_MISSING, place, format!("the entry has no text `{}`", kind.key()));
             continue;
         };
-        let place = format!("{} `{name}`", kind.singular());
+        let place = format!("{} `{}`", kind.singular(), Excerpt::new(name));
         if !names.insert(name) {
             report.add(rule::NAME_DUPLICATE, &place, "another entry of the list has the same name");
         }
@@ -81,12 +86,14 @@ pub(super) fn list(report: &mut Report, kind: Kind, list: &List) {
             Kind::Tool => tool(report, &place, name, entry),
             Kind::Prompt => prompt(report, &place, entry),
             Kind::Resource => {
+                has_name(report, &place, entry);
                 if let Err(error) = Url::parse(name) {
                     report.add(rule::RESOURCE_URI, &place, format!("the URI is invalid: {error}"));
                 }
                 mime_type(report, &place, entry);
             }
             Kind::Template => {
+                has_name(report, &place, entry);
                 if let Err(error) = UriTemplate::parse_for_expansion(name) {
                     report.add(rule::TEMPLATE_INVALID, &place, format!("the template is invalid: {error}"));
                 }
@@ -98,17 +105,33 @@ pub(super) fn list(report: &mut Report, kind: Kind, list: &List) {
 
 /// Checks the rules for every definition.
 fn common(report: &mut Report, place: &str, entry: &Value) {
-    if let Some(characters) = invisible(entry) {
-        let message = format!("the texts have characters that are not visible: {characters}");
-        report.add(rule::INVISIBLE_CHARACTERS, place, message);
-    }
+    visible(report, place, entry);
     for icon in entry["icons"].as_array().into_iter().flatten() {
         let source = icon["src"].as_str().unwrap_or_default();
         let scheme = Url::parse(source).map(|url| url.scheme().to_owned()).unwrap_or_default();
         if !matches!(&*scheme, "https" | "data") {
-            let scheme = if scheme.is_empty() { "no scheme".to_owned() } else { format!("the scheme `{scheme}`") };
+            let scheme = if scheme.is_empty() {
+                "no scheme".to_owned()
+            } else {
+                format!("the scheme `{}`", Excerpt::new(&scheme))
+            };
             report.add(rule::ICON_URL, place, format!("the URL of an icon has {scheme}"));
         }
+    }
+}
+
+/// Checks that a person can see each character.
+fn visible(report: &mut Report, place: &str, texts: &Value) {
+    if let Some(characters) = invisible(texts) {
+        let message = format!("the texts have characters that are not visible: {characters}");
+        report.add(rule::INVISIBLE_CHARACTERS, place, message);
+    }
+}
+
+/// Checks the name of an entry that another member identifies.
+fn has_name(report: &mut Report, place: &str, entry: &Value) {
+    if entry["name"].as_str().is_none_or(str::is_empty) {
+        report.add(rule::NAME_MISSING, place, "the entry has no text `name`");
     }
 }
 
@@ -142,10 +165,13 @@ fn tool(report: &mut Report, place: &str, name: &str, entry: &Value) {
 }
 
 fn prompt(report: &mut Report, place: &str, entry: &Value) {
-    for argument in entry["arguments"].as_array().into_iter().flatten() {
+    for (index, argument) in entry["arguments"].as_array().into_iter().flatten().enumerate() {
+        let place = match argument["name"].as_str() {
+            Some(name) => format!("{place}, argument `{}`", Excerpt::new(name)),
+            None => format!("{place}, argument {}", index + 1),
+        };
+        has_name(report, &place, argument);
         if argument["description"].as_str().is_none_or(|text| text.trim().is_empty()) {
-            let name = argument["name"].as_str().unwrap_or("?");
-            let place = format!("{place}, argument `{name}`");
             report.add(rule::ARGUMENT_DESCRIPTION, place, "the argument has no description");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use mcp_protocol::Excerpt;
 use serde_json::Value;
 
 use super::{Report, rule};
@@ -28,7 +29,7 @@ pub(super) fn check(report: &mut Report, place: &str, schema: Option<&Value>) {
         members.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| &**name).collect();
     let required = members.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in required.filter(|name| !is_combined && !declared.contains(name)) {
-        let place = format!("{place}, argument `{name}`");
+        let place = format!("{place}, argument `{}`", Excerpt::new(name));
         report.add(rule::SCHEMA_REQUIRED, place, "the argument is required and not declared");
     }
     if let Some(schema) = schema {
@@ -36,13 +37,14 @@ pub(super) fn check(report: &mut Report, place: &str, schema: Option<&Value>) {
     }
 }
 
+/// Checks the properties of a schema, and of the schemas inside of it. `path` is the argument that the schema describes.
 fn properties(report: &mut Report, place: &str, path: &str, schema: &Value, depth: usize) {
     if depth == MAX_DEPTH {
         return;
     }
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        let here = format!("{place}, argument `{path}`");
+        let here = format!("{place}, argument `{}`", Excerpt::new(&path));
         if !TYPES.iter().any(|keyword| property.get(keyword).is_some()) {
             report.add(rule::PROPERTY_TYPE, &here, "the argument has no type");
         }
@@ -52,6 +54,9 @@ fn properties(report: &mut Report, place: &str, path: &str, schema: &Value, dept
             report.add(rule::PROPERTY_DESCRIPTION, &here, "the argument has no description");
         }
         properties(report, place, &path, property, depth + 1);
-        properties(report, place, &format!("{path}[]"), &property["items"], depth + 1);
+    }
+    // The items of an array can be arrays.
+    if let Some(items) = schema.get("items") {
+        properties(report, place, &format!("{path}[]"), items, depth + 1);
     }
 }
