@@ -27,7 +27,7 @@
 #[macro_use]
 mod macros;
 
-mod auth;
+pub mod auth;
 mod capabilities;
 mod completion;
 mod content;
