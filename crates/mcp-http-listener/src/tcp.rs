@@ -5,6 +5,8 @@ use tokio::{
     net::TcpStream,
 };
 
+#[cfg(all(test, any(target_os = "android", target_os = "linux")))]
+pub(crate) use self::options::tests::limits_unsent_data;
 use self::options::{acknowledged, set_unsent_limit};
 
 /// A byte stream in both directions.
@@ -40,14 +42,11 @@ impl Duplex for tokio::io::DuplexStream {
 
 #[cfg(any(target_os = "android", target_os = "linux"))]
 mod options {
-    use std::sync::LazyLock;
+    use std::{ffi::OsString, mem::MaybeUninit};
 
     use nix::{
         getsockopt_impl, libc, setsockopt_impl, sockopt_impl,
-        sys::{
-            socket::{getsockopt, setsockopt},
-            utsname::uname,
-        },
+        sys::socket::{GetSockOpt, getsockopt, setsockopt, sockopt::GetOsString},
     };
     use tokio::net::TcpStream;
 
@@ -64,18 +63,28 @@ mod options {
     const BYTES_ACKED: usize = 15;
 
     sockopt_impl!(Info, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, InfoStart);
+    sockopt_impl!(InfoLength, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, OsString, GetOsString<Room>);
 
-    /// Linux has `tcpi_bytes_acked` since version 4.1. `nix` panics if the kernel returns a shorter structure.
-    static REPORTS_ACKNOWLEDGED: LazyLock<bool> =
-        LazyLock::new(|| uname().is_ok_and(|system| has_version_4_1(&system.release().to_string_lossy())));
+    /// Room for as many bytes as [`InfoStart`] has. `nix` returns a string of as many bytes as the kernel wrote.
+    struct Room(MaybeUninit<[u8; size_of::<InfoStart>()]>);
 
-    fn has_version_4_1(release: &str) -> bool {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
-        (numbers.next(), numbers.next()) >= (Some(4), Some(1))
+    impl AsMut<[u8]> for Room {
+        /// Replaces the bytes, because a string of `nix` ends at its first zero, and the kernel may write fewer bytes.
+        fn as_mut(&mut self) -> &mut [u8] {
+            self.0.write([b'x'; size_of::<InfoStart>()])
+        }
     }
 
     pub(super) fn acknowledged(socket: &TcpStream) -> Option<u64> {
-        if !*REPORTS_ACKNOWLEDGED {
+        acknowledged_in(socket, InfoLength)
+    }
+
+    /// Reads `tcpi_bytes_acked` if `length` reports that the kernel returns this field.
+    ///
+    /// Linux has the field since version 4.1, and some emulators return the first bytes only. `nix` panics if it reads more
+    /// bytes than the kernel returns.
+    fn acknowledged_in(socket: &TcpStream, length: impl GetSockOpt<Val = OsString>) -> Option<u64> {
+        if getsockopt(socket, length).ok()?.len() < size_of::<InfoStart>() {
             return None;
         }
         Some(getsockopt(socket, Info).ok()?[BYTES_ACKED])
@@ -84,6 +93,40 @@ mod options {
     pub(super) fn set_unsent_limit(socket: &TcpStream) {
         // Without the option the connection works, with coarser progress.
         let _ = setsockopt(socket, UnsentLimit, &UNSENT);
+    }
+
+    #[cfg(test)]
+    pub(crate) mod tests {
+        use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpListener};
+
+        use super::*;
+
+        sockopt_impl!(UnsentLimitOf, GetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
+
+        /// Whether the socket has the limit of unsent bytes.
+        pub(crate) fn limits_unsent_data(socket: &TcpStream) -> bool {
+            getsockopt(socket, UnsentLimitOf).unwrap() == UNSENT
+        }
+
+        // The kernel returns four bytes of this option.
+        sockopt_impl!(ShortLength, GetOnly, libc::SOL_SOCKET, libc::SO_TYPE, OsString, GetOsString<Room>);
+
+        #[tokio::test]
+        async fn acknowledged_bytes_are_read_if_the_kernel_returns_them() {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let connect = TcpStream::connect(listener.local_addr().unwrap());
+            let (connected, accepted) = tokio::join!(connect, listener.accept());
+            let (mut client, mut server) = (connected.unwrap(), accepted.unwrap().0);
+            assert_eq!(getsockopt(&server, ShortLength).unwrap().len(), size_of::<u32>());
+            assert_eq!(acknowledged_in(&server, ShortLength), None);
+            let before = acknowledged(&server).unwrap();
+            server.write_all(&[0; 1000]).await.unwrap();
+            client.read_exact(&mut [0; 1000]).await.unwrap();
+            // A byte of the client carries the acknowledgement.
+            client.write_all(&[1]).await.unwrap();
+            server.read_exact(&mut [0; 1]).await.unwrap();
+            assert_eq!(acknowledged(&server).unwrap() - before, 1000);
+        }
     }
 }
 
