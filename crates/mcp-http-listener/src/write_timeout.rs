@@ -115,9 +115,71 @@ impl<S: Duplex> AsyncWrite for WriteTimeout<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    /// A stream whose kernel accepts no bytes, and reports how many bytes the client has acknowledged.
+    #[derive(Default)]
+    struct FullStream {
+        acknowledged: Arc<AtomicU64>,
+    }
+
+    impl Duplex for FullStream {
+        fn socket(&self) -> Option<&TcpStream> {
+            None
+        }
+
+        fn acknowledged(&self) -> Option<u64> {
+            Some(self.acknowledged.load(Ordering::Relaxed))
+        }
+    }
+
+    impl AsyncRead for FullStream {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for FullStream {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// The kernel of the server buffers megabytes of an answer, so the space in that buffer does not measure progress.
+    #[tokio::test(start_paused = true)]
+    async fn a_full_stream_is_stalled_only_if_the_client_acknowledges_no_bytes() {
+        let limit = Duration::from_secs(32);
+        let stream = FullStream::default();
+        let acknowledged = stream.acknowledged.clone();
+        let mut stream = WriteTimeout::new(stream, limit);
+        let start = Instant::now();
+        let slow_reader = async {
+            for _ in 0..10 {
+                sleep(limit - Duration::from_secs(1)).await;
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+            start.elapsed()
+        };
+        let (written, last_read) = tokio::join!(stream.write_all(b"x"), slow_reader);
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let late = start.elapsed() - last_read - limit;
+        assert!(late <= limit / 8, "{late:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn each_byte_that_the_client_reads_restarts_the_timeout() {

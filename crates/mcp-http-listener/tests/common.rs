@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use mcp_http_listener::{RequestBody, Serve};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::{TcpSocket, TcpStream},
     sync::{Notify, oneshot},
     task::JoinHandle,
 };
@@ -39,7 +39,10 @@ pub(crate) struct HelloService {
     pub(crate) release: Arc<Notify>,
 }
 
-/// The length of the answer at `/large`.
+/// The size of the kernel's buffers for each connection in each direction, as the tests set it.
+pub(crate) const BUFFER: u32 = 64 << 10;
+
+/// The length of the answer at `/large`. The buffers of both kernels and of the listener are smaller.
 pub(crate) const LARGE: usize = 6 << 20;
 
 impl tower_service::Service<Request<RequestBody>> for HelloService {
@@ -78,7 +81,11 @@ pub(crate) struct Site {
 impl Site {
     /// Starts a listener on a free port.
     pub(crate) async fn with(configure: impl FnOnce(Serve<HelloService>) -> Serve<HelloService>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // The accepted connections inherit the size.
+        socket.set_send_buffer_size(BUFFER).unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(128).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let service = HelloService::default();
@@ -132,23 +139,10 @@ impl Http1 {
 
 /// Requests `/` over HTTP/2.
 pub(crate) async fn ask_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> (StatusCode, String) {
-    get_http2(stream, "/").await.unwrap()
-}
-
-/// Requests a path over HTTP/2 as a client with large flow-control windows.
-pub(crate) async fn get_http2(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    path: &str,
-) -> hyper::Result<(StatusCode, String)> {
-    let (mut sender, connection) = conn::http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(16 << 20)
-        .initial_connection_window_size(16 << 20)
-        .handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let request = Request::get(format!("http://localhost{path}")).body(Full::<Bytes>::default()).unwrap();
-    read(within("an answer", sender.send_request(request)).await?).await
+    let request = Request::get("http://localhost/").body(Full::<Bytes>::default()).unwrap();
+    read(within("an answer", sender.send_request(request)).await.unwrap()).await.unwrap()
 }
 
 async fn read(answer: Response<Incoming>) -> hyper::Result<(StatusCode, String)> {

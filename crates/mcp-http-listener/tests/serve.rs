@@ -1,16 +1,16 @@
 //! The listener as a whole: routers, connection limits and graceful shutdown.
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use mcp_http_listener::Serve;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
 };
 
-use crate::common::{Http1, LARGE, Site, ask_http2, get_http2, within};
+use crate::common::{BUFFER, Http1, LARGE, Site, ask_http2, within};
 
 #[tokio::test]
 async fn an_axum_router_is_served_over_both_protocols() {
@@ -62,57 +62,21 @@ async fn the_shutdown_deadline_closes_connections_with_open_requests() {
     assert!(pending.await.unwrap().is_err());
 }
 
-/// The kernel of the server buffers megabytes of an answer. Progress must not be measured by the space in that buffer.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_steady_slow_reader_receives_a_large_response_over_both_protocols() {
-    let site = Site::with(|serve| serve.write_timeout(Duration::from_secs(1))).await;
-    let http1 = async { Http1::over(slow_connection(&site).await).await.get("/large").await };
-    let http2 = async { get_http2(slow_connection(&site).await, "/large").await };
-    let (http1, http2) = tokio::join!(http1, http2);
-    for (protocol, answer) in [("HTTP/1.1", http1), ("HTTP/2", http2)] {
-        let (status, body) = answer.unwrap_or_else(|error| panic!("{protocol}: {error}"));
-        assert_eq!((status, body.len()), (StatusCode::OK, LARGE), "{protocol}");
-    }
-}
-
-/// Connects a client that reads 1.25 MB/s at most and has a small receive buffer.
-#[cfg(target_os = "linux")]
-async fn slow_connection(site: &Site) -> tokio::io::DuplexStream {
-    use tokio::{io, net::TcpSocket, time::sleep};
-
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(64 << 10).unwrap();
-    let (mut from_server, mut to_server) = socket.connect(site.address).await.unwrap().into_split();
-    let (near, far) = io::duplex(4 << 10);
-    let (mut from_client, mut to_client) = io::split(far);
-    tokio::spawn(async move { io::copy(&mut from_client, &mut to_server).await });
-    tokio::spawn(async move {
-        let mut piece = vec![0; 25 << 10];
-        while let Ok(count @ 1..) = from_server.read(&mut piece).await {
-            if to_client.write_all(&piece[..count]).await.is_err() {
-                return;
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-        let _ = to_client.shutdown().await;
-    });
-    near
-}
-
 #[tokio::test]
 async fn a_client_that_stops_reading_loses_the_connection() {
-    let limit = Duration::from_millis(400);
-    let site = Site::with(|serve| serve.write_timeout(limit).max_connections(1)).await;
-    let mut stalled = site.connect().await;
+    let site = Site::with(|serve| serve.write_timeout(Duration::from_millis(50)).max_connections(1)).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(BUFFER).unwrap();
+    let mut stalled = socket.connect(site.address).await.unwrap();
     stalled.write_all(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let start = Instant::now();
-    // The answer is longer than the buffers of both kernels, and this is its only byte that the client reads.
     stalled.read_u8().await.unwrap();
+    // The listener serves this connection when it has closed the other connection.
     let mut next = Http1::over(site.connect().await).await;
     assert_eq!(next.get_root().await.0, StatusCode::OK);
-    assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
-    drop(stalled);
+    let mut rest = Vec::new();
+    // The kernel may report the closed connection as an error after the bytes that it has received.
+    let _ = within("the end of the answer", stalled.read_to_end(&mut rest)).await;
+    assert!(rest.len() < LARGE, "{}", rest.len());
 }
 
 #[tokio::test]

@@ -267,3 +267,26 @@ async fn http2_waits_for_a_slow_reader_and_for_a_stream_without_data() {
     }
     assert!(length > 1 << 20);
 }
+
+#[cfg(any(target_os = "android", target_os = "linux"))]
+#[tokio::test]
+async fn only_http2_limits_the_unsent_data_of_the_socket() {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use crate::tcp::limits_unsent_data;
+
+    let http2 = format!("{HTTP2}\0\0\u{8}\u{6}\0\0\0\0\0pingdata");
+    for (sent, is_limited) in [("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", false), (http2.as_str(), true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = TcpStream::connect(listener.local_addr().unwrap());
+        let (connected, accepted) = tokio::join!(connect, listener.accept());
+        let (mut client, accepted) = (connected.unwrap(), accepted.unwrap().0.into_std().unwrap());
+        let observed = TcpStream::from_std(accepted.try_clone().unwrap()).unwrap();
+        let accepted = TcpStream::from_std(accepted).unwrap();
+        tokio::spawn(serve(accepted, TestService::default(), WRITE_TIMEOUT, CancellationToken::new()));
+        client.write_all(sent.as_bytes()).await.unwrap();
+        // A response, or the settings of the server.
+        client.read_u8().await.unwrap();
+        assert_eq!(limits_unsent_data(&observed), is_limited, "{sent:?}");
+    }
+}
