@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use url::Url;
@@ -99,7 +99,7 @@ const RESERVED: &[&str] = &[
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     /// The root of a checkout.
-    Path(PathBuf),
+    Path(String),
     Git(String),
 }
 
@@ -107,37 +107,59 @@ enum Source {
 ///
 /// # Errors
 ///
-/// Fails if the name is invalid, if the directory exists, or if no source of the library is known.
+/// Fails if the name is invalid, if the directory exists, if no source of the library is known, or if a file cannot be
+/// written. After a failure, no part of the project remains.
 pub(crate) fn create(
     directory: &Path,
     has_http: bool,
     path: Option<&Path>,
     git: Option<&str>,
 ) -> Result<String, Failure> {
-    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    check_name(name)?;
+    let name = package_name(directory)?;
     let source = source(path, git)?;
     let files = files(name, has_http, &source, is_in_workspace(directory)?);
-    let failed = |error: &io::Error| Failure::local(format!("cannot write {}: {error}", directory.display()));
-    if let Some(parent) = directory.parent() {
-        fs::create_dir_all(parent).map_err(|error| failed(&error))?;
-    }
-    fs::create_dir(directory).map_err(|error| match error.kind() {
+    write_project(directory, &files).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Failure::usage(format!("{} exists already; choose another name", directory.display()))
         }
-        _ => failed(&error),
+        _ => Failure::local(format!("cannot write {}: {error}", directory.display())),
     })?;
-    for (file, contents) in &files {
-        write(&directory.join(file), contents).map_err(|error| failed(&error))?;
-    }
     let written: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
     let flag = if has_http { " -- --stdio" } else { "" };
     Ok(format!(
-        "wrote {} with {}\nnext: cd {0} && cargo test && mcp call count text=strawberry what=r -- cargo run -q{flag}",
+        "wrote {} with {}\nnext: cd {} && cargo test && mcp call count text=strawberry what=r -- cargo run -q{flag}",
         directory.display(),
-        written.join(", ")
+        written.join(", "),
+        shell_words::quote(&directory.to_string_lossy())
     ))
+}
+
+/// Creates the directory with its files. An entry that exists is never changed: `AlreadyExists` is returned for the
+/// directory only. A failure removes each directory that the function created.
+fn write_project(directory: &Path, files: &[(&str, String)]) -> io::Result<()> {
+    let missing = |directory: &&Path| !directory.as_os_str().is_empty() && fs::symlink_metadata(directory).is_err();
+    let parents: Vec<&Path> = directory.ancestors().skip(1).take_while(missing).collect();
+    let written = parents.first().map_or(Ok(()), fs::create_dir_all).map_err(unexpected).and_then(|()| {
+        fs::create_dir(directory)?;
+        let written = files.iter().try_for_each(|(file, contents)| write(&directory.join(file), contents));
+        if written.is_err() {
+            // This process has created the directory, so it contains nothing else.
+            let _ = fs::remove_dir_all(directory);
+        }
+        written.map_err(unexpected)
+    });
+    if written.is_err() {
+        for parent in parents {
+            // A directory that another program uses meanwhile is not empty, and remains.
+            let _ = fs::remove_dir(parent);
+        }
+    }
+    written
+}
+
+/// Returns the error with another kind if an entry exists that the project does not replace.
+fn unexpected(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::AlreadyExists { io::Error::other(error) } else { error }
 }
 
 /// Writes a new file. A file that exists is never changed.
@@ -146,6 +168,19 @@ fn write(file: &Path, contents: &str) -> io::Result<()> {
         fs::create_dir_all(directory)?;
     }
     File::create_new(file)?.write_all(contents.as_bytes())
+}
+
+/// Returns the name of the package: the last part of the directory.
+fn package_name(directory: &Path) -> Result<&str, Failure> {
+    let shown = directory.display();
+    let name = directory.file_name().ok_or_else(|| {
+        Failure::usage(format!("`{shown}` does not end with a name; write the name of the new directory"))
+    })?;
+    let name = name.to_str().ok_or_else(|| {
+        Failure::usage(format!("`{}` is not a name for a package: it is not UTF-8", Path::new(name).display()))
+    })?;
+    check_name(name)?;
+    Ok(name)
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
@@ -167,10 +202,11 @@ fn source(path: Option<&Path>, git: Option<&str>) -> Result<Source, Failure> {
     match (path, git) {
         (Some(path), _) => {
             let root = path.canonicalize().ok().filter(|root| is_checkout(root));
-            root.map(Source::Path).ok_or_else(|| {
+            let root = root.ok_or_else(|| {
                 let path = path.display();
                 Failure::usage(format!("{path} is not a checkout of the library: it has no crates/mcp-server"))
-            })
+            })?;
+            checkout(&root)
         }
         (None, Some(git)) => match Url::parse(git) {
             Ok(_) => Ok(Source::Git(git.to_owned())),
@@ -179,13 +215,19 @@ fn source(path: Option<&Path>, git: Option<&str>) -> Result<Source, Failure> {
         (None, None) => {
             let current = std::env::current_dir()?;
             let root = current.ancestors().find(|directory| is_checkout(directory));
-            root.map(|root| Source::Path(root.to_owned())).ok_or_else(|| {
+            checkout(root.ok_or_else(|| {
                 Failure::usage(
                     "the source of the library is not known; write --path DIR for a checkout or --git URL for a repository",
                 )
-            })
+            })?)
         }
     }
+}
+
+/// Returns the source for the root of a checkout. A `Cargo.toml` can contain only a path that is UTF-8.
+fn checkout(root: &Path) -> Result<Source, Failure> {
+    let invalid = || Failure::usage(format!("the path of the checkout is not UTF-8: {}", root.display()));
+    root.to_str().map(|root| Source::Path(root.to_owned())).ok_or_else(invalid)
 }
 
 /// Returns whether a directory is the root of a checkout of this library.
@@ -209,26 +251,28 @@ fn is_in_workspace(directory: &Path) -> Result<bool, Failure> {
 /// Returns the files of the project by their names.
 fn files(name: &str, has_http: bool, source: &Source, is_in_workspace: bool) -> Vec<(&'static str, String)> {
     let dependency = |krate: &str, has_features: bool| {
-        // A JSON string is also a TOML string.
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let quoted = |text: &str| toml::Value::from(text).to_string();
         let source = match source {
-            Source::Path(root) => format!("path = {}", quoted(&root.join("crates").join(krate).to_string_lossy())),
+            Source::Path(root) => {
+                let path = Path::new(root).join("crates").join(krate);
+                format!("path = {}", quoted(&path.display().to_string()))
+            }
             Source::Git(url) => format!("git = {}", quoted(url)),
         };
         if has_features { source } else { format!("{source}, default-features = false") }
     };
     let workspace = if is_in_workspace { "\n# The directory is below another workspace.\n[workspace]\n" } else { "" };
-    let fill = |template: &str| {
-        let text = template
-            .replace("{{name}}", name)
-            .replace("{{server}}", &dependency("mcp-server", has_http))
-            .replace("{{client}}", &dependency("mcp-client", false))
-            .replace("{{workspace}}", workspace)
-            .replace("{{argument}}", if has_http { ".arg(\"--stdio\")" } else { "" })
-            .replace("{{flag}}", if has_http { " -- --stdio" } else { "" })
-            .replace("{{http}}", if has_http { README_HTTP } else { "" });
-        format!("{}\n", text.trim_end())
-    };
+    let (server, client) = (dependency("mcp-server", has_http), dependency("mcp-client", false));
+    let values = [
+        ("{{name}}", name),
+        ("{{server}}", &server),
+        ("{{client}}", &client),
+        ("{{workspace}}", workspace),
+        ("{{argument}}", if has_http { ".arg(\"--stdio\")" } else { "" }),
+        ("{{flag}}", if has_http { " -- --stdio" } else { "" }),
+        ("{{http}}", if has_http { README_HTTP } else { "" }),
+    ];
+    let fill = |template: &str| format!("{}\n", filled(template, &values).trim_end());
     vec![
         ("Cargo.toml", fill(CARGO_TOML)),
         ("src/main.rs", fill(if has_http { MAIN_HTTP } else { MAIN })),
@@ -238,38 +282,25 @@ fn files(name: &str, has_http: bool, source: &Source, is_in_workspace: bool) -> 
     ]
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn accepts_only_names_of_packages() {
-        for (name, is_valid) in [
-            ("weather", true),
-            ("my_server-2", true),
-            ("", false),
-            ("2fast", false),
-            ("a b", false),
-            ("größe", false),
-            ("test", false),
-            ("mcp-server", false),
-            (&"x".repeat(65), false),
-        ] {
-            assert_eq!(check_name(name).is_ok(), is_valid, "{name}");
+/// Replaces the variables of a template. A value that resembles a variable stays as it is.
+fn filled(template: &str, values: &[(&str, &str)]) -> String {
+    let (mut text, mut rest) = (String::new(), template);
+    while let Some(start) = rest.find("{{") {
+        let (before, after) = rest.split_at(start);
+        text.push_str(before);
+        match values.iter().find(|(name, _)| after.starts_with(name)) {
+            Some((name, value)) => {
+                text.push_str(value);
+                rest = &after[name.len()..];
+            }
+            None => {
+                text.push_str("{{");
+                rest = &after[2..];
+            }
         }
     }
-
-    #[test]
-    fn the_manifest_names_the_source_and_the_features() {
-        let manifest = |source, has_http, is_in_workspace| files("x", has_http, &source, is_in_workspace).remove(0).1;
-        let git = manifest(Source::Git("https://example.com/\"q\"".to_owned()), true, false);
-        assert!(git.contains(r#"mcp-server = { git = "https://example.com/\"q\"" }"#), "{git}");
-        assert!(!git.contains("[workspace]") && !git.contains("{{"), "{git}");
-        let path = manifest(Source::Path("/a b".into()), false, true);
-        assert!(
-            path.contains(r#"mcp-server = { path = "/a b/crates/mcp-server", default-features = false }"#),
-            "{path}"
-        );
-        assert!(path.ends_with("[workspace]\n"), "{path}");
-    }
+    text + rest
 }
+
+#[cfg(test)]
+mod tests;

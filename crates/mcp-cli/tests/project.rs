@@ -89,6 +89,9 @@ fn a_new_project_never_overwrites_and_needs_a_source() {
     assert_eq!(run(&["rain", "--git", "https://example.com/mcp.git"]).0, Some(0));
     let manifest = fs::read_to_string(outside.join("rain/Cargo.toml")).unwrap();
     assert!(manifest.contains("mcp-server = { git = \"https://example.com/mcp.git\", default-features = false }"));
+    let git = ["new", "a b/sun", "--git", "https://example.com/mcp.git"];
+    let output = mcp().current_dir(&outside).args(git).output().unwrap();
+    assert!(text(&output.stdout).contains("next: cd 'a b/sun' && cargo test"), "{output:?}");
     // Inside a checkout, `mcp` finds its root.
     let inside = tempdir().join("inside");
     let output = mcp().current_dir(root).arg("new").arg(&inside).output().unwrap();
