@@ -5,6 +5,16 @@ use std::fmt;
 use serde_json::Value;
 
 /// A dialect (draft) of JSON Schema.
+///
+/// ```
+/// use mcp_schema::Dialect;
+///
+/// assert_eq!(Dialect::default(), Dialect::Draft202012);
+/// assert_eq!(Dialect::Draft7.to_string(), "draft-07");
+/// assert_eq!(Dialect::from_uri(Dialect::Draft7.uri()), Some(Dialect::Draft7));
+/// // Newer dialects are greater.
+/// assert!(Dialect::Draft4 < Dialect::Draft201909);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -23,6 +33,13 @@ pub enum Dialect {
 
 impl Dialect {
     /// Returns the dialect that a `$schema` URI names, with or without a trailing `#`, by `http` or `https`.
+    ///
+    /// ```
+    /// use mcp_schema::Dialect;
+    ///
+    /// assert_eq!(Dialect::from_uri("https://json-schema.org/draft-07/schema"), Some(Dialect::Draft7));
+    /// assert_eq!(Dialect::from_uri("draft-07"), None);
+    /// ```
     pub fn from_uri(uri: &str) -> Option<Self> {
         let uri = uri.strip_suffix('#').unwrap_or(uri);
         let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
@@ -49,6 +66,16 @@ impl Dialect {
 
     /// Returns the dialect of a schema: the one its root declares, else the default.
     /// `None` when it declares something that is not a known dialect.
+    ///
+    /// ```
+    /// use mcp_schema::Dialect;
+    /// use serde_json::json;
+    ///
+    /// assert_eq!(Dialect::of(&json!({ "type": "string" })), Some(Dialect::Draft202012));
+    /// let declared = json!({ "$schema": "http://json-schema.org/draft-06/schema#" });
+    /// assert_eq!(Dialect::of(&declared), Some(Dialect::Draft6));
+    /// assert_eq!(Dialect::of(&json!({ "$schema": "https://example.com/dialect" })), None);
+    /// ```
     pub fn of(schema: &Value) -> Option<Self> {
         match schema.get("$schema") {
             None => Some(Self::default()),

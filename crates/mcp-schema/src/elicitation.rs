@@ -21,12 +21,47 @@ use crate::{
 };
 
 /// A form: the fields that a user fills in.
+///
+/// ```
+/// use mcp_schema::elicitation::Form;
+/// use serde_json::json;
+///
+/// let form = Form::parse(&json!({
+///     "type": "object",
+///     "properties": {
+///         "email": { "type": "string", "format": "email" },
+///         "plan": { "type": "string", "enum": ["free", "team"], "default": "free" },
+///     },
+///     "required": ["email"],
+/// }))?;
+/// assert_eq!(form.fields().len(), 2);
+///
+/// let mut content = json!({ "email": "ada@example.com" });
+/// form.fill_defaults(content.as_object_mut().unwrap());
+/// assert_eq!(form.accept(&content), Ok(json!({ "email": "ada@example.com", "plan": "free" })));
+///
+/// let errors = form.validate(&json!({ "plan": "free" })).unwrap_err();
+/// assert_eq!(errors.first().unwrap().message(), "the required field \"email\" is missing");
+/// # Ok::<(), mcp_schema::elicitation::FormError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     fields: Vec<Field>,
 }
 
 /// A schema that is not in the subset.
+///
+/// ```
+/// use mcp_schema::elicitation::Form;
+/// use serde_json::json;
+///
+/// let nested = json!({ "type": "object", "properties": { "address": { "type": "object" } } });
+/// let error = Form::parse(&nested).unwrap_err();
+/// assert_eq!(error.field_name(), Some("address"));
+///
+/// let error = Form::parse(&json!({ "type": "string" })).unwrap_err();
+/// assert_eq!(error.field_name(), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormError {
     field: Option<String>,
@@ -34,6 +69,16 @@ pub struct FormError {
 }
 
 /// Checks that a schema is in the subset; see [`Form::parse`].
+///
+/// ```
+/// use mcp_schema::elicitation;
+/// use serde_json::json;
+///
+/// let flat = json!({ "type": "object", "properties": { "age": { "type": "integer" } } });
+/// assert!(elicitation::check(&flat).is_ok());
+/// let nested = json!({ "type": "object", "properties": { "address": { "type": "object" } } });
+/// assert!(elicitation::check(&nested).is_err());
+/// ```
 ///
 /// # Errors
 ///
@@ -45,6 +90,20 @@ pub fn check(schema: &Value) -> Result<(), FormError> {
 impl Form {
     /// Reads a schema that is in the subset. Annotations without effect (`examples`, `$comment`, `x-…`) and
     /// `pattern` are tolerated and not kept; `enumNames` is read as titles, and goes out as it came.
+    ///
+    /// ```
+    /// use mcp_schema::elicitation::Form;
+    /// use serde_json::json;
+    ///
+    /// let form = Form::parse(&json!({
+    ///     "type": "object",
+    ///     "properties": { "code": { "type": "string", "maxLength": 8, "pattern": "^[A-Z]+$" } },
+    /// }))?;
+    /// // The form keeps the length and drops the pattern.
+    /// let expected = json!({ "type": "string", "maxLength": 8 });
+    /// assert_eq!(form.schema()["properties"]["code"], expected);
+    /// # Ok::<(), mcp_schema::elicitation::FormError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -93,6 +152,25 @@ impl Form {
     /// It follows references, makes nullable fields optional, and turns enumerations into choices with their
     /// documentation as titles. It drops keywords that further restrict numbers and texts (`pattern`, other formats).
     ///
+    /// ```
+    /// use mcp_schema::elicitation::{FieldKind, Form};
+    /// use schemars::{JsonSchema, schema_for};
+    ///
+    /// #[derive(JsonSchema)]
+    /// struct Signup {
+    ///     /// The address for the confirmation.
+    ///     email: String,
+    ///     age: Option<u8>,
+    /// }
+    ///
+    /// let form = Form::from_schema(schema_for!(Signup).as_value())?;
+    /// let [email, age] = form.fields() else { panic!("two fields") };
+    /// assert_eq!(email.description.as_deref(), Some("The address for the confirmation."));
+    /// assert!(email.required && !age.required);
+    /// assert!(matches!(age.kind, FieldKind::Number { integer: true, .. }));
+    /// # Ok::<(), mcp_schema::elicitation::FormError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A field has no form equivalent: a nested object, a list of other items than choices, or a union.
@@ -113,6 +191,19 @@ impl Form {
     /// Returns the schema to send as `requestedSchema` in revision 2025-06-18, where choices are titled by
     /// `enumNames` and only booleans have defaults.
     ///
+    /// ```
+    /// use mcp_schema::elicitation::Form;
+    /// use serde_json::json;
+    ///
+    /// let form = Form::parse(&json!({
+    ///     "type": "object",
+    ///     "properties": { "size": { "type": "string", "oneOf": [{ "const": "s", "title": "Small" }] } },
+    /// }))?;
+    /// let size = &form.legacy_schema()?["properties"]["size"];
+    /// assert_eq!((&size["enum"], &size["enumNames"]), (&json!(["s"]), &json!(["Small"])));
+    /// # Ok::<(), mcp_schema::elicitation::FormError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A field allows several choices, which that revision does not support.
@@ -131,6 +222,16 @@ impl Form {
 
     /// Checks the `content` of an answer and returns the values for the fields of the form. Other members and `null`s
     /// are dropped, and a whole number such as `3.0` in an integer field becomes `3`.
+    ///
+    /// ```
+    /// use mcp_schema::elicitation::Form;
+    /// use serde_json::json;
+    ///
+    /// let form = Form::parse(&json!({ "type": "object", "properties": { "age": { "type": "integer" } } }))?;
+    /// assert_eq!(form.accept(&json!({ "age": 42.0, "unknown": true })), Ok(json!({ "age": 42 })));
+    /// assert!(form.accept(&json!({ "age": "42" })).is_err());
+    /// # Ok::<(), mcp_schema::elicitation::FormError>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -5,6 +5,17 @@ use std::fmt;
 use crate::text::shorten;
 
 /// A schema that was refused before anything was validated with it.
+///
+/// ```
+/// use mcp_schema::{Schema, SchemaErrorKind};
+/// use serde_json::json;
+///
+/// let remote = json!({ "properties": { "a": { "$ref": "https://example.com/schema.json" } } });
+/// let error = Schema::compile(&remote).unwrap_err();
+/// assert_eq!(error.kind(), SchemaErrorKind::Reference);
+/// assert_eq!(error.pointer(), "/properties/a/$ref");
+/// assert_eq!(error.to_string(), format!("`{}`: {}", error.pointer(), error.message()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaError {
     kind: SchemaErrorKind,
@@ -13,6 +24,20 @@ pub struct SchemaError {
 }
 
 /// The kind of a [`SchemaError`].
+///
+/// ```
+/// use mcp_schema::{Schema, SchemaErrorKind};
+/// use serde_json::json;
+///
+/// for (schema, kind) in [
+///     (json!({ "type": 7 }), SchemaErrorKind::Invalid),
+///     (json!({ "$schema": "https://example.com/dialect" }), SchemaErrorKind::Dialect),
+///     (json!({ "$ref": "#/$defs/missing" }), SchemaErrorKind::Reference),
+///     (json!({ "pattern": "(?=ahead)" }), SchemaErrorKind::Pattern),
+/// ] {
+///     assert_eq!(Schema::compile(&schema).unwrap_err().kind(), kind);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SchemaErrorKind {

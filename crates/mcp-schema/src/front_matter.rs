@@ -29,6 +29,13 @@ pub struct FrontMatter<'a> {
 }
 
 /// The reason why the front matter of a file cannot be read.
+///
+/// ```
+/// use mcp_schema::FrontMatter;
+///
+/// let error = FrontMatter::read("---\nname: review\n").unwrap_err();
+/// assert_eq!(error.to_string(), "the front matter has no end: a line of three dashes");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontMatterError {
     reason: String,
@@ -36,6 +43,15 @@ pub struct FrontMatterError {
 
 impl<'a> FrontMatter<'a> {
     /// Splits a file. Without front matter there are no members, and the whole text is the body.
+    ///
+    /// ```
+    /// use mcp_schema::FrontMatter;
+    ///
+    /// let file = FrontMatter::read("# A page\n")?;
+    /// assert!(file.members.is_empty());
+    /// assert_eq!(file.body, "# A page\n");
+    /// # Ok::<(), mcp_schema::FrontMatterError>(())
+    /// ```
     ///
     /// # Errors
     /// The front matter has no end, is longer than 64 KiB or is not a mapping. Values without a JSON form are errors

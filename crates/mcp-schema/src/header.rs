@@ -17,6 +17,30 @@ const ANNOTATION: &str = "x-mcp-header";
 const MAX_SAFE: i64 = (1 << 53) - 1;
 
 /// A parameter that is mirrored in a header.
+///
+/// ```
+/// use mcp_schema::header::{HeaderKind, header_params};
+/// use serde_json::json;
+///
+/// let schema = json!({
+///     "type": "object",
+///     "properties": {
+///         "range": {
+///             "type": "object",
+///             "properties": { "limit": { "type": "integer", "x-mcp-header": "Limit" } },
+///         },
+///     },
+/// });
+/// let param = &header_params(&schema)?[0];
+/// assert_eq!((param.header_name().as_str(), param.kind), ("Mcp-Param-Limit", HeaderKind::Integer));
+/// assert_eq!(param.path, ["range", "limit"]);
+///
+/// let arguments = json!({ "range": { "limit": 42 } });
+/// let argument = param.argument(&arguments).unwrap();
+/// assert_eq!(param.text(argument).as_deref(), Some("42"));
+/// assert!(param.matches(argument, "42.0") && !param.matches(argument, "43"));
+/// # Ok::<(), mcp_schema::header::HeaderParamError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeaderParam {
@@ -29,6 +53,18 @@ pub struct HeaderParam {
 }
 
 /// The types that a mirrored parameter can have.
+///
+/// ```
+/// use mcp_schema::header::{HeaderKind, header_params};
+/// use serde_json::json;
+///
+/// let schema = json!({
+///     "type": "object",
+///     "properties": { "dry_run": { "type": "boolean", "x-mcp-header": "Dry-Run" } },
+/// });
+/// assert_eq!(header_params(&schema)?[0].kind, HeaderKind::Boolean);
+/// # Ok::<(), mcp_schema::header::HeaderParamError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderKind {
@@ -41,6 +77,16 @@ pub enum HeaderKind {
 }
 
 /// An annotation that breaks a rule, which makes the whole tool definition invalid over HTTP.
+///
+/// ```
+/// use mcp_schema::header::{HeaderParamErrorKind, header_params};
+/// use serde_json::json;
+///
+/// let schema = json!({ "properties": { "price": { "type": "number", "x-mcp-header": "Price" } } });
+/// let error = header_params(&schema).unwrap_err();
+/// assert_eq!(error.kind(), HeaderParamErrorKind::Type);
+/// assert_eq!(error.pointer(), "/properties/price/x-mcp-header");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParamError {
     kind: HeaderParamErrorKind,
@@ -49,6 +95,19 @@ pub struct HeaderParamError {
 }
 
 /// The rule that an annotation breaks.
+///
+/// ```
+/// use mcp_schema::header::{HeaderParamErrorKind, header_params};
+/// use serde_json::json;
+///
+/// for (annotation, kind) in [
+///     (json!(""), HeaderParamErrorKind::Empty),
+///     (json!("two words"), HeaderParamErrorKind::NotToken),
+/// ] {
+///     let schema = json!({ "properties": { "a": { "type": "string", "x-mcp-header": annotation } } });
+///     assert_eq!(header_params(&schema).unwrap_err().kind(), kind);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderParamErrorKind {
@@ -128,6 +187,17 @@ pub fn header_params(input_schema: &Value) -> Result<Vec<HeaderParam>, HeaderPar
 ///
 /// Strings match exactly, integers match numerically (`42`, `42.0`, `4.2e1`) within ±(2^53 - 1), and booleans match
 /// `true` and `false`. Arguments of other types never match.
+///
+/// ```
+/// use mcp_schema::header::matches;
+/// use serde_json::json;
+///
+/// assert!(matches(&json!("eu"), "eu"));
+/// assert!(matches(&json!(42), "4.2e1"));
+/// assert!(matches(&json!(true), "true"));
+/// assert!(!matches(&json!("42"), "42.0"));
+/// assert!(!matches(&json!(["eu"]), "eu"));
+/// ```
 pub fn matches(argument: &Value, header: &str) -> bool {
     match argument {
         Value::String(text) => text == header,

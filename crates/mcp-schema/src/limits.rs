@@ -6,6 +6,17 @@ use serde_json::Value;
 use crate::error::{SchemaError, SchemaErrorKind};
 
 /// Bounds on a schema. The defaults are far above what tools in the field use.
+///
+/// ```
+/// use mcp_schema::{Limits, Schema, SchemaErrorKind};
+/// use serde_json::json;
+///
+/// let mut limits = Limits::new();
+/// limits.depth = 3;
+/// let schema = json!({ "properties": { "a": { "properties": { "b": {} } } } });
+/// let error = Schema::compile_with(&schema, &limits).unwrap_err();
+/// assert_eq!(error.kind(), SchemaErrorKind::Limit);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -8,6 +8,14 @@ use crate::text::quote_str;
 const MAX_PATH: usize = 4096;
 
 /// A path that was refused.
+///
+/// ```
+/// use mcp_schema::{PathErrorKind, safe_relative_path};
+///
+/// let error = safe_relative_path("../secret").unwrap_err();
+/// assert_eq!(error.kind(), PathErrorKind::Parent);
+/// assert_eq!(error.to_string(), "the path \"../secret\" leads upwards");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathError {
     kind: PathErrorKind,
@@ -15,6 +23,20 @@ pub struct PathError {
 }
 
 /// Why a path was refused.
+///
+/// ```
+/// use mcp_schema::{PathErrorKind, safe_relative_path};
+///
+/// for (path, kind) in [
+///     ("./", PathErrorKind::Empty),
+///     ("/etc/passwd", PathErrorKind::Absolute),
+///     ("a/%2e%2e/b", PathErrorKind::Parent),
+///     (r"a\b", PathErrorKind::Character),
+///     (&*"a".repeat(5_000), PathErrorKind::TooLong),
+/// ] {
+///     assert_eq!(safe_relative_path(path).unwrap_err().kind(), kind);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PathErrorKind {

@@ -59,6 +59,18 @@ struct Inner {
 impl Schema {
     /// Compiles a schema within the default [`Limits`].
     ///
+    /// ```
+    /// use mcp_schema::{Dialect, Schema};
+    /// use serde_json::json;
+    ///
+    /// let source = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "format": "date" });
+    /// let schema = Schema::compile(&source)?;
+    /// assert_eq!(schema.dialect(), Dialect::Draft7);
+    /// assert_eq!(schema.source(), &source);
+    /// assert!(schema.is_valid(&json!("2026-07-28")) && !schema.is_valid(&json!("today")));
+    /// # Ok::<(), mcp_schema::SchemaError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The schema is invalid in its dialect, declares an unknown dialect or exceeds a limit. A reference without a
@@ -68,6 +80,15 @@ impl Schema {
     }
 
     /// Compiles a schema within limits of your own.
+    ///
+    /// ```
+    /// use mcp_schema::{Limits, Schema};
+    /// use serde_json::json;
+    ///
+    /// let mut limits = Limits::new();
+    /// limits.patterns = 0;
+    /// assert!(Schema::compile_with(&json!({ "pattern": "^a" }), &limits).is_err());
+    /// ```
     ///
     /// # Errors
     ///
@@ -92,6 +113,16 @@ impl Schema {
     }
 
     /// Checks a value. The errors are sentences that help a model to correct the value.
+    ///
+    /// ```
+    /// use mcp_schema::Schema;
+    /// use serde_json::json;
+    ///
+    /// let schema = Schema::compile(&json!({ "properties": { "days": { "type": "integer", "maximum": 7 } } }))?;
+    /// let errors = schema.validate(&json!({ "days": 9 })).unwrap_err();
+    /// assert_eq!(errors.to_string(), "`/days`: must be at most 7, got 9");
+    /// # Ok::<(), mcp_schema::SchemaError>(())
+    /// ```
     ///
     /// # Errors
     ///

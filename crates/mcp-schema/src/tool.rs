@@ -46,6 +46,14 @@ pub fn check_tool_input_schema(schema: &Value) -> Result<(), SchemaError> {
 }
 
 /// Whether the root of a schema has `"type": "object"`, which revisions before 2026-07-28 require of an `outputSchema`.
+///
+/// ```
+/// use mcp_schema::has_object_root;
+/// use serde_json::json;
+///
+/// assert!(has_object_root(&json!({ "type": "object" })));
+/// assert!(!has_object_root(&json!({ "type": ["object", "null"] })));
+/// ```
 pub fn has_object_root(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }

@@ -12,6 +12,20 @@ const KEPT: usize = 8;
 const SENTENCE: usize = 600;
 
 /// One reason why a value does not match a schema.
+///
+/// ```
+/// use mcp_schema::{Schema, ValidationErrorKind};
+/// use serde_json::json;
+///
+/// let schema = Schema::compile(&json!({ "properties": { "days": { "type": "integer" } } }))?;
+/// let errors = schema.validate(&json!({ "days": "three" })).unwrap_err();
+/// let error = errors.first().unwrap();
+/// assert_eq!(error.kind(), ValidationErrorKind::Type);
+/// assert_eq!(error.instance_pointer(), "/days");
+/// assert_eq!(error.schema_pointer(), "/properties/days/type");
+/// assert_eq!(error.message(), "expected an integer, got a string");
+/// # Ok::<(), mcp_schema::SchemaError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationError {
     kind: ValidationErrorKind,
@@ -21,6 +35,23 @@ pub struct ValidationError {
 }
 
 /// The kind of a [`ValidationError`].
+///
+/// ```
+/// use mcp_schema::{Schema, ValidationErrorKind};
+/// use serde_json::json;
+///
+/// for (schema, value, kind) in [
+///     (json!({ "enum": ["a"] }), json!("b"), ValidationErrorKind::Value),
+///     (json!({ "required": ["a"] }), json!({}), ValidationErrorKind::Required),
+///     (json!({ "additionalProperties": false }), json!({ "a": 1 }), ValidationErrorKind::Property),
+///     (json!({ "minimum": 1 }), json!(0), ValidationErrorKind::Range),
+///     (json!({ "maxLength": 1 }), json!("ab"), ValidationErrorKind::Size),
+/// ] {
+///     let errors = Schema::compile(&schema)?.validate(&value).unwrap_err();
+///     assert_eq!(errors.first().map(|error| error.kind()), Some(kind));
+/// }
+/// # Ok::<(), mcp_schema::SchemaError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ValidationErrorKind {
@@ -98,6 +129,18 @@ impl fmt::Display for ValidationError {
 impl std::error::Error for ValidationError {}
 
 /// The reasons why a value does not match: the first eight, and how many there are.
+///
+/// ```
+/// use mcp_schema::Schema;
+/// use serde_json::json;
+///
+/// let schema = Schema::compile(&json!({ "items": { "type": "string" } }))?;
+/// let errors = schema.validate(&json!(vec![0; 20])).unwrap_err();
+/// assert_eq!((errors.total(), errors.iter().count()), (20, 8));
+/// assert!(errors.is_complete());
+/// assert!(errors.to_string().ends_with("; and 12 more"));
+/// # Ok::<(), mcp_schema::SchemaError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationErrors {
     errors: Vec<ValidationError>,

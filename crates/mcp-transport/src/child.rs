@@ -34,9 +34,38 @@ use crate::{BoxFuture, Connect, Transport, TransportError, ndjson::Options};
 /// ends the transport quotes the last lines.
 ///
 /// ```
-/// use mcp_transport::child::ChildProcess;
+/// use std::time::Duration;
 ///
-/// let git = ChildProcess::new("uvx").args(["mcp-server-git", "--repository", "."]).env("GIT_PAGER", "cat");
+/// use mcp_transport::{child::ChildProcess, ndjson::Options};
+///
+/// let server = ChildProcess::new("/opt/server/bin/server")
+///     .arg("--stdio")
+///     .args(["--config", "server.toml"])
+///     .env("PAGER", "cat")
+///     .current_dir("/opt/server")
+///     .envs([("LOG", "info"), ("REGION", "eu")])
+///     .inherit_env("SERVER_TOKEN")
+///     .end_within(Duration::from_secs(5))
+///     .options(Options::default());
+/// // The debug text has no values of the environment.
+/// assert!(!format!("{server:?}").contains("info"));
+/// ```
+///
+/// The program `cat` returns each message:
+///
+/// ```
+/// use mcp_transport::{Connect, Frame, child::ChildProcess, recv};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_transport::TransportError> {
+/// # if cfg!(windows) { return Ok(()); }
+/// let mut transport = ChildProcess::new("cat").connect().await?;
+/// let sender = transport.sender();
+/// sender.send(Frame::new("{}")).await?;
+/// assert_eq!(recv(&mut transport).await.unwrap()?.message, "{}");
+/// sender.shutdown().await?;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct ChildProcess {

@@ -11,6 +11,22 @@ use crate::Frame;
 ///
 /// An error that belongs to one request names it in [`TransportError::request`]. That request gets no answer, and the
 /// transport continues. An error without a request belongs to the whole transport.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_transport::TransportError;
+///
+/// let busy = TransportError::http(503, Some(Duration::from_secs(2)), "").of_request(7.into());
+/// assert_eq!(busy.http_status(), Some(503));
+/// assert_eq!(busy.retry_after(), Some(Duration::from_secs(2)));
+/// // The error ends the request 7 only.
+/// assert_eq!(busy.request(), Some(&7.into()));
+/// assert!(!busy.is_lasting() && busy.lasting().is_lasting());
+///
+/// let closed = TransportError::closed();
+/// assert!(closed.is_closed() && closed.request().is_none());
+/// ```
 #[derive(Clone)]
 pub struct TransportError {
     kind: Kind,
@@ -36,6 +52,12 @@ pub(crate) const START: usize = 512;
 
 impl TransportError {
     /// Returns the error of a transport that this process or the peer has closed.
+    ///
+    /// ```
+    /// let error = mcp_transport::TransportError::closed();
+    /// assert!(error.is_closed());
+    /// assert_eq!(error.to_string(), "the transport is closed");
+    /// ```
     #[must_use]
     pub fn closed() -> Self {
         Kind::Closed.into()
@@ -43,6 +65,13 @@ impl TransportError {
 
     /// Returns the error for an inbound message of more than `limit` bytes. The message is lost, and the transport
     /// continues.
+    ///
+    /// ```
+    /// let error = mcp_transport::TransportError::too_large(1024);
+    /// assert!(error.is_too_large() && error.is_lasting());
+    /// // Only a transport sets the start of the lost message.
+    /// assert!(error.start().is_empty());
+    /// ```
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
         Kind::TooLarge { limit, start: Bytes::new() }.into()
@@ -68,18 +97,32 @@ impl TransportError {
     }
 
     /// Returns an error of another kind. It is displayed with the text of `source`.
+    ///
+    /// ```
+    /// let error = mcp_transport::TransportError::other("the proxy rejected the certificate");
+    /// assert_eq!(error.to_string(), "the proxy rejected the certificate");
+    /// ```
     pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Kind::Other(Arc::from(source.into())).into()
     }
 
     /// Returns the error for an HTTP status without a message. `detail` is a short text of the response body without
     /// secrets, or empty.
+    ///
+    /// ```
+    /// let error = mcp_transport::TransportError::http(429, None, "too many requests");
+    /// assert_eq!((error.http_status(), error.retry_after()), (Some(429), None));
+    /// ```
     pub fn http(status: u16, retry_after: Option<Duration>, detail: impl Into<Arc<str>>) -> Self {
         Kind::Http { status, retry_after, detail: detail.into() }.into()
     }
 
     /// Returns the error of a session that the peer does not know (a 404 to a request that named it). A new transport
     /// helps.
+    ///
+    /// ```
+    /// assert!(mcp_transport::TransportError::session_lost().is_session_lost());
+    /// ```
     #[must_use]
     pub fn session_lost() -> Self {
         Kind::SessionLost.into()
@@ -87,12 +130,21 @@ impl TransportError {
 
     /// Returns the error of a lost stream of server messages that could not be resumed. Some of these messages may be
     /// lost. The transport continues.
+    ///
+    /// ```
+    /// assert!(mcp_transport::TransportError::missed().is_missed());
+    /// ```
     #[must_use]
     pub fn missed() -> Self {
         Kind::Missed.into()
     }
 
     /// Returns the error of a request whose stream ended without a response and cannot be resumed.
+    ///
+    /// ```
+    /// let error = mcp_transport::TransportError::unanswered().of_request(7.into());
+    /// assert!(error.is_unanswered());
+    /// ```
     #[must_use]
     pub fn unanswered() -> Self {
         Kind::Unanswered.into()
@@ -100,6 +152,12 @@ impl TransportError {
 
     /// Returns the error of a connection that could not be opened. The peer has received nothing. It is displayed
     /// with the text of `source`.
+    ///
+    /// ```
+    /// let error = mcp_transport::TransportError::unreachable("connection refused");
+    /// assert!(error.is_unreachable());
+    /// assert_eq!(error.to_string(), "connection refused");
+    /// ```
     pub fn unreachable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Kind::Unreachable(Arc::from(source.into())).into()
     }
@@ -181,6 +239,17 @@ impl TransportError {
 
     /// Whether the operating system reported the error. [`Error::source`] is the [`io::Error`]. The transport does
     /// not continue.
+    ///
+    /// ```
+    /// use std::{error::Error, io};
+    ///
+    /// use mcp_transport::TransportError;
+    ///
+    /// let error = TransportError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+    /// assert!(error.is_io());
+    /// let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    /// assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
+    /// ```
     #[must_use]
     pub fn is_io(&self) -> bool {
         matches!(self.kind, Kind::Io(_))
@@ -245,6 +314,16 @@ impl From<Kind> for TransportError {
 
 /// The reason why [`FrameSender::try_send`](crate::FrameSender::try_send) did not queue a frame. It gives the frame
 /// back.
+///
+/// ```
+/// use mcp_transport::{Frame, Transport, TrySendError, memory};
+///
+/// let (client, server) = memory::duplex(1);
+/// drop(server);
+/// let error = client.sender().try_send(Frame::new("{}")).unwrap_err();
+/// assert!(matches!(error, TrySendError::Closed(_)));
+/// assert_eq!(error.into_frame().message, "{}");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TrySendError {

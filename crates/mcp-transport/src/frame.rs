@@ -6,6 +6,15 @@ use bytes::Bytes;
 use mcp_protocol::{ProtocolVersion, RequestId};
 
 /// A raw JSON-RPC message with its route and the values that HTTP mirrors in headers.
+///
+/// ```
+/// use mcp_transport::{Frame, Route};
+///
+/// let frame = Frame::new(r#"{"secret":1}"#).with_route(Route::Request(7.into()));
+/// assert_eq!(frame.message.len(), 12);
+/// // The debug text has no content of the message.
+/// assert!(!format!("{frame:?}").contains("secret"));
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Frame {
@@ -50,6 +59,14 @@ impl fmt::Debug for Frame {
 }
 
 /// The stream that a message belongs to. Over HTTP each request has its own stream; stdio has one stream for all.
+///
+/// ```
+/// use mcp_transport::{Frame, Route};
+///
+/// assert_eq!(Frame::new("{}").route, Route::Connection);
+/// let progress = Frame::new("{}").with_route(Route::Request("call-1".into()));
+/// assert!(matches!(progress.route, Route::Request(id) if id == "call-1".into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a message belongs to a request or to none")]
 pub enum Route {
@@ -115,6 +132,11 @@ impl Hints {
     }
 
     /// Adds a mirrored tool argument: its header name without the prefix `Mcp-Param-`, and its value.
+    ///
+    /// ```
+    /// let hints = mcp_transport::Hints::new().with_param("Region", "eu").with_param("Limit", "42");
+    /// assert_eq!(hints.params.len(), 2);
+    /// ```
     #[must_use]
     pub fn with_param(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         self.params.push((name.into(), value.into()));

@@ -14,6 +14,20 @@ use crate::{
 };
 
 /// Returns two connected transports. Each direction queues up to `capacity` frames (at least one).
+///
+/// ```
+/// use mcp_transport::{Frame, Transport, memory::duplex, recv};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_transport::TransportError> {
+/// let (mut client, mut server) = duplex(16);
+/// client.sender().send(Frame::new("request")).await?;
+/// assert_eq!(recv(&mut server).await.unwrap()?.message, "request");
+/// server.sender().send(Frame::new("response")).await?;
+/// assert_eq!(recv(&mut client).await.unwrap()?.message, "response");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub fn duplex(capacity: usize) -> (MemoryTransport, MemoryTransport) {
     let capacity = u32::try_from(capacity).unwrap_or(MAX_CAPACITY).min(MAX_CAPACITY);
@@ -25,6 +39,24 @@ pub fn duplex(capacity: usize) -> (MemoryTransport, MemoryTransport) {
 ///
 /// After this end is dropped, frames of the peer are rejected. The peer reads the end of the stream when the senders
 /// of this end are dropped too.
+///
+/// ```
+/// use mcp_transport::{
+///     Frame, Transport,
+///     memory::{MemoryTransport, duplex},
+///     recv,
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_transport::TransportError> {
+/// let (client, mut server): (MemoryTransport, MemoryTransport) = duplex(16);
+/// let sender = server.sender();
+/// drop(client);
+/// assert!(sender.send(Frame::new("response")).await.unwrap_err().is_closed());
+/// assert!(recv(&mut server).await.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct MemoryTransport {
     inbound: Arc<Queue<Frame>>,

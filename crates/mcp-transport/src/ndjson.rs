@@ -27,6 +27,14 @@ use self::{
 use crate::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 
 /// Limits of a connection. Start with `Options::default()` and change single fields.
+///
+/// ```
+/// use mcp_transport::ndjson::Options;
+///
+/// let mut options = Options::default();
+/// options.max_line = 1 << 20;
+/// assert_eq!((options.max_line, options.queue_frames), (1 << 20, 1_024));
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -52,6 +60,30 @@ impl Default for Options {
 ///
 /// After an [`io`](TransportError::is_io) error the transport ends. After a [too large](TransportError::is_too_large)
 /// error it continues with the next line.
+///
+/// ```
+/// use mcp_transport::{Frame, Transport, ndjson::Ndjson, recv};
+/// use tokio::io::AsyncReadExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let input = &b"{\"id\":1}\r\n\n{\"id\":2}"[..];
+/// let (output, mut written) = tokio::io::duplex(64);
+/// let mut transport = Ndjson::new(input, output);
+/// assert_eq!(recv(&mut transport).await.unwrap()?.message, r#"{"id":1}"#);
+/// assert_eq!(recv(&mut transport).await.unwrap()?.message, r#"{"id":2}"#);
+/// assert!(recv(&mut transport).await.is_none());
+///
+/// let sender = transport.sender();
+/// sender.send(Frame::new("{\n}")).await?;
+/// sender.shutdown().await?;
+/// let mut text = String::new();
+/// drop((sender, transport));
+/// written.read_to_string(&mut text).await?;
+/// assert_eq!(text, "{ }\n");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Ndjson<R> {
     reader: R,
     lines: Lines,
@@ -71,6 +103,23 @@ impl<R: AsyncRead + Unpin + Send + 'static> Ndjson<R> {
     }
 
     /// Returns a transport over a reader and a writer with these limits. Zero counts as one.
+    ///
+    /// ```
+    /// use mcp_transport::{
+    ///     ndjson::{Ndjson, Options},
+    ///     recv,
+    /// };
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_transport::TransportError> {
+    /// let mut options = Options::default();
+    /// options.max_line = 4;
+    /// let mut transport = Ndjson::with_options(&b"too long\n{}\n"[..], tokio::io::sink(), &options);
+    /// assert!(recv(&mut transport).await.unwrap().unwrap_err().is_too_large());
+    /// assert_eq!(recv(&mut transport).await.unwrap()?.message, "{}");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Outside of a tokio runtime, because the writer runs in a task.

@@ -6,6 +6,19 @@ use std::{io, pin::pin, task::Poll, time::Duration};
 ///
 /// The function listens from the call on, before the first poll. From then on these signals do not end the process.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::io::Error> {
+/// let stop = mcp_transport::signal::terminated();
+/// let work = async { 7 };
+/// tokio::select! {
+///     value = work => assert_eq!(value, 7),
+///     () = stop => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Panics
 /// Outside of a tokio runtime with I/O.
 pub fn terminated() -> impl Future<Output = ()> + Send + 'static {

@@ -38,6 +38,11 @@ impl<'a> Event<'a> {
     }
 
     /// Returns the first event of a resumable stream: an id without data (2025-11-25, transports).
+    ///
+    /// ```
+    /// let event = mcp_transport::sse::Event::priming("stream-1/0");
+    /// assert_eq!(&event.encode()[..], b"id: stream-1/0\ndata: \n\n");
+    /// ```
     #[must_use]
     pub fn priming(id: &'a str) -> Self {
         Self::default().with_id(id)
@@ -58,6 +63,13 @@ impl<'a> Event<'a> {
     }
 
     /// Sets the time after which the client should reconnect.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let event = mcp_transport::sse::Event::new(b"").with_retry(Duration::from_secs(3));
+    /// assert_eq!(&event.encode()[..], b"retry: 3000\ndata: \n\n");
+    /// ```
     #[must_use]
     pub fn with_retry(mut self, retry: Duration) -> Self {
         self.retry = Some(retry);
@@ -86,6 +98,10 @@ impl<'a> Event<'a> {
 
 /// Returns a comment, which keeps the connection alive and which clients ignore. Each line of the text becomes a
 /// comment line.
+///
+/// ```
+/// assert_eq!(&mcp_transport::sse::comment("ping")[..], b": ping\n\n");
+/// ```
 #[must_use]
 pub fn comment(text: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(text.len() + OVERHEAD);

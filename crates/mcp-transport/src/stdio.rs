@@ -23,6 +23,24 @@ use crate::ndjson::{Ndjson, Options};
 /// On Unix both are moved to descriptors that child processes do not inherit. Standard input is replaced by
 /// `/dev/null`, and standard output by standard error, so that neither `println!` nor a child process corrupts the
 /// channel. On other systems the standard handles stay in place, and handlers must not print.
+///
+/// A server that answers each message with an empty result:
+///
+/// ```no_run
+/// use mcp_transport::{Frame, Transport, recv, stdio::Stdio};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut transport = Stdio::take()?.into_transport()?;
+/// let sender = transport.sender();
+/// while let Some(message) = recv(&mut transport).await {
+///     println!("{:?}", message?); // written to standard error
+///     sender.send(Frame::new(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)).await?;
+/// }
+/// sender.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Stdio {
     #[cfg(unix)]
@@ -35,6 +53,16 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Stdio {
     /// Takes the standard input and output. Bytes that `std::io` has already buffered are not affected.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    ///
+    /// use mcp_transport::stdio::Stdio;
+    ///
+    /// let stdio = Stdio::take()?;
+    /// assert_eq!(Stdio::take().unwrap_err().kind(), ErrorKind::AlreadyExists);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) on the second call, or the error of the operating system.
@@ -71,6 +99,19 @@ impl Stdio {
 
     /// Returns a transport of newline-delimited JSON with these limits. See [`Stdio::into_transport`].
     ///
+    /// ```
+    /// use mcp_transport::{Transport, ndjson::Options, stdio::Stdio};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), std::io::Error> {
+    /// let mut options = Options::default();
+    /// options.max_line = 1 << 20;
+    /// let transport = Stdio::take()?.into_transport_with(&options)?;
+    /// assert!(!transport.sender().has_request_streams());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The error of the operating system.
     ///
@@ -88,6 +129,20 @@ impl Stdio {
     /// Returns the reader and the writer. Neither blocks a thread of the runtime. A pending read does not delay the
     /// shutdown of the runtime or the exit of the process.
     ///
+    /// ```no_run
+    /// use mcp_transport::stdio::Stdio;
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), std::io::Error> {
+    /// let (mut reader, mut writer) = Stdio::take()?.into_io()?;
+    /// let first = reader.read_u8().await?;
+    /// writer.write_u8(first).await?;
+    /// writer.flush().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The error of the operating system.
     ///
@@ -104,9 +159,40 @@ impl Stdio {
 }
 
 /// The standard input of [`Stdio`].
+///
+/// ```no_run
+/// use mcp_transport::stdio::{Stdio, StdioReader};
+/// use tokio::io::{AsyncBufReadExt, BufReader};
+///
+/// /// Returns the first line of the input.
+/// async fn first_line(input: StdioReader) -> std::io::Result<String> {
+///     let mut line = String::new();
+///     BufReader::new(input).read_line(&mut line).await?;
+///     Ok(line)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::io::Error> {
+/// let (reader, _writer) = Stdio::take()?.into_io()?;
+/// let line = first_line(reader).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct StdioReader(Box<dyn Read>);
 
 /// The standard output of [`Stdio`].
+///
+/// ```no_run
+/// use mcp_transport::stdio::{Stdio, StdioWriter};
+/// use tokio::io::AsyncWriteExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::io::Error> {
+/// let (_reader, mut writer): (_, StdioWriter) = Stdio::take()?.into_io()?;
+/// writer.write_all(b"{}\n").await?;
+/// writer.flush().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct StdioWriter(Box<dyn Write>);
 
 trait Read: AsyncRead + Send + Unpin {}

@@ -13,12 +13,64 @@ use mcp_protocol::RequestId;
 use crate::{Frame, TransportError, TrySendError};
 
 /// A boxed `Send` future: the return type of asynchronous methods in object-safe traits.
+///
+/// ```
+/// use mcp_transport::BoxFuture;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::io::Error> {
+/// let future: BoxFuture<'_, u8> = Box::pin(async { 7 });
+/// assert_eq!(future.await, 7);
+/// # Ok(())
+/// # }
+/// ```
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A bidirectional channel of [`Frame`]s to one peer. The value itself receives, and [`Transport::sender`] sends.
 ///
 /// After an error a transport may continue: an oversized line loses only itself, and an error of one request
 /// ([`TransportError::request`]) ends only that request. So callers receive until `None`.
+///
+/// A transport that counts the frames that pass:
+///
+/// ```
+/// use std::{
+///     sync::Arc,
+///     task::{Context, Poll, ready},
+/// };
+///
+/// use mcp_transport::{Frame, FrameSender, Transport, TransportError, memory, recv};
+///
+/// struct Counted<T> {
+///     inner: T,
+///     received: usize,
+/// }
+///
+/// impl<T: Transport> Transport for Counted<T> {
+///     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
+///         let frame = ready!(self.inner.poll_recv(cx));
+///         self.received += usize::from(frame.is_some());
+///         Poll::Ready(frame)
+///     }
+///
+///     fn sender(&self) -> Arc<dyn FrameSender> {
+///         self.inner.sender()
+///     }
+/// }
+///
+/// # impl<T: std::fmt::Debug> std::fmt::Debug for Counted<T> {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { self.inner.fmt(f) }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), TransportError> {
+/// let (client, server) = memory::duplex(16);
+/// let mut server = Counted { inner: server, received: 0 };
+/// client.sender().send(Frame::new("{}")).await?;
+/// assert!(recv(&mut server).await.is_some());
+/// assert_eq!(server.received, 1);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Transport: Send + 'static {
     /// Polls for the next inbound frame; `None` after the end. Cancel safe.
     ///
@@ -32,6 +84,30 @@ pub trait Transport: Send + 'static {
 /// The sending half of a [`Transport`].
 ///
 /// The transport itself holds one sender. When the last sender is dropped, the transport closes.
+///
+/// ```
+/// use mcp_transport::{Frame, Transport, TrySendError, memory, recv};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_transport::TransportError> {
+/// let (client, mut server) = memory::duplex(1);
+/// let sender = client.sender();
+/// sender.send(Frame::new("1")).await?;
+/// // The queue has capacity for one frame.
+/// let Err(TrySendError::Full(second)) = sender.try_send(Frame::new("2")) else { panic!("the queue is full") };
+///
+/// recv(&mut server).await;
+/// sender.ready(second.message.len()).await?;
+/// sender.try_send(second).expect("the queue has capacity");
+///
+/// sender.shutdown().await?;
+/// assert!(sender.send(Frame::new("3")).await.unwrap_err().is_closed());
+/// // The queued frame is delivered before the end.
+/// assert_eq!(recv(&mut server).await.unwrap()?.message, "2");
+/// assert!(recv(&mut server).await.is_none());
+/// # Ok(())
+/// # }
+/// ```
 pub trait FrameSender: Send + Sync + 'static {
     /// Waits for capacity in the bounded queue, then queues the frame. If the future is dropped earlier, nothing is
     /// queued.
@@ -92,6 +168,47 @@ pub trait FrameSender: Send + Sync + 'static {
 }
 
 /// A connector: opens transports to one peer, for the first connection and for each reconnection.
+///
+/// A connector that hands the other end of each connection to a server in the same process:
+///
+/// ```
+/// use mcp_transport::{
+///     BoxFuture, Connect, Transport, TransportError,
+///     memory::{self, MemoryTransport},
+/// };
+/// use tokio::sync::mpsc;
+///
+/// struct InProcess {
+///     server: mpsc::Sender<MemoryTransport>,
+/// }
+///
+/// impl Connect for InProcess {
+///     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+///         Box::pin(async {
+///             let (client, server) = memory::duplex(16);
+///             self.server.send(server).await.map_err(TransportError::unreachable)?;
+///             Ok(Box::new(client) as Box<dyn Transport>)
+///         })
+///     }
+///
+///     fn describe(&self) -> String {
+///         "the server in this process".to_owned()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), TransportError> {
+/// let (sender, mut accepted) = mpsc::channel(1);
+/// let connector = InProcess { server: sender };
+/// let _client = connector.connect().await?;
+/// assert!(accepted.recv().await.is_some());
+///
+/// drop(accepted);
+/// let error = connector.connect().await.err().unwrap();
+/// assert!(error.is_unreachable());
+/// # Ok(())
+/// # }
+/// ```
 pub trait Connect: Send + Sync + 'static {
     /// Opens a new transport.
     ///
@@ -104,6 +221,21 @@ pub trait Connect: Send + Sync + 'static {
 }
 
 /// Receives the next inbound frame of a transport; `None` after the end. Cancel safe.
+///
+/// ```
+/// use mcp_transport::{Frame, Transport, memory, recv};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_transport::TransportError> {
+/// let (client, mut server) = memory::duplex(16);
+/// client.sender().send(Frame::new("{}")).await?;
+/// drop(client);
+/// while let Some(frame) = recv(&mut server).await {
+///     assert_eq!(frame?.message, "{}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// See [`Transport::poll_recv`].

@@ -8,6 +8,22 @@ use super::content;
 use crate::text::{quote, quote_str};
 
 /// One field of a form.
+///
+/// ```
+/// use mcp_schema::elicitation::{FieldKind, Form};
+/// use serde_json::json;
+///
+/// let form = Form::parse(&json!({
+///     "type": "object",
+///     "properties": { "news": { "type": "boolean", "title": "Newsletter", "default": false } },
+/// }))?;
+/// let field = &form.fields()[0];
+/// assert_eq!((field.name.as_str(), field.required), ("news", false));
+/// assert_eq!(field.title.as_deref(), Some("Newsletter"));
+/// assert!(matches!(field.kind, FieldKind::Boolean { .. }));
+/// assert_eq!(field.default_value(), Some(json!(false)));
+/// # Ok::<(), mcp_schema::elicitation::FormError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Field {
@@ -24,6 +40,30 @@ pub struct Field {
 }
 
 /// The values of a field.
+///
+/// ```
+/// use mcp_schema::elicitation::{FieldKind, Form};
+/// use serde_json::json;
+///
+/// /// Returns the widget that a client shows for a field.
+/// fn widget(kind: &FieldKind) -> &'static str {
+///     match kind {
+///         FieldKind::Boolean { .. } => "checkbox",
+///         FieldKind::Choice { .. } => "radio buttons",
+///         FieldKind::MultiChoice { .. } => "list",
+///         FieldKind::Number { .. } => "number",
+///         _ => "text",
+///     }
+/// }
+///
+/// let form = Form::parse(&json!({
+///     "type": "object",
+///     "properties": { "name": { "type": "string" }, "plan": { "type": "string", "enum": ["free", "team"] } },
+/// }))?;
+/// let widgets: Vec<_> = form.fields().iter().map(|field| widget(&field.kind)).collect();
+/// assert_eq!(widgets, ["text", "radio buttons"]);
+/// # Ok::<(), mcp_schema::elicitation::FormError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FieldKind {
@@ -82,6 +122,19 @@ pub enum FieldKind {
 }
 
 /// Something that can be chosen.
+///
+/// ```
+/// use mcp_schema::elicitation::{FieldKind, Form};
+/// use serde_json::json;
+///
+/// let form = Form::parse(&json!({
+///     "type": "object",
+///     "properties": { "size": { "type": "string", "oneOf": [{ "const": "s", "title": "Small" }] } },
+/// }))?;
+/// let FieldKind::Choice { options, .. } = &form.fields()[0].kind else { panic!("a choice") };
+/// assert_eq!((options[0].value.as_str(), options[0].title.as_deref()), ("s", Some("Small")));
+/// # Ok::<(), mcp_schema::elicitation::FormError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
@@ -92,6 +145,20 @@ pub struct Choice {
 }
 
 /// The formats that a text field can demand.
+///
+/// ```
+/// use mcp_schema::elicitation::{FieldKind, Form, TextFormat};
+/// use serde_json::json;
+///
+/// let form = Form::parse(&json!({
+///     "type": "object",
+///     "properties": { "day": { "type": "string", "format": "date" } },
+/// }))?;
+/// let FieldKind::Text { format, .. } = form.fields()[0].kind else { panic!("a text") };
+/// assert_eq!(format, Some(TextFormat::Date));
+/// assert_eq!(TextFormat::Date.as_str(), "date");
+/// # Ok::<(), mcp_schema::elicitation::FormError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TextFormat {

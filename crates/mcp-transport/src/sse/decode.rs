@@ -8,6 +8,18 @@ use memchr::{memchr, memchr2};
 use crate::{TransportError, error::START};
 
 /// A received event.
+///
+/// ```
+/// use bytes::Bytes;
+/// use mcp_transport::sse::Decoder;
+///
+/// let mut decoder = Decoder::new(1024);
+/// decoder.feed(Bytes::from_static(b"event: endpoint\ndata: /messages\n\ndata: {}\n\n"));
+/// let endpoint = decoder.next_event().unwrap()?;
+/// assert_eq!((endpoint.event.as_deref(), endpoint.is_message()), (Some("endpoint"), false));
+/// assert!(decoder.next_event().unwrap()?.is_message());
+/// # Ok::<_, mcp_transport::TransportError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
@@ -100,6 +112,11 @@ impl Decoder {
     }
 
     /// Sets the id of the event after which the stream continues.
+    ///
+    /// ```
+    /// let decoder = mcp_transport::sse::Decoder::new(1024).with_last_event_id("stream-1/7");
+    /// assert_eq!(decoder.last_event_id(), Some("stream-1/7"));
+    /// ```
     #[must_use]
     pub fn with_last_event_id(mut self, id: impl Into<Box<str>>) -> Self {
         self.last_event_id = Some(id.into());
@@ -119,6 +136,18 @@ impl Decoder {
 
     /// Returns the next event; `None` when more bytes are needed. An incomplete event at the end of the stream is
     /// discarded.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use mcp_transport::sse::Decoder;
+    ///
+    /// let mut decoder = Decoder::new(4);
+    /// decoder.feed(Bytes::from_static(b"data: too long\n\ndata: {}\n\n"));
+    /// assert!(decoder.next_event().unwrap().unwrap_err().is_too_large());
+    /// assert_eq!(decoder.next_event().unwrap()?.data, "{}");
+    /// assert!(decoder.next_event().is_none());
+    /// # Ok::<_, mcp_transport::TransportError>(())
+    /// ```
     ///
     /// # Errors
     /// [`TransportError::is_too_large`] in place of an event over the limit, as soon as the limit is passed. The
@@ -170,6 +199,18 @@ impl Decoder {
     }
 
     /// Returns the time after which the server asked the client to reconnect.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use bytes::Bytes;
+    /// use mcp_transport::sse::Decoder;
+    ///
+    /// let mut decoder = Decoder::new(1024);
+    /// decoder.feed(Bytes::from_static(b"retry: 3000\n\n"));
+    /// decoder.next_event();
+    /// assert_eq!(decoder.retry(), Some(Duration::from_secs(3)));
+    /// ```
     #[must_use]
     pub fn retry(&self) -> Option<Duration> {
         self.retry
