@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use mcp_client::{ChildProcess, Client, SlowStart, http::Http};
 use mcp_protocol::{LoggingMessageParams, Root, notification};
 use mcp_transport::Connect;
+use url::Url;
 
 use crate::{
     args::{Command, Options},
@@ -131,13 +132,7 @@ fn to_root(text: &str) -> Result<Root, Failure> {
     let invalid = |error: std::io::Error| Failure::usage(format!("the root {text}: {error}"));
     let path = Path::new(text).canonicalize().map_err(invalid)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let mut uri = "file://".to_owned();
-    for byte in path.to_string_lossy().bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => uri.push(byte.into()),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let uri = Url::from_file_path(&path).map_err(|()| Failure::usage(format!("the root {text} has no URI")))?;
     let mut root = Root::new(uri);
     root.name = name;
     Ok(root)
@@ -160,5 +155,10 @@ mod tests {
         assert_eq!(root.uri, "file:///");
         assert_eq!(to_root("file:///x%20y").unwrap_or_else(|_| panic!()).uri, "file:///x%20y");
         assert!(to_root("/no/such/directory").is_err());
+        let directory = std::env::temp_dir().join(format!("mcp root {} é", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let root = to_root(&directory.display().to_string()).unwrap_or_else(|failure| panic!("{failure}"));
+        std::fs::remove_dir(&directory).unwrap();
+        assert!(root.uri.ends_with(&format!("/mcp%20root%20{}%20%C3%A9", std::process::id())), "{}", root.uri);
     }
 }

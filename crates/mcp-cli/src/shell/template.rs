@@ -1,5 +1,30 @@
 //! The position of typed text in a URI template: a literal to finish, or a variable to complete.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// The characters that an expression encodes: all that are not unreserved.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The characters that an expression with `+` or `#` encodes.
+const ENCODED_BESIDE_RESERVED: &AsciiSet = &ENCODED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'#')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
 /// The part of a template that the end of the typed text belongs to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Position {
@@ -84,33 +109,12 @@ pub(super) fn position(template: &str, typed: &str) -> Option<Position> {
 }
 
 fn encoded(value: &str, keeps_reserved: bool) -> String {
-    let is_kept = |byte: u8| {
-        byte.is_ascii_alphanumeric()
-            || b"-._~".contains(&byte)
-            || keeps_reserved && b":/?#[]@!$&'()*+,;=".contains(&byte)
-    };
-    let byte = |byte: u8| if is_kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    value.bytes().map(byte).collect()
+    utf8_percent_encode(value, if keeps_reserved { ENCODED_BESIDE_RESERVED } else { ENCODED }).to_string()
 }
 
-/// Replaces each `%XX`. Text that is not encoded stays as it is.
+/// Replaces each `%XX`. Text that is not encoded stays as it is: the user may not have typed the whole value.
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -155,13 +159,17 @@ mod tests {
 
     #[test]
     fn values_are_encoded_for_their_expression() {
-        for (template, typed, value, expected) in
-            [("a://{x}", "a://", "b c/ü", "a://b%20c%2F%C3%BC"), ("a:///{+x}", "a:///", "b c/d", "a:///b%20c/d")]
-        {
+        for (template, typed, value, expected) in [
+            ("a://{x}", "a://", "b c/ü-._~%", "a://b%20c%2F%C3%BC-._~%25"),
+            ("a:///{+x}", "a:///", "b c/:?#[]@!$&'()*+,;=%", "a:///b%20c/:?#[]@!$&'()*+,;=%25"),
+        ] {
             let Some(Position::Variable(variable)) = position(template, typed) else { panic!("{template}") };
             assert_eq!(variable.with_value(value), expected);
         }
-        assert_eq!(decoded("100%"), "100%");
-        assert_eq!(decoded("%zz%41"), "%zzA");
+        for (text, expected) in
+            [("100%", "100%"), ("%zz%41", "%zzA"), ("%+5", "%+5"), ("%4", "%4"), ("%C3%BC%ff", "ü\u{fffd}")]
+        {
+            assert_eq!(decoded(text), expected, "{text}");
+        }
     }
 }
