@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::Stdio,
+    process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     time::Duration,
 };
@@ -21,23 +21,49 @@ fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
+/// A running `mcp listen`. Dropping it ends the program.
+struct Listening {
+    child: Child,
+    stdout: Receiver<String>,
+}
+
+impl Listening {
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        Self { child, stdout }
+    }
+
+    /// Listens for changes of `config://app`, and returns when the server has accepted the subscription.
+    fn to_config(http: &Http, version: &str) -> Self {
+        let mut command = mcp();
+        command.args(["listen", &http.url, "config://app", "--revision", version]).stderr(Stdio::piped());
+        let mut listening = Self::spawn(&mut command);
+        let stderr = lines(listening.child.stderr.take().unwrap());
+        assert_eq!(stderr.recv_timeout(TIMEOUT).as_deref(), Ok("listening; Ctrl-C ends it"), "{version}");
+        listening
+    }
+
+    /// Returns the next line of stdout.
+    fn next(&self) -> Option<String> {
+        self.stdout.recv_timeout(TIMEOUT).ok()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
 #[test]
 fn listen_prints_updates_when_they_arrive() {
     let http = Http::start();
     for version in ["2025-11-25", "2026-07-28"] {
-        let mut listening = mcp()
-            .args(["listen", &http.url, "config://app", "--revision", version])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
-        assert_eq!(stderr.next().unwrap().unwrap(), "listening; Ctrl-C ends it", "{version}");
+        let listening = Listening::to_config(&http, version);
         check(&http.url, "call URL touch", 0, "touched", "");
-        let mut stdout = BufReader::new(listening.stdout.take().unwrap()).lines();
-        assert_eq!(stdout.next().unwrap().unwrap(), "config://app changed", "{version}");
-        listening.kill().unwrap();
-        listening.wait().unwrap();
+        assert_eq!(listening.next().as_deref(), Some("config://app changed"), "{version}");
     }
 }
 
@@ -60,22 +86,16 @@ cat > /dev/null
 #[cfg(unix)]
 #[test]
 fn listen_survives_invalid_notifications_and_reports_a_loss_once() {
-    let mut listening = mcp()
-        .args(["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", INVALID_NOTIFICATIONS])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let words = ["listen", "x://y", "--revision", "2025-11-25", "--", "sh", "-c", INVALID_NOTIFICATIONS];
+    let listening = Listening::spawn(mcp().args(words).stderr(Stdio::null()));
     let mut printed = Vec::new();
-    for line in BufReader::new(listening.stdout.take().unwrap()).lines().map_while(Result::ok) {
+    while let Some(line) = listening.next() {
         printed.push(line);
         let has = |text| printed.iter().any(|line| line == text);
         if has("[info] in order") && has("updates were lost: anything may have changed") {
             break;
         }
     }
-    listening.kill().unwrap();
-    listening.wait().unwrap();
     printed.sort();
     assert_eq!(
         printed,
@@ -106,20 +126,13 @@ fn listen_reports_a_command_that_ends_and_its_restart() {
         (&[][..], ["the connection is lost; mcp opens it again", "the connection is open again"]),
         (&["--json"], [r#"{"connection":"lost"}"#, r#"{"connection":"open"}"#]),
     ] {
-        let mut listening = mcp()
-            .args(["listen", "x://y", "--revision", "2025-11-25"])
-            .args(json)
-            .args(["--", "sh", "-c", CRASHES])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = lines(listening.stdout.take().unwrap());
+        let words = ["--", "sh", "-c", CRASHES];
+        let mut command = mcp();
+        command.args(["listen", "x://y", "--revision", "2025-11-25"]).args(json).args(words).stderr(Stdio::null());
+        let listening = Listening::spawn(&mut command);
         // The message about lost updates may come between them.
-        let all = std::iter::from_fn(|| lines.recv_timeout(TIMEOUT).ok());
+        let all = std::iter::from_fn(|| listening.next());
         let read: Vec<String> = all.filter(|line| line.contains("connection")).take(2).collect();
-        listening.kill().unwrap();
-        listening.wait().unwrap();
         assert_eq!(read, expected);
     }
 }
@@ -128,19 +141,10 @@ fn listen_reports_a_command_that_ends_and_its_restart() {
 fn listen_reports_a_lost_http_connection_before_it_is_open_again() {
     for version in ["2025-11-25", "2026-07-28"] {
         let http = Http::start();
-        let mut listening = mcp()
-            .args(["listen", &http.url, "config://app", "--revision", version])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(listening.stderr.take().unwrap()).lines();
-        assert_eq!(stderr.next().unwrap().unwrap(), "listening; Ctrl-C ends it", "{version}");
+        let listening = Listening::to_config(&http, version);
         // The server ends, and no other server takes its port.
         drop(http);
-        let first = lines(listening.stdout.take().unwrap()).recv_timeout(TIMEOUT).ok();
-        listening.kill().unwrap();
-        listening.wait().unwrap();
+        let first = listening.next();
         assert_eq!(first.as_deref(), Some("the connection is lost; mcp opens it again"), "{version}");
     }
 }
