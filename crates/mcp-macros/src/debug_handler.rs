@@ -9,12 +9,9 @@ use syn::{
 };
 
 use crate::{
-    function::{Errors, Function, typed},
+    function::{Errors, Function, MOST_ARGUMENTS, typed},
     parameter::{self, placeholder},
 };
-
-/// The largest number of arguments of a handler.
-const MOST_ARGUMENTS: usize = 8;
 
 /// Returns the function, and the checks.
 pub(crate) fn expand(options: TokenStream, function: &Function) -> TokenStream {
@@ -111,7 +108,6 @@ fn checks(options: &Options, function: &Function, types: &[&Type]) -> TokenStrea
     let sends = quote_spanned!(name.span()=> ::mcp_server::check::sends(&#name(#(#names),*)));
     quote! {
         const _: () = {
-            #[allow(dead_code)]
             fn __check #generics (#(#names: #types),*) {
                 #(#arguments)*
                 #output

@@ -11,13 +11,10 @@ use syn::{
 };
 
 use crate::{
-    function::{Errors, Function},
+    function::{Errors, Function, MOST_ARGUMENTS},
     options::{Methods, Options},
     parameter::{self, Argument, Default, Extractor, Parameter, placeholder},
 };
-
-/// The largest number of arguments of a handler.
-const MOST_ARGUMENTS: usize = 8;
 
 /// The macro.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,8 +143,7 @@ impl Route {
         let known = match self {
             Self::Tool | Self::Prompt => return,
             Self::Resource(uri) => {
-                for argument in arguments {
-                    let name = argument.wire_name();
+                for (argument, name) in named(arguments) {
                     let text = format!("the URI {} has no variable `{{{name}}}` for this argument", uri.token());
                     errors.add(Error::new_spanned(&argument.ident, text));
                 }
@@ -158,8 +154,7 @@ impl Route {
                 Err(error) => return errors.add(Error::new_spanned(uri, error)),
             },
         };
-        for argument in arguments {
-            let name = argument.wire_name();
+        for (argument, name) in named(arguments) {
             if !known.contains(&name) {
                 let text = format!(
                     "the URI template has no variable `{{{name}}}` for this argument; its variables are {}",
@@ -169,6 +164,11 @@ impl Route {
             }
         }
     }
+}
+
+/// Returns the arguments with their names on the wire, without flattened arguments.
+fn named<'a>(arguments: &[&'a Argument]) -> impl Iterator<Item = (&'a Argument, String)> {
+    arguments.iter().filter_map(|argument| Some((*argument, argument.wire_name()?)))
 }
 
 /// Returns the function, and the type with its route.
@@ -188,19 +188,16 @@ pub(crate) fn expand(target: Target, options: TokenStream, mut function: Functio
     let arguments: Vec<&Argument> = parameters.iter().filter_map(argument).collect();
     route.check(&arguments, &mut errors);
     let errors = errors.finish();
-    let body = match errors {
-        // The program has one error then, and not a second one for the missing route.
-        Some(_) => quote!(::core::unimplemented!()),
-        None => body(&route, &options, &function, &parameters),
-    };
-    let bounds = parameters.iter().filter_map(extractor).filter_map(Extractor::bound).filter(|_| errors.is_none());
+    let is_valid = errors.is_none();
+    // The errors are the body of `route`, so the compiler does not add an error about a missing route.
+    let body = errors.unwrap_or_else(|| body(&route, &options, &function, &parameters));
+    let bounds = parameters.iter().filter_map(extractor).filter_map(Extractor::bound).filter(|_| is_valid);
     let (name, vis, ty) = (&function.sig.ident, &function.vis, route.ty());
-    let checks = errors.is_none().then(|| checks(&route, &function, &arguments));
+    let checks = is_valid.then(|| checks(&route, &function, &arguments));
     let doc = format!("The {} `{name}`: `{name}::route()` returns its route.", route.noun());
     let route_doc = format!("Returns the route of the {} `{name}`.", route.noun());
     let route_fn = quote_spanned!(name.span()=> route);
     quote! {
-        #errors
         #function
         #checks
 

@@ -9,7 +9,10 @@ use syn::{
     spanned::Spanned as _,
 };
 
-/// An item that an attribute stands on: a function with any body.
+/// The largest number of arguments of a handler.
+pub(crate) const MOST_ARGUMENTS: usize = 8;
+
+/// The item below an attribute: a function with any body.
 pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
@@ -40,7 +43,7 @@ impl ToTokens for Function {
 }
 
 impl Function {
-    /// The rules that every handler follows, whatever its parameters are.
+    /// Checks the rules that do not depend on the types of the parameters.
     pub(crate) fn check(&self, errors: &mut Errors) {
         let sig = &self.sig;
         if sig.asyncness.is_none() {

@@ -2,7 +2,10 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
-use syn::{Attribute, Error, Expr, GenericArgument, Ident, LitStr, Meta, Pat, PatType, PathArguments, Token, Type};
+use syn::{
+    Attribute, Error, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Meta, Pat, PatType, PathArguments, Token,
+    Type, ext::IdentExt as _, meta::ParseNestedMeta, token,
+};
 
 /// The extractors by their names, each with whether it has a type parameter.
 const EXTRACTORS: &[(&str, bool)] = &[
@@ -53,7 +56,7 @@ impl Extractor {
 pub(crate) struct Argument {
     pub(crate) ident: Ident,
     pub(crate) ty: Box<Type>,
-    /// The name on the wire, if it differs from the identifier.
+    /// The name on the wire that `#[arg(name = …)]` sets.
     pub(crate) name: Option<LitStr>,
     pub(crate) default: Option<Default>,
     /// Doc comments, `#[serde(…)]` and `#[schemars(…)]`.
@@ -69,10 +72,54 @@ pub(crate) enum Default {
 }
 
 impl Argument {
-    pub(crate) fn wire_name(&self) -> String {
-        use syn::ext::IdentExt as _;
+    /// Returns the name on the wire, or `None` if the type of a flattened argument determines the names.
+    pub(crate) fn wire_name(&self) -> Option<String> {
+        let serde = SerdeNames::of(&self.attrs);
+        if serde.is_flattened {
+            return None;
+        }
+        let name = self.name.as_ref().or(serde.rename.as_ref());
+        Some(name.map_or_else(|| self.ident.unraw().to_string(), LitStr::value))
+    }
+}
 
-        self.name.as_ref().map_or_else(|| self.ident.unraw().to_string(), LitStr::value)
+/// The options of `#[serde(…)]` that change the name of an argument.
+#[derive(std::default::Default)]
+struct SerdeNames {
+    /// `rename = "…"` or `rename(deserialize = "…")`
+    rename: Option<LitStr>,
+    /// `flatten`
+    is_flattened: bool,
+}
+
+impl SerdeNames {
+    fn of(attributes: &[Attribute]) -> Self {
+        let mut names = Self::default();
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+            // The derive macro of serde reports an attribute that is not valid.
+            let _ = attribute.parse_nested_meta(|option| names.read(&option));
+        }
+        names
+    }
+
+    fn read(&mut self, option: &ParseNestedMeta<'_>) -> syn::Result<()> {
+        let is_rename = option.path.is_ident("rename");
+        self.is_flattened |= option.path.is_ident("flatten");
+        if option.input.peek(Token![=]) {
+            let value: Expr = option.value()?.parse()?;
+            if let (true, Expr::Lit(ExprLit { lit: Lit::Str(name), .. })) = (is_rename, value) {
+                self.rename = Some(name);
+            }
+        } else if option.input.peek(token::Paren) {
+            option.parse_nested_meta(|side| {
+                let value: LitStr = side.value()?.parse()?;
+                if is_rename && side.path.is_ident("deserialize") {
+                    self.rename = Some(value);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -120,6 +167,10 @@ pub(crate) fn read(parameter: &mut PatType) -> syn::Result<Parameter> {
     {
         let text = format!("`{ident}` is an `Option`, which is `None` by default: remove the default or the `Option`");
         return Err(Error::new_spanned(value, text));
+    }
+    if let (Some(name), Some(_)) = (&marks.name, SerdeNames::of(&attrs).rename) {
+        let text = format!("`{ident}` has a second name in `#[serde(rename = …)]`: remove one of the two names");
+        return Err(Error::new_spanned(name, text));
     }
     let argument = Argument { ident, ty, name: marks.name, default: marks.default, attrs };
     Ok(Parameter::Argument(Box::new(argument)))

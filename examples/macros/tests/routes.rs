@@ -96,6 +96,23 @@ async fn notes(State(app): State<App>, day: u32, year: u32, uri: ResourceUri) ->
     format!("{} {year} {day} {}", app.notes.len(), uri.0 == "notes://2026/5")
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Section {
+    section: String,
+    #[serde(rename = "paragraph")]
+    index: String,
+}
+
+/// serde determines the names of the variables.
+#[resource("books://{title}/{chapter}/{section}/{paragraph}")]
+async fn book(
+    #[serde(rename = "title", default)] book: String,
+    #[serde(rename(deserialize = "chapter"))] number: u32,
+    #[serde(flatten)] place: Section,
+) -> String {
+    format!("{book} {number} {} {}", place.section, place.index)
+}
+
 #[resource("notes://all", mime_type = "text/plain")]
 async fn all() -> &'static str {
     "all"
@@ -110,6 +127,7 @@ async fn connect() -> Client {
         .prompt(plan::route().complete_from("date", ["monday"]))
         .resource(all::route())
         .resource_template(notes::route())
+        .resource_template(book::route())
         .with_state(app)
         .build();
     Client::connect(&server).await.unwrap()
@@ -170,7 +188,9 @@ async fn prompts_and_templates_take_their_parameters_by_name() {
     let templates = client.list_resource_templates().await.unwrap();
     let notes = (templates[0].name.as_str(), templates[0].description.as_deref());
     assert_eq!(notes, ("notes", Some("The notes of a day.")));
-    for (uri, text) in [("notes://2026/5", "2 2026 5 true"), ("notes://all", "all")] {
+    for (uri, text) in
+        [("notes://2026/5", "2 2026 5 true"), ("notes://all", "all"), ("books://emma/3/intro/7", "emma 3 intro 7")]
+    {
         let read = client.read_resource(uri).await.unwrap();
         assert_eq!(read.contents[0].as_text(), Some(text), "{uri}");
     }
