@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-uri-template", &[]),
     ("mcp-store", &[]),
     ("mcp-http-listener", &[]),
+    ("mcp-fetch", &[]),
     ("mcp-transport", &["mcp-protocol"]),
     ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-uri-template"]),
     (
@@ -56,7 +57,7 @@ const CLIENT: &[&str] = &["mcp-client", "mcp-client-http"];
 
 /// Foreign crates, each with the crates of this workspace that may depend on it directly.
 const RESERVED: &[(&str, &[&str])] = &[
-    ("reqwest", &["mcp-client-http"]),
+    ("reqwest", &["mcp-client-http", "mcp-fetch"]),
     ("cap-std", &["mcp-server-content"]),
     ("axum", &["mcp-server-http", "mcp-test"]),
     ("async-trait", &[]),

@@ -1,0 +1,371 @@
+//! Requests.
+
+use std::{
+    error::Error,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use reqwest::{Client, Proxy};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use url::Url;
+
+use crate::{
+    address::Network,
+    client::{self, Settings},
+    error::{FetchError, FetchErrorKind},
+    guard::{self, Guard},
+    resolver::{CheckedResolver, Resolver, SystemResolver},
+    response::Response,
+};
+
+/// The largest number of redirects of a GET.
+const MAX_REDIRECTS: usize = 3;
+
+/// Sends guarded requests. Clones share their connections. The [crate] page has the rules.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_fetch::FetchError> {
+/// use mcp_fetch::Fetch;
+///
+/// let fetch = Fetch::new();
+/// let answer = fetch.post_form("https://as.example/token", &[("grant_type", "client_credentials")], None).await?;
+/// println!("{}", answer.status());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fetch {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    guard: Arc<Guard>,
+    resolver: Arc<dyn Resolver>,
+    settings: Settings,
+    timeout: Duration,
+    body_limit: usize,
+    /// The clients for `http` and `https`, built for their first request.
+    clients: [OnceLock<Client>; 2],
+}
+
+impl Fetch {
+    /// Returns the default: public hosts over `https`, without a proxy.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Returns a builder with the default settings.
+    pub fn builder() -> FetchBuilder {
+        FetchBuilder::new()
+    }
+
+    /// Fetches a JSON document with GET.
+    ///
+    /// # Errors
+    /// If the URL, the host or its address is not allowed, or there is no response. An error status is not an error.
+    pub async fn get(&self, url: &str) -> Result<Response, FetchError> {
+        self.get_with(url, HeaderMap::new()).await
+    }
+
+    /// Fetches a JSON document with GET and further headers. A redirect within the origin receives them too.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    pub async fn get_with(&self, url: &str, headers: HeaderMap) -> Result<Response, FetchError> {
+        self.bounded(self.follow(parse(url)?, headers)).await
+    }
+
+    /// Posts a form (`application/x-www-form-urlencoded`), optionally with the value of `Authorization`.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get), and if the response is a redirect.
+    pub async fn post_form(
+        &self,
+        url: &str,
+        form: &[(&str, &str)],
+        authorization: Option<HeaderValue>,
+    ) -> Result<Response, FetchError> {
+        let headers = authorization.into_iter().map(|value| (header::AUTHORIZATION, value)).collect();
+        self.post_form_with(url, form, headers).await
+    }
+
+    /// Posts a form with further headers, such as `DPoP`.
+    ///
+    /// # Errors
+    /// As for [`post_form`](Self::post_form).
+    pub async fn post_form_with(
+        &self,
+        url: &str,
+        form: &[(&str, &str)],
+        headers: HeaderMap,
+    ) -> Result<Response, FetchError> {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        self.post(url, "application/x-www-form-urlencoded", body.into(), headers).await
+    }
+
+    /// Posts a JSON document with further headers.
+    ///
+    /// # Errors
+    /// As for [`post_form`](Self::post_form).
+    pub async fn post_json(
+        &self,
+        url: &str,
+        document: &serde_json::Value,
+        headers: HeaderMap,
+    ) -> Result<Response, FetchError> {
+        self.post(url, "application/json", document.to_string().into(), headers).await
+    }
+
+    async fn post(
+        &self,
+        url: &str,
+        content_type: &'static str,
+        body: Bytes,
+        mut headers: HeaderMap,
+    ) -> Result<Response, FetchError> {
+        let url = parse(url)?;
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.bounded(async {
+            let response = self.send(Method::POST, &url, headers, body).await?;
+            if location(&response).is_some() {
+                return Err(FetchError::new(FetchErrorKind::Redirect, "a POST must not be redirected"));
+            }
+            Ok(response)
+        })
+        .await
+    }
+
+    async fn bounded<T>(&self, request: impl Future<Output = Result<T, FetchError>>) -> Result<T, FetchError> {
+        match tokio::time::timeout(self.inner.timeout, request).await {
+            Ok(result) => result,
+            Err(_) => Err(FetchError::new(FetchErrorKind::TimedOut, "the response did not arrive in time")),
+        }
+    }
+
+    async fn follow(&self, mut url: Url, headers: HeaderMap) -> Result<Response, FetchError> {
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send(Method::GET, &url, headers.clone(), Bytes::new()).await?;
+            let Some(location) = location(&response) else { return Ok(response) };
+            let refused = |text| FetchError::new(FetchErrorKind::Redirect, text);
+            let next = url.join(location).map_err(|_| refused("the target of a redirect is not a URL"))?;
+            if next.origin() != url.origin() {
+                return Err(refused("a redirect leads to another origin"));
+            }
+            url = next;
+        }
+        Err(FetchError::new(FetchErrorKind::Redirect, "there are too many redirects"))
+    }
+
+    async fn send(&self, method: Method, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, FetchError> {
+        let inner = &*self.inner;
+        inner.guard.check_url(url)?;
+        let mut request = inner.client(url)?.request(method, url.clone());
+        if !headers.contains_key(header::ACCEPT) {
+            request = request.header(header::ACCEPT, "application/json");
+        }
+        let sent = request.headers(headers).body(body).send().await;
+        let mut response = sent.map_err(|error| failed(url, error))?;
+        let too_large = || {
+            let text = format!("the response is larger than {} bytes", inner.body_limit);
+            Err(FetchError::new(FetchErrorKind::TooLarge, text))
+        };
+        if response.content_length().is_some_and(|length| length > inner.body_limit as u64) {
+            return too_large();
+        }
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failed(url, error))? {
+            if body.len() + chunk.len() > inner.body_limit {
+                return too_large();
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let headers = std::mem::take(response.headers_mut());
+        Ok(Response::new(response.status(), headers, body.freeze()))
+    }
+}
+
+impl Default for Fetch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Inner {
+    fn client(&self, url: &Url) -> Result<&Client, FetchError> {
+        let needs_tls = url.scheme() == "https";
+        let client = &self.clients[usize::from(needs_tls)];
+        if let Some(client) = client.get() {
+            return Ok(client);
+        }
+        let resolver = CheckedResolver { resolver: Arc::clone(&self.resolver), guard: Arc::clone(&self.guard) };
+        let built = client::build(&self.settings, needs_tls, resolver, self.timeout)?;
+        Ok(client.get_or_init(|| built))
+    }
+}
+
+fn parse(url: &str) -> Result<Url, FetchError> {
+    let mut url = Url::parse(url).map_err(|_| FetchError::new(FetchErrorKind::Url, "the URL is invalid"))?;
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Returns the target of a redirect.
+fn location(response: &Response) -> Option<&str> {
+    let follows = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    if follows { response.headers().get(header::LOCATION)?.to_str().ok() } else { None }
+}
+
+/// Returns the error of a request. A blocked address is inside of the error of the HTTP client.
+fn failed(url: &Url, error: reqwest::Error) -> FetchError {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(current) = cause {
+        if let Some(blocked) = current.downcast_ref::<FetchError>() {
+            return FetchError::new(blocked.kind(), blocked.to_string());
+        }
+        cause = current.source();
+    }
+    // The texts of the HTTP client contain URLs, which may contain secrets.
+    let error = error.without_url();
+    let text = format!("the request to {} failed", url.origin().ascii_serialization());
+    FetchError::new(FetchErrorKind::Connection, text).because(error)
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch")
+            .field("allows_loopback", &self.inner.guard.allows_loopback)
+            .field("has_proxy", &self.inner.settings.proxy.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a [`Fetch`].
+///
+/// ```
+/// use mcp_fetch::Fetch;
+///
+/// // A server on this machine, and an authorization server in the network of the company.
+/// let fetch = Fetch::builder()
+///     .allow_loopback(true)
+///     .allow_network("10.20.0.0/16".parse()?)
+///     .allow_host("login.corp.example")
+///     .build();
+/// # let _ = fetch;
+/// # Ok::<_, mcp_fetch::InvalidNetwork>(())
+/// ```
+#[must_use]
+pub struct FetchBuilder {
+    guard: Guard,
+    resolver: Arc<dyn Resolver>,
+    settings: Settings,
+    timeout: Duration,
+    body_limit: usize,
+}
+
+impl FetchBuilder {
+    fn new() -> Self {
+        Self {
+            guard: Guard::default(),
+            resolver: Arc::new(SystemResolver),
+            settings: Settings::default(),
+            timeout: Duration::from_secs(10),
+            body_limit: 1 << 20,
+        }
+    }
+
+    /// Allows loopback hosts, also over `http`. Only for a server or a client on this machine.
+    pub fn allow_loopback(mut self, allow: bool) -> Self {
+        self.guard.allows_loopback = allow;
+        self
+    }
+
+    /// Allows loopback hosts if the URL of the MCP server leads to this machine.
+    pub fn for_server(self, url: &str) -> Self {
+        let is_local = Url::parse(url).is_ok_and(|url| guard::is_loopback(&url));
+        self.allow_loopback(is_local)
+    }
+
+    /// Allows the addresses of a network that the table forbids.
+    pub fn allow_network(mut self, network: Network) -> Self {
+        self.guard.networks.push(network);
+        self
+    }
+
+    /// Allows a host, whatever its address is. The scheme must still be `https`.
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
+        self.guard.hosts.push(guard::normalized(host.as_ref()));
+        self
+    }
+
+    /// Sends requests over `https` through a proxy. The section [Proxies](crate#proxies) has the rules.
+    ///
+    /// # Errors
+    /// If the text is not the URL of a proxy.
+    pub fn proxy(mut self, url: &str) -> Result<Self, FetchError> {
+        let invalid = || FetchError::new(FetchErrorKind::Configuration, "the URL of the proxy is invalid");
+        let parsed = Url::parse(url).map_err(|_| invalid())?;
+        let host = parsed.host_str().ok_or_else(invalid)?;
+        self.guard.proxy = Some(guard::normalized(host));
+        self.settings.proxy = Some(Proxy::all(url).map_err(|_| invalid())?);
+        Ok(self)
+    }
+
+    /// Trusts further certificates (PEM) beside those of the system.
+    ///
+    /// # Errors
+    /// If the text contains no certificate, or an invalid one.
+    pub fn root_certificates(mut self, pem: &[u8]) -> Result<Self, FetchError> {
+        let invalid = || FetchError::new(FetchErrorKind::Configuration, "the text contains no valid certificate");
+        let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let roots = roots.map_err(|error| invalid().because(error))?;
+        if roots.is_empty() {
+            return Err(invalid());
+        }
+        self.settings.roots.extend(roots);
+        Ok(self)
+    }
+
+    /// Sets the lookup of names. The default is the resolver of the operating system.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// Sets the time limit of a request with its redirects and its body. The default is 10 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the largest body of a response in bytes. The default is 1 MiB.
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.body_limit = bytes;
+        self
+    }
+
+    /// Returns the configured [`Fetch`].
+    #[must_use]
+    pub fn build(self) -> Fetch {
+        let Self { guard, resolver, settings, timeout, body_limit } = self;
+        let clients = [OnceLock::new(), OnceLock::new()];
+        Fetch { inner: Arc::new(Inner { guard: Arc::new(guard), resolver, settings, timeout, body_limit, clients }) }
+    }
+}
+
+impl fmt::Debug for FetchBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchBuilder").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! The checks of URLs, hosts and addresses.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use crate::{
+    address::{self, Network, unwrap_v4},
+    error::{FetchError, FetchErrorKind},
+};
+
+/// The rules of one [`Fetch`](crate::Fetch).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Guard {
+    pub(crate) allows_loopback: bool,
+    pub(crate) networks: Vec<Network>,
+    pub(crate) hosts: Vec<String>,
+    /// The host of the proxy, if there is one.
+    pub(crate) proxy: Option<String>,
+}
+
+/// The zones of private names, which a proxy may resolve to private addresses.
+const PRIVATE_ZONES: [&str; 7] = ["internal", "local", "localdomain", "home.arpa", "lan", "intranet", "corp"];
+
+impl Guard {
+    /// Checks everything about a URL that is known without a lookup.
+    pub(crate) fn check_url(&self, url: &Url) -> Result<(), FetchError> {
+        let insecure = |text| Err(FetchError::new(FetchErrorKind::Url, text));
+        let host = match url.host() {
+            Some(Host::Domain(name)) => normalized(name),
+            Some(Host::Ipv4(address)) => IpAddr::V4(address).to_string(),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address).to_string(),
+            None => return insecure("the URL has no host"),
+        };
+        let literal: Option<IpAddr> = host.parse().ok();
+        let is_loopback = literal.is_some_and(|address| unwrap_v4(address).is_loopback()) || is_localhost(&host);
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback && self.allows_loopback => {}
+            "http" => return insecure("the URL must begin with `https://`"),
+            _ => return insecure("the scheme of the URL must be `https`"),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return insecure("the URL contains a user");
+        }
+        if self.is_allowed_host(&host) {
+            return Ok(());
+        }
+        if let Some(address) = literal {
+            return self.check_address(&host, address);
+        }
+        if is_localhost(&host) && !self.allows_loopback {
+            return Err(blocked("the host is this machine"));
+        }
+        let is_private = !host.contains('.') || PRIVATE_ZONES.iter().any(|zone| is_below(&host, zone));
+        if self.proxy.is_some() && is_private && !is_localhost(&host) {
+            return Err(blocked("the host has a private name, and the address behind a proxy cannot be checked"));
+        }
+        Ok(())
+    }
+
+    /// Checks an address of a host to which a connection is about to be made.
+    pub(crate) fn check_address(&self, host: &str, address: IpAddr) -> Result<(), FetchError> {
+        let host = normalized(host);
+        let Some(purpose) = address::forbidden(address) else { return Ok(()) };
+        let unwrapped = unwrap_v4(address);
+        let is_allowed = self.is_allowed_host(&host)
+            || self.proxy.as_ref() == Some(&host)
+            || self.networks.iter().any(|network| network.contains(unwrapped) || network.contains(address))
+            || self.allows_loopback && unwrapped.is_loopback();
+        if is_allowed { Ok(()) } else { Err(blocked(format!("the address of the host is forbidden: {purpose}"))) }
+    }
+
+    fn is_allowed_host(&self, host: &str) -> bool {
+        self.hosts.iter().any(|allowed| allowed == host)
+    }
+}
+
+fn blocked(text: impl Into<std::borrow::Cow<'static, str>>) -> FetchError {
+    FetchError::new(FetchErrorKind::Blocked, text)
+}
+
+/// Returns a host in the form in which the guard compares it: lower case, without brackets and final dot.
+pub(crate) fn normalized(host: &str) -> String {
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+fn is_localhost(host: &str) -> bool {
+    is_below(host, "localhost")
+}
+
+fn is_below(host: &str, zone: &str) -> bool {
+    host.strip_suffix(zone).is_some_and(|start| start.is_empty() || start.ends_with('.'))
+}
+
+/// Whether a URL leads to this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => is_localhost(&normalized(name)),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => unwrap_v4(IpAddr::V6(address)).is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_checked_before_a_lookup() {
+        use FetchErrorKind::{Blocked, Url as Invalid};
+        let public = Guard::default();
+        let local = Guard { allows_loopback: true, ..Guard::default() };
+        let proxied = Guard { proxy: Some("proxy.corp".into()), ..Guard::default() };
+        let enterprise = Guard {
+            hosts: vec!["login.corp".into(), "10.0.0.7".into()],
+            networks: vec!["10.1.0.0/16".parse().unwrap()],
+            ..proxied.clone()
+        };
+        for (guard, url, expected) in [
+            (&public, "https://as.example/jwks", None),
+            (&public, "https://as.example:8443/jwks", None),
+            (&public, "https://9.9.9.9/", None),
+            (&public, "https://as.internal/", None),
+            (&public, "http://as.example/", Some(Invalid)),
+            (&public, "http://127.0.0.1/", Some(Invalid)),
+            (&public, "ftp://as.example/", Some(Invalid)),
+            (&public, "file:///etc/passwd", Some(Invalid)),
+            (&public, "data:text/plain,a", Some(Invalid)),
+            (&public, "https://user@as.example/", Some(Invalid)),
+            (&public, "https://:p@as.example/", Some(Invalid)),
+            (&public, "https://127.0.0.1/", Some(Blocked)),
+            (&public, "https://2130706433/", Some(Blocked)),
+            (&public, "https://0x7f.1/", Some(Blocked)),
+            (&public, "https://0177.0.0.1/", Some(Blocked)),
+            (&public, "https://127.1/", Some(Blocked)),
+            (&public, "https://[::1]/", Some(Blocked)),
+            (&public, "https://[::ffff:7f00:1]/", Some(Blocked)),
+            (&public, "https://[64:ff9b::a9fe:a9fe]/", Some(Blocked)),
+            (&public, "https://169.254.169.254/", Some(Blocked)),
+            (&public, "https://localhost/", Some(Blocked)),
+            (&public, "https://LOCALHOST./", Some(Blocked)),
+            (&public, "https://a.localhost/", Some(Blocked)),
+            (&local, "http://127.0.0.1:8080/", None),
+            (&local, "http://[::1]:8080/", None),
+            (&local, "http://localhost:8080/", None),
+            (&local, "https://localhost/", None),
+            (&local, "http://as.example/", Some(Invalid)),
+            (&local, "http://10.0.0.1/", Some(Invalid)),
+            (&local, "https://10.0.0.1/", Some(Blocked)),
+            (&local, "http://notlocalhost/", Some(Invalid)),
+            (&proxied, "https://as.example/", None),
+            (&proxied, "https://keycloak/", Some(Blocked)),
+            (&proxied, "https://metadata.google.internal/", Some(Blocked)),
+            (&proxied, "https://a.corp./", Some(Blocked)),
+            (&proxied, "https://10.0.0.1/", Some(Blocked)),
+            (&proxied, "https://localhost/", Some(Blocked)),
+            (&enterprise, "https://login.corp/", None),
+            (&enterprise, "https://other.corp/", Some(Blocked)),
+            (&enterprise, "https://10.0.0.7/", None),
+            (&enterprise, "https://10.1.2.3/", None),
+            (&enterprise, "https://10.2.0.1/", Some(Blocked)),
+        ] {
+            let result = guard.check_url(&Url::parse(url).unwrap());
+            assert_eq!(result.as_ref().err().map(FetchError::kind), expected, "{url}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_names_are_checked() {
+        let enterprise = Guard {
+            hosts: vec!["login.corp".into()],
+            networks: vec!["10.1.0.0/16".parse().unwrap()],
+            proxy: Some("proxy.corp".into()),
+            ..Guard::default()
+        };
+        for (host, address, expected) in [
+            ("as.example", "9.9.9.9", true),
+            ("as.example", "10.0.0.1", false),
+            ("as.example", "10.1.0.1", true),
+            ("as.example", "::ffff:10.1.0.1", true),
+            ("as.example", "127.0.0.1", false),
+            ("login.corp", "10.0.0.1", true),
+            ("LOGIN.corp.", "10.0.0.1", true),
+            ("proxy.corp", "10.0.0.1", true),
+            ("a.login.corp", "10.0.0.1", false),
+        ] {
+            let result = enterprise.check_address(host, address.parse().unwrap());
+            assert_eq!(result.is_ok(), expected, "{host} {address}");
+        }
+    }
+}
