@@ -14,7 +14,8 @@
 //!
 //! [`tool`](crate::tool), [`resource`](crate::resource), [`template`](crate::template) and [`prompt`](crate::prompt) check
 //! the same rules, at the place where a program creates the route. The functions of this module check a handler beside its
-//! definition, and they check one part of a handler alone. All of them are `const` and do nothing at run time.
+//! definition, and they check one part of a handler alone. They are `const` and do nothing at run time. [`form`] is the
+//! exception: it checks the form of a question at run time, for unit tests.
 //!
 //! ```
 //! use mcp_server_core::{Args, Progress, State, ToolError, ToolKind, check};
@@ -38,12 +39,16 @@
 //! const _: () = check::output::<ToolKind, Result<String, ToolError>>();
 //! ```
 
+use mcp_schema::elicitation::{Form, FormError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::{
     extension::ServerExtension,
-    handler::{CompletionKind, FromCall, FromCallParts, Handler, IntoOutput, Kind, PromptKind, ResourceKind, ToolKind},
+    handler::{
+        CompletionKind, FromCall, FromCallParts, Handler, IntoOutput, Kind, PromptKind, ResourceKind, ToolKind,
+        schema_of,
+    },
 };
 
 macro_rules! check_handler {
@@ -99,6 +104,30 @@ pub const fn output<K: Kind, T: IntoOutput<K>>() {}
 /// # check_now();
 /// ```
 pub const fn sends<F: Future + Send>(_future: &F) {}
+
+/// Checks that [`Inputs::elicit`](crate::Inputs::elicit) can ask for a `T`.
+///
+/// The server knows the form of a question when the handler asks it. A unit test with this function finds a form that is not
+/// valid earlier.
+///
+/// ```
+/// use mcp_server_core::check;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Booking { name: String, guests: u8 }
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Nested { booking: Booking }
+///
+/// assert!(check::form::<Booking>().is_ok());
+/// assert!(check::form::<Nested>().unwrap_err().to_string().contains("booking"));
+/// ```
+///
+/// # Errors
+/// Names the first field that a form cannot have: an object, a list of other values than choices, or a union.
+pub fn form<T: DeserializeOwned + JsonSchema>() -> Result<(), FormError> {
+    Form::from_schema(&schema_of::<T>().0).map(drop)
+}
 
 /// Checks that `T` is an extension for [`ServerBuilder::extension`](crate::ServerBuilder::extension).
 pub const fn extension<T: ServerExtension>() {}

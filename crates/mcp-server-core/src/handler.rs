@@ -45,6 +45,10 @@ pub struct Description {
     /// Whether the handler sends input requests to the client. [`Inputs`](crate::Inputs) sets it. Other handlers cannot send
     /// input requests.
     pub uses_inputs: bool,
+    /// Whether the handler takes [`Completing`](crate::Completing), which only handlers of completions have.
+    pub takes_completing: bool,
+    /// Whether the handler takes [`ResourceUri`](crate::ResourceUri), which only handlers of resources have.
+    pub takes_resource_uri: bool,
 }
 
 /// The use of the value that a tool returns, if the tool has an output schema.
@@ -327,34 +331,42 @@ where
 
 pub(crate) type HandlerFuture<K> = Pin<Box<dyn Future<Output = Result<<K as Kind>::Output, ToolError>> + Send>>;
 
+/// The extractors of a handler that its registration has to know.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    inputs: bool,
+    completing: bool,
+    resource_uri: bool,
+}
+
 /// A handler of any type that still needs its state `S`.
 pub(crate) struct Erased<S, K: Kind> {
     call: Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>,
-    uses_inputs: bool,
+    uses: Uses,
 }
 
 impl<S, K: Kind> Clone for Erased<S, K> {
     fn clone(&self) -> Self {
-        Self { call: self.call.clone(), uses_inputs: self.uses_inputs }
+        Self { call: self.call.clone(), uses: self.uses }
     }
 }
 
 /// A handler of any type that has its state.
 pub(crate) struct Ready<K: Kind> {
     call: Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>,
-    uses_inputs: bool,
+    uses: Uses,
 }
 
 impl<K: Kind> Clone for Ready<K> {
     fn clone(&self) -> Self {
-        Self { call: self.call.clone(), uses_inputs: self.uses_inputs }
+        Self { call: self.call.clone(), uses: self.uses }
     }
 }
 
 impl<K: Kind> Ready<K> {
     /// Creates a handler of the library itself. It sends no input requests.
     pub(crate) fn new(call: impl Fn(Call) -> HandlerFuture<K> + Send + Sync + 'static) -> Self {
-        Self { call: Arc::new(call), uses_inputs: false }
+        Self { call: Arc::new(call), uses: Uses::default() }
     }
 
     pub(crate) fn call(&self, call: Call) -> HandlerFuture<K> {
@@ -363,14 +375,27 @@ impl<K: Kind> Ready<K> {
 
     /// Whether the handler takes `Inputs`.
     pub(crate) fn uses_inputs(&self) -> bool {
-        self.uses_inputs
+        self.uses.inputs
     }
 }
 
 impl<S, K: Kind> Erased<S, K> {
+    /// Checks that calls of this kind have the values that the handler extracts.
+    ///
+    /// # Errors
+    /// Returns the reason for an extractor of another kind of handler.
+    pub(crate) fn check_extractors(&self) -> Result<(), String> {
+        let (extractor, kind) = match self.uses {
+            Uses { completing: true, .. } if !K::COMPLETES => ("Completing", "completions"),
+            Uses { resource_uri: true, .. } if !K::READS => ("ResourceUri", "resources"),
+            _ => return Ok(()),
+        };
+        Err(format!("the handler takes `{extractor}`, which only handlers of {kind} have: remove this argument"))
+    }
+
     /// Whether the handler takes `Inputs`.
     pub(crate) fn uses_inputs(&self) -> bool {
-        self.uses_inputs
+        self.uses.inputs
     }
 }
 
@@ -379,15 +404,20 @@ impl<S: Clone + Send + Sync + 'static, K: Kind> Erased<S, K> {
         let mut description = Description::default();
         H::describe(&mut description);
         let call = Arc::new(move |call, state| handler.clone().call(call, state));
-        Self { call, uses_inputs: description.uses_inputs }
+        let uses = Uses {
+            inputs: description.uses_inputs,
+            completing: description.takes_completing,
+            resource_uri: description.takes_resource_uri,
+        };
+        Self { call, uses }
     }
 
     /// Converts a handler that needs no state any more.
     pub(crate) fn ready(ready: Ready<K>) -> Self {
-        Self { uses_inputs: ready.uses_inputs, call: Arc::new(move |call, _state| ready.call(call)) }
+        Self { uses: ready.uses, call: Arc::new(move |call, _state| ready.call(call)) }
     }
 
     pub(crate) fn with_state(self, state: S) -> Ready<K> {
-        Ready { uses_inputs: self.uses_inputs, call: Arc::new(move |call| (self.call)(call, state.clone())) }
+        Ready { uses: self.uses, call: Arc::new(move |call| (self.call)(call, state.clone())) }
     }
 }

@@ -8,6 +8,7 @@ mod pages;
 mod parameter;
 mod prompt;
 mod resource;
+mod text_fields;
 mod tool;
 mod update;
 

@@ -3,19 +3,31 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 use std::{
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use mcp_protocol::PromptArgument;
 use mcp_server_core::{
-    Args, Inputs, Json, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute, RawArgs, ResourceRoute, Server,
-    ServerBuilder, TemplateRoute, ToolError, ToolRoute, prompt, prompt_template, resource, template, tool,
+    Args, Completing, Inputs, Json, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute, RawArgs,
+    ResourceRoute, ResourceUri, Server, ServerBuilder, TemplateRoute, ToolError, ToolRoute, check, prompt,
+    prompt_template, resource, template, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context as LayerContext, SubscriberExt as _},
+};
+
+use crate::common::subscribe;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(tag = "kind")]
@@ -23,6 +35,13 @@ use serde_json::{Value, json};
 enum Choice {
     A { a: u8 },
     B { b: u8 },
+}
+
+#[derive(Deserialize, JsonSchema)]
+enum Plain {
+    /// The first value.
+    First,
+    Second,
 }
 
 /// The variables of a template.
@@ -39,6 +58,32 @@ async fn read(Args(Variables { path, id, page }): Args<Variables>) -> String {
 
 async fn handler_with_inputs(_inputs: Inputs) -> Vec<String> {
     Vec::new()
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nested<T> {
+    inner: T,
+}
+
+/// A tool, a resource, a template or a prompt whose handler takes one argument with the field `inner`.
+async fn with_field<T>(Args(nested): Args<Nested<T>>) -> String
+where
+    T: serde::de::DeserializeOwned + JsonSchema,
+{
+    drop(nested.inner);
+    String::new()
+}
+
+async fn completing(completing: Completing) -> String {
+    completing.value
+}
+
+async fn at_uri(ResourceUri(uri): ResourceUri) -> String {
+    uri
+}
+
+async fn values_at_uri(ResourceUri(uri): ResourceUri) -> Vec<String> {
+    vec![uri]
 }
 
 fn builder() -> ServerBuilder {
@@ -103,6 +148,8 @@ fn rejects_invalid_tools_with_a_reason() {
             } })),
             "x-mcp-header",
         ),
+        (tool("t", completing), "the handler takes `Completing`, which only handlers of completions have: remove"),
+        (tool("t", at_uri), "the handler takes `ResourceUri`, which only handlers of resources have: remove"),
         (parameter(ParameterType::Number, "A"), "x-mcp-header"),
         (parameter(ParameterType::Array, "A"), "x-mcp-header"),
         (parameter(ParameterType::String, "a:b"), "x-mcp-header"),
@@ -146,6 +193,16 @@ fn rejects_invalid_resources_and_templates() {
         let error = builder().try_resource(at(uri)).expect_err(uri).to_string();
         assert!(error.contains("not a URI"), "{error}");
     }
+    for (route, expected_text) in [
+        (resource("a:b", completing), "the resource `a:b`: the handler takes `Completing`"),
+        (resource("a:b", with_field::<u8>), "the resource `a:b`: its handler needs the argument `inner`"),
+        (resource("a:b", with_field::<u8>).with_state(()), "use `template` for a URI with variables"),
+    ] {
+        let error = builder().try_resource(route).unwrap_err().to_string();
+        assert!(error.contains(expected_text), "{error}");
+    }
+    assert!(builder().try_resource(resource("a:b", with_field::<Option<u8>>)).is_ok());
+    assert!(builder().try_resource(resource("a:b", at_uri)).is_ok());
     for uri in ["config://app", "urn:x:y", "a+b-c.d:", "file:///etc/hosts"] {
         assert!(builder().try_resource(at(uri)).is_ok(), "{uri}");
     }
@@ -160,6 +217,12 @@ fn rejects_invalid_resources_and_templates() {
         (of("1:{name}"), "scheme"),
         (of("a:{b}").complete_from("c", ["x"]), "there is no variable `c` to complete"),
         (of("a:{b}").complete("b", handler_with_inputs), "the completion of `b` takes `Inputs`"),
+        (of("a:{b}").complete("b", values_at_uri), "the completion of `b`: the handler takes `ResourceUri`"),
+        (template("a:{b}", completing), "the resource template `a:{b}`: the handler takes `Completing`"),
+        (
+            template("a:{inner}", with_field::<Variables>),
+            "the argument `inner` is an object, but the client sends a text",
+        ),
         (template("a:{pat}", read), "there is no variable `path` for the field of the arguments"),
         (template("a:{path}/b", read).with_state(()), "there is no variable `id`"),
     ] {
@@ -169,6 +232,7 @@ fn rejects_invalid_resources_and_templates() {
     for text in ["a:{b}", "file:///{+path}", "{+uri}", "s://q{?a,b}"] {
         assert!(builder().try_resource_template(of(text)).is_ok(), "{text}");
     }
+    assert!(builder().try_resource_template(template("a:{inner*}", with_field::<Vec<String>>)).is_ok());
     // An optional field needs no variable, and a variable needs no field.
     for text in ["a:{id}/{+path}", "a:{id}{?path,page}", "a:{id}/{path}/{other}"] {
         assert!(builder().try_resource_template(template(text, read)).is_ok(), "{text}");
@@ -188,6 +252,20 @@ fn rejects_invalid_prompts() {
             "the completion of `a` takes `Inputs`",
         ),
         (
+            named("p").arguments([PromptArgument::new("a")]).complete("a", values_at_uri),
+            "the completion of `a`: the handler",
+        ),
+        (prompt("p", completing), "the prompt `p`: the handler takes `Completing`"),
+        (prompt("p", at_uri), "the prompt `p`: the handler takes `ResourceUri`"),
+        (
+            prompt("p", with_field::<Vec<String>>),
+            "the argument `inner` is an object or a list, but the client sends one text",
+        ),
+        (prompt("p", with_field::<Variables>), "use `String`, a number, `bool` or an enum"),
+        (prompt("p", with_field::<Option<Variables>>).with_state(()), "the argument `inner` is an object or a list"),
+        (prompt("p", with_field::<Choice>), "add `#[schemars(with = \"String\")]`"),
+        (prompt("p", with_field::<(u8, u8)>), "the argument `inner` is an object or a list"),
+        (
             prompt_template("p", [MessageTemplate::user("{a}")]).complete_from("b", ["x"]),
             "there is no argument `b` to complete",
         ),
@@ -195,6 +273,66 @@ fn rejects_invalid_prompts() {
         let error = builder().try_prompt(route).unwrap_err().to_string();
         assert!(error.contains(expected_text), "{error}");
     }
+    for route in [
+        prompt("p", with_field::<String>),
+        prompt("p", with_field::<Option<u8>>),
+        prompt("p", with_field::<bool>),
+        prompt("p", with_field::<Value>),
+        prompt("p", with_field::<Plain>),
+        prompt("p", with_field::<Option<Plain>>),
+    ] {
+        let shown = format!("{route:?}");
+        assert!(builder().try_prompt(route).is_ok(), "{shown}");
+    }
+}
+
+#[test]
+fn a_nested_form_is_found_before_a_call() {
+    assert_eq!(check::form::<Nested<Option<String>>>(), Ok(()));
+    assert_eq!(check::form::<Nested<Plain>>(), Ok(()));
+    for (outcome, expected_text) in [
+        (check::form::<Nested<Variables>>(), "`inner` is an object, and the fields of a form cannot be nested"),
+        (check::form::<Nested<Vec<u8>>>(), "`inner` is a list"),
+        (check::form::<Vec<String>>(), "a struct with named fields"),
+    ] {
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains(expected_text), "{error}");
+    }
+}
+
+/// The tools that a warning names.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Warnings {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "tool" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _context: LayerContext<'_, S>) {
+        if *event.metadata().level() == Level::WARN {
+            event.record(&mut self.clone());
+        }
+    }
+}
+
+#[test]
+fn a_tool_without_a_description_is_reported() {
+    let warnings = Warnings::default();
+    let guard = subscribe(tracing_subscriber::registry().with(warnings.clone()));
+    let server = builder()
+        .tool(named("bare"))
+        .tool(named("blank").description(" "))
+        .tool(named("described").description("Does nothing."))
+        .tool(tool("documented", read))
+        .build();
+    server.tools().add(named("late")).unwrap();
+    drop(guard);
+    assert_eq!(*warnings.0.lock().unwrap(), ["bare", "blank", "late"]);
 }
 
 #[test]

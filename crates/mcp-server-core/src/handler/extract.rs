@@ -2,7 +2,7 @@
 
 use mcp_protocol::{Meta, Principal, RpcError};
 
-use super::{CallParts, FromCallParts, ToolError};
+use super::{CallParts, Description, FromCallParts, ToolError};
 use crate::context::{Cancelled, Completing, Context, Progress, ResourceUri};
 
 /// A part of a larger state. Every state is a part of itself.
@@ -144,6 +144,10 @@ impl<S: Send + Sync> FromCallParts<S> for Meta {
 
 /// Extracts the text to complete. Only completion handlers have it.
 impl<S: Send + Sync> FromCallParts<S> for Completing {
+    fn describe(description: &mut Description) {
+        description.takes_completing = true;
+    }
+
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         let completing = parts.context.extension::<Self>().cloned();
         completing.ok_or_else(|| ToolError::protocol(RpcError::internal("the handler is not a completion handler")))
@@ -152,6 +156,10 @@ impl<S: Send + Sync> FromCallParts<S> for Completing {
 
 /// Extracts the URI of the resource. Only resource handlers have it.
 impl<S: Send + Sync> FromCallParts<S> for ResourceUri {
+    fn describe(description: &mut Description) {
+        description.takes_resource_uri = true;
+    }
+
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         let uri = parts.context.extension::<Self>().cloned();
         uri.ok_or_else(|| ToolError::protocol(RpcError::internal("the handler is not a resource handler")))

@@ -4,7 +4,12 @@ use mcp_protocol::{CallToolResult, Completion, GetPromptResult, ReadResourceResu
 
 mod sealed {
     #[expect(unnameable_types, reason = "the set of kinds is closed")]
-    pub trait Sealed {}
+    pub trait Sealed {
+        /// Whether a call completes an argument.
+        const COMPLETES: bool;
+        /// Whether a call reads a URI.
+        const READS: bool;
+    }
 }
 
 /// The kind of a handler: it serves a tool, a resource, a prompt or a completion.
@@ -14,12 +19,15 @@ pub trait Kind: sealed::Sealed + Send + Sync + 'static {
 }
 
 macro_rules! kind {
-    ($(#[$doc:meta])* $name:ident => $output:ty) => {
+    ($(#[$doc:meta])* $name:ident => $output:ty, completes: $completes:literal, reads: $reads:literal) => {
         $(#[$doc])*
         #[derive(Debug)]
         #[expect(clippy::exhaustive_enums, reason = "a marker that has no values")]
         pub enum $name {}
-        impl sealed::Sealed for $name {}
+        impl sealed::Sealed for $name {
+            const COMPLETES: bool = $completes;
+            const READS: bool = $reads;
+        }
         impl Kind for $name {
             type Output = $output;
         }
@@ -28,17 +36,17 @@ macro_rules! kind {
 
 kind! {
     /// Handlers of tools.
-    ToolKind => CallToolResult
+    ToolKind => CallToolResult, completes: false, reads: false
 }
 kind! {
     /// Handlers of resources and resource templates.
-    ResourceKind => ReadResourceResult
+    ResourceKind => ReadResourceResult, completes: false, reads: true
 }
 kind! {
     /// Handlers of prompts.
-    PromptKind => GetPromptResult
+    PromptKind => GetPromptResult, completes: false, reads: false
 }
 kind! {
     /// Handlers that complete an argument.
-    CompletionKind => Completion
+    CompletionKind => Completion, completes: true, reads: false
 }

@@ -69,18 +69,21 @@ impl<S> Sources<S> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Checks that no handler takes `Inputs`: no revision allows input requests in a completion.
+    /// Checks that the handlers take no `Inputs`, and no extractor of another kind of handler. No revision allows input
+    /// requests in a completion.
     ///
     /// # Errors
     /// Returns the reason for the first argument with such a handler.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let uses_inputs = |source: &CompletionSource<S>| matches!(source, CompletionSource::Handler(handler) if handler.uses_inputs());
-        match self.0.iter().find(|(_, source)| uses_inputs(source)) {
-            Some((name, _)) => {
-                Err(format!("the completion of `{name}` takes `Inputs`, but a completion cannot send input requests"))
+        for (name, source) in &self.0 {
+            let CompletionSource::Handler(handler) = source else { continue };
+            if handler.uses_inputs() {
+                let text = "takes `Inputs`, but a completion cannot send input requests";
+                return Err(format!("the completion of `{name}` {text}"));
             }
-            None => Ok(()),
+            handler.check_extractors().map_err(|reason| format!("the completion of `{name}`: {reason}"))?;
         }
+        Ok(())
     }
 }
 

@@ -5,7 +5,11 @@ use std::collections::HashSet;
 use mcp_protocol::{Icon, Meta, Prompt, PromptArgument, ProtocolVersion};
 use serde_json::Value;
 
-use super::{CompletionSource, Definition, Entry, List, RegistrationError, completion::Sources};
+use super::{
+    CompletionSource, Definition, Entry, List, RegistrationError,
+    completion::Sources,
+    text_fields::{self, TextField},
+};
 use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready};
 
 /// A prompt before its registration. `S` is the state that its handler still needs.
@@ -30,6 +34,8 @@ pub struct PromptRoute<S = ()> {
     prompt: Prompt,
     pub(super) handler: Erased<S, PromptKind>,
     completions: Sources<S>,
+    /// The schema of the arguments. Each of its fields has to accept a text.
+    fields: Option<Value>,
 }
 
 /// Creates a prompt with a name. The handler returns its messages.
@@ -59,7 +65,7 @@ where
     let mut prompt = Prompt::new(name);
     prompt.arguments = description.input.as_ref().map(arguments_of).unwrap_or_default();
     prompt.description = description.text;
-    PromptRoute { prompt, handler: Erased::new(handler), completions: Sources::default() }
+    PromptRoute { prompt, handler: Erased::new(handler), completions: Sources::default(), fields: description.input }
 }
 
 /// Returns the properties of an object schema as prompt arguments.
@@ -79,7 +85,7 @@ fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
 
 impl<S> PromptRoute<S> {
     pub(super) fn from_parts(prompt: Prompt, handler: Erased<S, PromptKind>) -> Self {
-        Self { prompt, handler, completions: Sources::default() }
+        Self { prompt, handler, completions: Sources::default(), fields: None }
     }
 
     /// Returns the definitions of the arguments, to change them.
@@ -156,6 +162,7 @@ impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
         PromptRoute {
             prompt: self.prompt,
             completions: self.completions.with_state(&state),
+            fields: self.fields,
             handler: Erased::ready(self.handler.with_state(state)),
         }
     }
@@ -168,6 +175,10 @@ impl<S> PromptRoute<S> {
         let refuse = |what: String| RegistrationError::new(format!("the prompt `{}`: {what}", self.prompt.name));
         if self.prompt.name.is_empty() {
             return Err(refuse("a name has at least one character".into()));
+        }
+        self.handler.check_extractors().map_err(refuse)?;
+        if let Some(schema) = &self.fields {
+            text_fields::check(schema, TextField::One).map_err(refuse)?;
         }
         let mut seen = HashSet::new();
         for argument in &self.prompt.arguments {

@@ -4,7 +4,11 @@ use mcp_protocol::{Annotations, Icon, Meta, ProtocolVersion, Resource, ResourceT
 use mcp_uri_template::UriTemplate;
 use serde_json::Value;
 
-use super::{CompletionSource, Definition, Entry, List, RegistrationError, completion::Sources};
+use super::{
+    CompletionSource, Definition, Entry, List, RegistrationError,
+    completion::Sources,
+    text_fields::{self, TextField},
+};
 use crate::{
     cache_hint::CacheHint,
     handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
@@ -36,6 +40,8 @@ pub struct ResourceRoute<S = ()> {
     resource: Resource,
     cache: Option<CacheHint>,
     handler: Erased<S, ResourceKind>,
+    /// The schema of the arguments. A resource has no variables for required fields.
+    arguments: Option<Value>,
 }
 
 /// Creates a resource at a URI. The handler reads it.
@@ -59,7 +65,7 @@ where
     H::describe(&mut description);
     let mut resource = Resource::new(uri, name);
     resource.mime_type = description.mime_type;
-    ResourceRoute { resource, cache: None, handler: Erased::new(handler) }
+    ResourceRoute { resource, cache: None, handler: Erased::new(handler), arguments: description.input }
 }
 
 /// A resource template before its registration. `S` is the state that its handler still needs.
@@ -224,6 +230,7 @@ impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
         ResourceRoute {
             resource: self.resource,
             cache: self.cache,
+            arguments: self.arguments,
             handler: Erased::ready(self.handler.with_state(state)),
         }
     }
@@ -273,6 +280,12 @@ impl<S> ResourceRoute<S> {
             let text = format!("the resource `{uri}`: a URI has no braces; use `template` for a URI template");
             return Err(RegistrationError::new(text));
         }
+        let refuse = |what: String| RegistrationError::new(format!("the resource `{uri}`: {what}"));
+        self.handler.check_extractors().map_err(refuse)?;
+        if let Some(field) = required(self.arguments.as_ref()).next() {
+            let text = "but a resource has no variables; use `template` for a URI with variables";
+            return Err(refuse(format!("its handler needs the argument `{field}`, {text}")));
+        }
         Ok((ResourceSpec { resource: self.resource, cache: self.cache }, self.handler))
     }
 }
@@ -294,9 +307,12 @@ impl<S> TemplateRoute<S> {
             }
         }
         self.completions.check().map_err(&refuse)?;
+        self.handler.check_extractors().map_err(&refuse)?;
+        if let Some(schema) = &self.arguments {
+            text_fields::check(schema, TextField::OneOrMany).map_err(&refuse)?;
+        }
         // A required field without a variable would make every read fail.
-        let required = self.arguments.as_ref().and_then(|schema| schema["required"].as_array());
-        for field in required.into_iter().flatten().filter_map(Value::as_str) {
+        for field in required(self.arguments.as_ref()) {
             if !matcher.variables().any(|known| known == field) {
                 return Err(refuse(format!("there is no variable `{field}` for the field of the arguments")));
             }
@@ -304,6 +320,12 @@ impl<S> TemplateRoute<S> {
         let spec = TemplateSpec { template: self.template, matcher, cache: self.cache };
         Ok((spec, self.handler, self.completions))
     }
+}
+
+/// Returns the required fields of the arguments.
+fn required(arguments: Option<&Value>) -> impl Iterator<Item = &str> {
+    let required = arguments.and_then(|schema| schema["required"].as_array());
+    required.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Whether a text begins with the scheme of a URI (RFC 3986, section 3.1).

@@ -365,6 +365,7 @@ impl<S> ToolRoute<S> {
         if !Tool::is_valid_name(&name) {
             return Err(refuse("a name has 1 to 128 characters of A-Z a-z 0-9 _ - .".into()));
         }
+        self.handler.check_extractors().map_err(refuse)?;
         let mut defaults = Map::new();
         let input = if let Some(schema) = self.input_schema.take() {
             schema
@@ -397,6 +398,12 @@ impl<S> ToolRoute<S> {
             return Err(refuse("its `timeout` is zero: no call could succeed".into()));
         }
         let Value::Object(input) = input else { return Err(refuse("the input schema is not an object".into())) };
+        if self.tool.description.as_deref().is_none_or(|text| text.trim().is_empty()) {
+            tracing::warn!(
+                tool = %name,
+                "the tool has no description for the model: call `description(…)`, or write a doc comment on its arguments"
+            );
+        }
         self.tool.input_schema = input.into();
         let text_is_data = self.description.returns == Returns::Value && output.is_some();
         self.tool.output_schema = output;
