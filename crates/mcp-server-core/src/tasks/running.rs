@@ -193,9 +193,9 @@ impl RunningTask {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    pub(crate) async fn wait_until(&self, is_so: impl Fn() -> bool) {
+    pub(crate) async fn wait_until(&self, condition: impl Fn() -> bool) {
         // The sender lives as long as the task, so the wait cannot fail.
-        let _ = self.changes.subscribe().wait_for(|_| is_so()).await;
+        let _ = self.changes.subscribe().wait_for(|_| condition()).await;
     }
 
     pub(crate) fn streams<T>(&self, change: impl FnOnce(&mut ResultWaiters) -> T) -> T {
@@ -222,27 +222,27 @@ impl RunningTask {
     /// Changes the open input requests. Notifies waiters when the status changes, and streams when a request is added
     /// or removed.
     fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
-        let (value, is_other, differs) = {
+        let (value, status_changed, has_changed) = {
             let mut state = self.state();
             // One change adds or removes one input request.
             let questions = state.record.questions.len();
             let value = change(&mut state);
             let awaits_input = (state.waiting > 0 || !state.open.is_empty()) && state.record.outcome.is_none();
-            let is_other = state.record.awaits_input != awaits_input;
-            let differs = is_other || (awaits_input && state.record.questions.len() != questions);
-            if differs {
+            let status_changed = state.record.awaits_input != awaits_input;
+            let has_changed = status_changed || (awaits_input && state.record.questions.len() != questions);
+            if has_changed {
                 state.record.updated = timestamp::now();
             }
-            if is_other {
+            if status_changed {
                 state.record.awaits_input = awaits_input;
                 self.notify_session(&state);
             }
-            (value, is_other, differs)
+            (value, status_changed, has_changed)
         };
-        if is_other {
+        if status_changed {
             self.wake();
         }
-        if differs {
+        if has_changed {
             self.notify_listeners();
         }
         value
@@ -265,7 +265,7 @@ impl RunningTask {
             state.record.questions.insert(name.clone(), request);
             Ok(name)
         })?;
-        let _taken_back = QuestionGuard { running_task: self, key };
+        let _guard = QuestionGuard { running_task: self, key };
         receiver.await.map_err(|_| InputError::gone())
     }
 
@@ -328,12 +328,13 @@ mod tests {
     use crate::Peer;
 
     /// Records the sent statuses. It delays the first `input_required`.
-    struct Slow {
-        kept: Mutex<Vec<String>>,
-        awaits_input: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+    struct DelayingSender {
+        statuses: Mutex<Vec<String>>,
+        /// Reports the start of the delay, and receives its end.
+        delay: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
     }
 
-    impl mcp_transport::FrameSender for Slow {
+    impl mcp_transport::FrameSender for DelayingSender {
         fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
             let sent = self.try_send(frame);
             Box::pin(async move { sent.map_err(|_| TransportError::closed()) })
@@ -343,13 +344,13 @@ mod tests {
             let message: Value = serde_json::from_slice(&frame.message).unwrap();
             let status = message["params"]["status"].as_str().unwrap().to_owned();
             if status == "input_required"
-                && let Some((started, over)) = self.awaits_input.lock().take()
+                && let Some((begun, end)) = self.delay.lock().take()
             {
-                started.send(()).unwrap();
+                begun.send(()).unwrap();
                 // Without the lock, the thread that ends the task would send its status before this one.
-                let _ = over.recv_timeout(Duration::from_millis(100));
+                let _ = end.recv_timeout(Duration::from_millis(100));
             }
-            self.kept.lock().push(status);
+            self.statuses.lock().push(status);
             Ok(())
         }
 
@@ -366,12 +367,18 @@ mod tests {
 
     #[test]
     fn no_status_follows_the_final_status() {
-        let ((started, begins), (over, ends)) = (mpsc::channel(), mpsc::channel());
-        let slow = Arc::new(Slow { kept: Mutex::default(), awaits_input: Mutex::new(Some((started, ends))) });
-        let peer = Peer::new(slow.clone(), 1);
-        let (info, version) = (Implementation::new("t", "1"), ProtocolVersion::V2025_11_25);
-        let (able, offered) = (ClientCapabilities::default(), ServerCapabilities::default());
-        let session = Arc::new(Session::new(None, version, info, able, &offered, &peer));
+        let ((begun, delay_begun), (end_delay, end)) = (mpsc::channel(), mpsc::channel());
+        let sender = Arc::new(DelayingSender { statuses: Mutex::default(), delay: Mutex::new(Some((begun, end))) });
+        let peer = Peer::new(sender.clone(), 1);
+        let (client, version) = (Implementation::new("t", "1"), ProtocolVersion::V2025_11_25);
+        let session = Arc::new(Session::new(
+            None,
+            version,
+            client,
+            ClientCapabilities::default(),
+            &ServerCapabilities::default(),
+            &peer,
+        ));
         session.mark_initialized();
         let record = Record {
             id: "t".into(),
@@ -388,11 +395,11 @@ mod tests {
         };
         let running_task = Arc::new(RunningTask::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
         let waiting_task = running_task.clone();
-        let awaits_input = std::thread::spawn(move || drop(waiting_task.wait_for_answer()));
-        begins.recv_timeout(Duration::from_secs(10)).unwrap();
+        let waiting_thread = std::thread::spawn(move || drop(waiting_task.wait_for_answer()));
+        delay_begun.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(running_task.settle(TaskOutcome::Cancelled));
-        let _ = over.send(());
-        awaits_input.join().unwrap();
-        assert_eq!(slow.kept.lock().last().unwrap(), "cancelled");
+        let _ = end_delay.send(());
+        waiting_thread.join().unwrap();
+        assert_eq!(sender.statuses.lock().last().unwrap(), "cancelled");
     }
 }
