@@ -1,16 +1,17 @@
 //! The methods of a server for transports. They are a trait, so that the documentation of [`Server`] shows its users only
 //! the methods that they need.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     ProtocolVersion, RpcError,
     jsonrpc::{Notification, Request},
 };
+use mcp_transport::Transport;
 
 use super::{Accepted, Arrival, Batch, Prepared, Rejected};
 use crate::{
-    Caller, Peer, Server, Session,
+    Caller, Peer, ServeError, Server, Session,
     request::{Refusal, Reply, Scope},
 };
 
@@ -76,6 +77,29 @@ pub trait Engine: sealed::Sealed {
     /// application.
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>);
 
+    /// Serves a transport like [`Server::serve_as`], with a grace period of its own: how long calls may still run after the
+    /// transport has ended or a shutdown began.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_server_core::{Caller, ServeError, Server, engine::Engine as _};
+    /// use mcp_transport::Transport;
+    ///
+    /// async fn serve(server: &Server, transport: impl Transport) -> Result<(), ServeError> {
+    ///     server.serve_with_grace_period(transport, Caller::remote(), Duration::from_secs(10)).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Server::serve`].
+    fn serve_with_grace_period(
+        &self,
+        transport: impl Transport,
+        caller: Caller,
+        grace_period: Duration,
+    ) -> impl Future<Output = Result<(), ServeError>> + Send;
+
     /// Whether the server supports a revision of the session era.
     fn has_legacy_versions(&self) -> bool;
 }
@@ -114,6 +138,15 @@ impl Engine for Server {
 
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         self.process_notification(session, peer, message);
+    }
+
+    async fn serve_with_grace_period(
+        &self,
+        transport: impl Transport,
+        caller: Caller,
+        grace_period: Duration,
+    ) -> Result<(), ServeError> {
+        self.serve_until_drained(transport, caller, grace_period).await
     }
 
     fn has_legacy_versions(&self) -> bool {

@@ -177,26 +177,10 @@ impl Server {
     /// # Errors
     /// As for [`Server::serve`].
     pub async fn serve_as(&self, transport: impl Transport, caller: Caller) -> Result<(), ServeError> {
-        self.serve_with_grace_period(transport, caller, self.limits().drain).await
+        self.serve_until_drained(transport, caller, self.limits().drain).await
     }
 
-    /// Serves a transport like [`Server::serve_as`], with a grace period of its own: how long calls may still run after the
-    /// transport has ended or a shutdown began.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use mcp_server_core::{Caller, ServeError, Server};
-    /// use mcp_transport::Transport;
-    ///
-    /// async fn serve(server: &Server, transport: impl Transport) -> Result<(), ServeError> {
-    ///     server.serve_with_grace_period(transport, Caller::remote(), Duration::from_secs(10)).await
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`Server::serve`].
-    pub async fn serve_with_grace_period(
+    pub(crate) async fn serve_until_drained(
         &self,
         transport: impl Transport,
         caller: Caller,

@@ -15,7 +15,7 @@ use axum::extract::OriginalUri;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request::Parts};
 use mcp_protocol::{Principal, RpcError};
-use mcp_server_core::Caller;
+use mcp_server_core::{Caller, engine::Engine as _};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
