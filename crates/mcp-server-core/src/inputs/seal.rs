@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -133,13 +134,12 @@ impl StateKeys {
         ttl: Duration,
         binding: &[u8],
     ) -> Result<String, RpcError> {
-        let unsealed = || RpcError::internal("the state of the call cannot be sealed");
         let expires = millis_now().saturating_add(millis(ttl));
-        let plain = serde_json::to_vec(&(expires, state)).map_err(|_| unsealed())?;
+        let plain = serde_json::to_vec(&(expires, state)).map_err(|error| not_sealed(&error))?;
         let nonce: [u8; NONCE] = random::bytes()?;
         let payload = Payload { msg: &plain, aad: binding };
-        let key = self.keys.first().ok_or_else(unsealed)?;
-        let sealed = key.encrypt(&nonce.into(), payload).map_err(|_| unsealed())?;
+        let key = self.keys.first().ok_or_else(|| not_sealed(&"there is no key"))?;
+        let sealed = key.encrypt(&nonce.into(), payload).map_err(|error| not_sealed(&error))?;
         let mut out = Vec::with_capacity(1 + NONCE + sealed.len());
         out.push(match effects {
             Effects::None => FORM,
@@ -177,8 +177,8 @@ impl StateKeys {
     }
 }
 
-impl std::fmt::Debug for StateKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for StateKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StateKeys").field("len", &self.keys.len()).finish_non_exhaustive()
     }
 }
@@ -190,6 +190,12 @@ const FORM_WITH_EFFECTS: u8 = 4;
 /// The same form of an earlier version, which did not record side effects.
 const FORM_WITHOUT_RECORD: u8 = 2;
 const NONCE: usize = 24;
+
+/// The error of a state that cannot be sealed. The client does not receive the reason.
+fn not_sealed(reason: &dyn fmt::Display) -> RpcError {
+    tracing::debug!(%reason, "a request state cannot be sealed");
+    RpcError::internal("the state of the call cannot be sealed")
+}
 
 fn millis_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
