@@ -70,6 +70,9 @@ pub trait ServerExtension: Send + Sync + 'static {
     }
 
     /// Runs once when the builder builds the server, after all registrations. It can prepare data for the requests.
+    ///
+    /// If it panics, the panic is logged. The server then drops the extension: it declares no capability of the extension and
+    /// does not start its background work. The registered methods, tools, resources and prompts remain.
     fn built(&self) {}
 
     /// Starts the background work of the extension, if it has any.

@@ -243,7 +243,11 @@ impl ServerExtension for Faulty {
 
     fn declare(&self, _version: ProtocolVersion, capabilities: ServerCapabilities) -> ServerCapabilities {
         assert_ne!(self.place, "declare", "a secret");
-        capabilities
+        capabilities.with_extension("example/faulty", JsonObject::new())
+    }
+
+    fn built(&self) {
+        assert_ne!(self.place, "built", "a secret");
     }
 
     fn start(&self, _server: WeakServer) -> Option<BackgroundWork> {
@@ -264,7 +268,7 @@ impl ServerExtension for Faulty {
 
 #[tokio::test]
 async fn a_panic_of_an_extension_is_contained() {
-    for place in ["declare", "start", "work", "stop"] {
+    for place in ["built", "declare", "start", "work", "stop"] {
         let started = Arc::new(AtomicUsize::new(0));
         let stopped = Arc::new(AtomicUsize::new(0));
         let faulty = Faulty { place, started: started.clone() };
@@ -276,9 +280,11 @@ async fn a_panic_of_an_extension_is_contained() {
                 let response = wire.exchange(request).await;
                 assert_eq!(code(&response), (place == "declare").then_some(-32603), "{place} {response}");
                 assert!(!response.to_string().contains("secret"), "{response}");
+                let declared = &response["result"]["capabilities"]["extensions"]["example/faulty"];
+                assert_eq!(declared.is_object(), !["built", "declare"].contains(&place), "{response}");
             }
         }
-        assert_eq!(started.load(Ordering::SeqCst), 1, "{place}");
+        assert_eq!(started.load(Ordering::SeqCst), usize::from(place != "built"), "{place}");
         server.shutdown();
         assert_eq!(stopped.load(Ordering::SeqCst), 1, "{place}");
     }

@@ -89,9 +89,16 @@ impl Work {
 }
 
 impl InstalledExtensions {
-    pub(crate) fn new(extensions: Vec<Box<dyn Installed>>, methods: Vec<MethodRoute>) -> Self {
+    /// Calls the hooks of a built server. An extension whose hook panics has no capability and no background work.
+    pub(crate) fn new(mut extensions: Vec<Box<dyn Installed>>, methods: Vec<MethodRoute>) -> Self {
         let methods = methods.into_iter().map(|route| (route.name.as_str().into(), Arc::new(route))).collect();
-        extensions.iter().for_each(|extension| extension.built());
+        extensions.retain(|extension| match catch_unwind(AssertUnwindSafe(|| extension.built())) {
+            Ok(()) => true,
+            Err(payload) => {
+                tracing::error!(panic = panic_text(&*payload), "an extension panicked in `built`");
+                false
+            }
+        });
         let works = extensions.iter().map(|_| Work::NotStarted).collect();
         Self { extensions, methods, works: Mutex::new(works), is_stopped: AtomicBool::new(false) }
     }
