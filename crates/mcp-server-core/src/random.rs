@@ -70,7 +70,7 @@ fn uuid_v7(value: u128) -> Uuid {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::cell::Cell;
+    use std::{cell::Cell, collections::HashSet, sync::Barrier, thread};
 
     use super::*;
 
@@ -102,11 +102,29 @@ pub(crate) mod tests {
 
     #[test]
     fn sortable_ids_of_all_threads_increase() {
-        let ids: Vec<_> = (0..1000).map(|_| sortable_id().unwrap()).collect();
-        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+        // The end of a thread precedes the start of the next thread.
+        let ids: Vec<_> = (0..100).map(|_| thread::spawn(sortable_id).join().unwrap().unwrap()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
         let time = u128::from_str_radix(&ids[0][..12], 16).unwrap();
         assert!(now.abs_diff(time) < 60_000, "{now} {time}");
+    }
+
+    #[test]
+    fn sortable_ids_of_concurrent_threads_increase_and_differ() {
+        let start = Barrier::new(4);
+        let create = || {
+            start.wait();
+            (0..1000).map(|_| sortable_id().unwrap()).collect::<Vec<_>>()
+        };
+        let ids = thread::scope(|scope| {
+            let threads = [(); 4].map(|()| scope.spawn(create));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        for of_thread in &ids {
+            assert!(of_thread.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+        assert_eq!(ids.iter().flatten().collect::<HashSet<_>>().len(), 4000);
     }
 
     #[test]

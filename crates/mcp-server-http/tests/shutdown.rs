@@ -1,7 +1,7 @@
 //! Shutdown: running calls may finish, idle streams end at once, and the grace period bounds the shutdown.
 
 use crate::common;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::{
     legacy, listen,
@@ -12,6 +12,7 @@ use crate::common::{
 use http::StatusCode;
 use mcp_server_http::HttpConfig;
 use serde_json::json;
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn finishes_running_calls_and_closes_idle_streams() {
@@ -77,22 +78,21 @@ async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
     site.ended().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_over_http_sse_have_the_grace_period_of_the_configuration() {
     // The limit of the core for a connection is shorter than the first grace period and longer than the second one.
     for (grace_period, is_finished) in [(Duration::from_secs(60), true), (Duration::from_millis(200), false)] {
         let mut watched = ObservedServer::new();
         let config = HttpConfig::new().shutdown_deadline(grace_period).sse("/sse", "/messages");
-        let site = serve(&watched.server, config).await;
-        let mut client = common::sse::Client::open(&site).await;
-        client.initialize("2024-11-05", json!({})).await;
+        let service = mcp_server_http::HttpServer::into_service(watched.server.clone(), config);
+        let mut client = common::sse::LocalClient::open(&service, "2024-11-05").await;
         let params = json!({ "name": "mute" });
         client.send(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params })).await;
         watched.expect(Event::Started).await;
         let start = Instant::now();
         watched.server.shutdown();
         if is_finished {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            tokio::time::sleep(grace_period - Duration::from_secs(1)).await;
             assert!(watched.has_no_events());
             watched.release.add_permits(1);
         }
@@ -106,10 +106,9 @@ async fn calls_over_http_sse_have_the_grace_period_of_the_configuration() {
             assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
         } else {
             assert_eq!(answer["error"]["message"], "the server was shut down", "{answer}");
-            assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+            assert_eq!(start.elapsed().as_millis(), grace_period.as_millis());
         }
         assert_eq!(client.message().await, None);
-        site.ended().await.unwrap();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
+use mcp_server_http::{Body, McpService};
 use serde_json::{Value, json};
 
 use super::{
@@ -32,6 +33,23 @@ pub(crate) fn post(endpoint: &str, message: &Value) -> Request<Full<Bytes>> {
     post
 }
 
+fn initialize_params(version: &str, capabilities: Value) -> Value {
+    let client = json!({ "name": "t", "version": "1" });
+    json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client })
+}
+
+/// Removes the first whole event from a buffer, and returns its type and its data.
+fn take_event(buffer: &mut String) -> Option<(String, String)> {
+    while let Some(end) = buffer.find("\n\n") {
+        let event: String = buffer.drain(..end + 2).collect();
+        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        if let (Some(kind), Some(data)) = (field("event: "), field("data: ")) {
+            return Some((kind, data));
+        }
+    }
+    None
+}
+
 impl<'a> Client<'a> {
     /// Opens a stream and reads its first event.
     pub(crate) async fn open(site: &'a Site) -> Self {
@@ -49,11 +67,8 @@ impl<'a> Client<'a> {
     /// The type and the data of the next event; `None` at the end of the stream.
     pub(crate) async fn event(&mut self) -> Option<(String, String)> {
         loop {
-            if let Some(end) = self.buffer.find("\n\n") {
-                let event: String = self.buffer.drain(..end + 2).collect();
-                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
-                let (Some(kind), Some(data)) = (field("event: "), field("data: ")) else { continue };
-                return Some((kind, data));
+            if let Some(event) = take_event(&mut self.buffer) {
+                return Some(event);
             }
             self.buffer.push_str(std::str::from_utf8(&self.wire.chunk().await?).unwrap());
         }
@@ -81,10 +96,50 @@ impl<'a> Client<'a> {
 
     /// Opens the session of the stream. Returns the result of `initialize`.
     pub(crate) async fn initialize(&mut self, version: &str, capabilities: Value) -> Value {
-        let client = json!({ "name": "t", "version": "1" });
-        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
-        let answer = self.exchange(0, "initialize", params).await;
+        let answer = self.exchange(0, "initialize", initialize_params(version, capabilities)).await;
         self.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         answer["result"].clone()
+    }
+}
+
+/// A client of HTTP+SSE without a socket, for tests on a paused clock.
+pub(crate) struct LocalClient {
+    service: McpService,
+    stream: Body,
+    buffer: String,
+    endpoint: String,
+}
+
+impl LocalClient {
+    /// Opens a stream and its session.
+    pub(crate) async fn open(service: &McpService, version: &str) -> Self {
+        let stream = service.handle(get()).await.into_body();
+        let mut client = Self { service: service.clone(), stream, buffer: String::new(), endpoint: String::new() };
+        client.endpoint = client.event().await.unwrap().1;
+        let params = initialize_params(version, json!({}));
+        client.send(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })).await;
+        assert_eq!(client.message().await.unwrap()["id"], 0);
+        client.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        client
+    }
+
+    async fn event(&mut self) -> Option<(String, String)> {
+        loop {
+            if let Some(event) = take_event(&mut self.buffer) {
+                return Some(event);
+            }
+            let piece = self.stream.frame().await?.unwrap().into_data().unwrap();
+            self.buffer.push_str(std::str::from_utf8(&piece).unwrap());
+        }
+    }
+
+    /// The next message; `None` at the end of the stream.
+    pub(crate) async fn message(&mut self) -> Option<Value> {
+        Some(serde_json::from_str(&self.event().await?.1).unwrap())
+    }
+
+    pub(crate) async fn send(&self, message: Value) {
+        let answer = super::send(&self.service, post(&self.endpoint, &message)).await;
+        assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0), "{answer:?}");
     }
 }
