@@ -29,6 +29,7 @@ use crate::{
     inputs::InputCollector,
     session::{Client, Session},
     tasks::{RunningTask, TaskUpgrade},
+    trace::AccessRecord,
 };
 
 pub(crate) use self::end::EndGuard;
@@ -103,9 +104,11 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     /// response.
     pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
-    /// Whether the span has the end of the call.
+    /// Whether the span and the access log have the end of the request.
     pub(crate) ended: AtomicBool,
     pub(crate) span: Span,
+    /// Present if the access log is enabled.
+    pub(crate) access: Option<Box<AccessRecord>>,
     pub(crate) server: S,
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A disabled span costs nothing: attributes are computed for enabled spans only.
 
+mod access;
+mod ending;
+
 use std::{
     borrow::Cow,
     fmt,
@@ -10,12 +13,15 @@ use std::{
 };
 
 use mcp_protocol::{
-    ErrorCode, InputRequest, Meta, ProtocolVersion, RequestId, RequestMeta, RpcError, TraceContext, jsonrpc::Request,
-    method,
+    ErrorCode, InputRequest, Meta, ProtocolVersion, RequestId, RequestMeta, TraceContext, jsonrpc::Request, method,
 };
 use serde_json::Value;
 use tracing::{Span, field::Empty};
 
+pub(crate) use self::{
+    access::{AccessRecord, refused},
+    ending::Ending,
+};
 use crate::{Session, error::InputError};
 
 /// Links the spans of a server to the traces of its clients:
@@ -94,7 +100,7 @@ pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
         traceparent = Empty,
     );
     if !span.is_disabled() {
-        span.record("jsonrpc.request.id", &*text_of(&request.id));
+        span.record("jsonrpc.request.id", excerpt(&text_of(&request.id)));
         if !is_local {
             span.record("network.protocol.name", "http");
         }
@@ -159,7 +165,7 @@ pub(crate) fn name(span: &Span, method: &str, target: Target<'_>) {
             span.record("otel.name", &*format!("{method} {name}"));
         }
         Target::Resource(uri) => {
-            span.record("mcp.resource.uri", uri);
+            span.record("mcp.resource.uri", &*public_uri(uri));
             span.record("otel.name", method);
         }
         Target::None => {
@@ -168,44 +174,14 @@ pub(crate) fn name(span: &Span, method: &str, target: Target<'_>) {
     }
 }
 
-/// Records that the caller of a request lacks scopes.
-pub(crate) fn insufficient_scope(span: &Span, method: &str) {
-    name(span, method, Target::None);
-    fail(span, "insufficient_scope", None);
-}
-
-/// Records an error of a request whose subject is unknown.
-pub(crate) fn failed_at(span: &Span, method: &str, error: &RpcError) {
-    name(span, method, Target::None);
-    failed(span, error);
-}
-
-/// The end of a handler, as far as its span records it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ending<'a> {
-    Done,
-    /// A tool result with `isError`.
-    ToolError,
-    Cancelled,
-    Error(&'a RpcError),
-}
-
-/// Records the end of a handler.
-pub(crate) fn ended(span: &Span, ending: Ending<'_>) {
-    match ending {
-        Ending::Done => {}
-        Ending::ToolError => fail(span, "tool_error", None),
-        Ending::Cancelled => fail(span, "cancelled", None),
-        Ending::Error(error) => failed(span, error),
-    }
-}
-
-/// Records an error of a request.
-pub(crate) fn failed(span: &Span, error: &RpcError) {
+/// Records the end of a request.
+pub(crate) fn ended(span: &Span, ending: Ending) {
     if span.is_disabled() {
         return;
     }
-    fail(span, &error.code.to_string(), Some(error.code));
+    if let Some(kind) = ending.error_type() {
+        fail(span, &kind, ending.code());
+    }
 }
 
 fn fail(span: &Span, kind: &str, code: Option<ErrorCode>) {
@@ -236,7 +212,7 @@ pub(crate) fn ask(method: &str, call: &Span) -> Span {
 pub(crate) fn answered<T>(span: &Span, outcome: &Result<T, InputError>) {
     let Err(error) = outcome else { return };
     match error.rpc() {
-        Some(error) => failed(span, error),
+        Some(error) => ended(span, Ending::Error(error.code)),
         None if error.is_timeout() => fail(span, "timeout", None),
         // A user who declines has answered.
         None if error.is_declined() || error.is_cancelled() => {}
@@ -266,9 +242,50 @@ fn text_of(id: &RequestId) -> Cow<'_, str> {
     }
 }
 
+/// The most characters of a text of a peer in a span or an event.
+const SHOWN: usize = 256;
+
+/// Returns the start of a text of a peer.
+fn excerpt(text: &str) -> &str {
+    text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
+}
+
+/// Returns a URI without the parts that may contain secrets: its user information, its query and its fragment.
+fn public_uri(uri: &str) -> Cow<'_, str> {
+    let uri = uri.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = uri.split_once("://") else { return excerpt(uri).into() };
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => excerpt(&format!("{scheme}://{}", &rest[at + 1..])).to_owned().into(),
+        None => excerpt(uri).into(),
+    }
+}
+
 /// Returns a hash of a session id. The id itself is a secret of the session.
 fn fingerprint(session_id: &str) -> String {
     let mut hasher = DefaultHasher::new();
     session_id.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_public_uri_has_no_user_information_no_query_and_a_bounded_length() {
+        for (uri, expected) in [
+            ("x:a", "x:a"),
+            ("x:a?token=secret", "x:a"),
+            ("file:///home/me@here/a#secret", "file:///home/me@here/a"),
+            ("db://user:secret@host/table?key=secret", "db://host/table"),
+            ("db://user:secret", "db://user:secret"),
+            ("", ""),
+        ] {
+            assert_eq!(public_uri(uri), expected, "{uri}");
+        }
+        let long = format!("x://u@{}", "é".repeat(2 * SHOWN));
+        assert_eq!(public_uri(&long).chars().count(), SHOWN);
+        assert_eq!(public_uri(&long[4..]).chars().count(), SHOWN);
+    }
 }

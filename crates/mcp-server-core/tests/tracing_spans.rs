@@ -31,7 +31,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    common::{Wire, call, cancel, code, hold, initialize, legacy, modern, notification, subscribe},
+    common::{Wire, call, cancel, code, hold, initialize, legacy, modern, notification, slow, subscribe},
     json_client::request_with_scope,
     stalling_store::StallingStore,
 };
@@ -389,4 +389,49 @@ async fn the_span_of_a_stopped_call_records_its_end() {
         assert_eq!(field("rpc.response.status_code"), status, "{policy:?} {is_held} {end:?}");
         assert_eq!(field("otel.status_code"), Some("ERROR"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timed_out_or_cancelled_call_records_its_error_type_in_both_eras() {
+    let limit = Duration::from_secs(1);
+    let server = Server::builder("traced", "1")
+        .tool(slow().timeout(limit))
+        .tool(hold().0)
+        .resource(resource("x:slow", async || std::future::pending::<String>().await))
+        .limits(|limits| (limits.read_timeout, limits.handlers_per_session) = (limit, 1))
+        .build();
+    let (recorder, _guard) = Recorder::listen();
+    let mut wire = Wire::connect(&server);
+    wire.open("2025-11-25").await;
+    recorder.take().await;
+    for request in
+        [|id, method, params| legacy(id, method, params), |id: u64, method, params| modern(id, method, params)]
+    {
+        wire.exchange(request(1, "tools/call", call("slow"))).await;
+        let timed_out = recorder.one().await;
+        wire.exchange(request(2, "resources/read", json!({ "uri": "x:slow" }))).await;
+        let failed_read = recorder.one().await;
+        wire.send(request(3, "tools/call", call("hold"))).await;
+        wire.exchange(request(4, "tools/call", call("slow"))).await;
+        let busy = recorder.one().await;
+        wire.send(cancel(3)).await;
+        let cancelled = recorder.one().await;
+        for (seen, kind, status) in [
+            (timed_out, "timeout", None),
+            (failed_read, "timeout", Some("-32603")),
+            (busy, "busy", Some("-32603")),
+            (cancelled, "cancelled", None),
+        ] {
+            let field = |name: &str| seen.fields.get(name).map(String::as_str);
+            assert_eq!(field("error.type"), Some(kind), "{seen:?}");
+            assert_eq!(field("rpc.response.status_code"), status, "{seen:?}");
+            assert_eq!(field("otel.status_code"), Some("ERROR"), "{seen:?}");
+        }
+    }
+    // The client cancels a subscription.
+    let params = json!({ "notifications": { "resourcesListChanged": true } });
+    wire.send(modern(5, "subscriptions/listen", params)).await;
+    assert!(wire.recv().await.get("method").is_some());
+    wire.send(cancel(5)).await;
+    assert_eq!(recorder.one().await.fields["error.type"], "cancelled");
 }

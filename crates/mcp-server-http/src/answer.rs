@@ -1,5 +1,6 @@
 //! Answers: bodies, event streams, status codes and CORS headers.
 
+pub(crate) mod access;
 pub(crate) mod body;
 pub(crate) mod cors;
 pub(crate) mod health;

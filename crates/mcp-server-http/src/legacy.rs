@@ -73,7 +73,10 @@ impl Drop for Legacy {
 /// Answers `initialize` and opens a session.
 pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
+    let caller = Caller::remote().principal(head.principal.clone());
+    let record_rejection = |code| legacy.endpoint.server.record_rejection(Some(&request.method), &caller, code);
     if head.headers.contains_key(headers::SESSION_ID) {
+        record_rejection(ErrorCode::INVALID_REQUEST);
         // Also for the id of an expired session: the client learns that it has to initialize without an id.
         return match find(legacy, head, Some(&request.id)) {
             Ok(_) => {
@@ -86,16 +89,18 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
         };
     }
     if !legacy.sessions.has_capacity(legacy.streams.len()) {
+        record_rejection(ErrorCode::INTERNAL_ERROR);
         return respond::too_many_sessions(Some(&request.id));
     }
     let Ok(id) = sessions::new_id() else {
         tracing::error!("the system has no random numbers for a session id");
+        record_rejection(ErrorCode::INTERNAL_ERROR);
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
     };
     let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
     let peer = Peer::new(log.clone(), legacy.endpoint.server.limits().handlers_per_session);
     let owner = head.principal.as_deref().map(Principal::key);
-    let caller = Caller::remote().session_id(id.clone()).principal(head.principal.clone());
+    let caller = caller.session_id(id.clone());
     let (session, reply) = match legacy.endpoint.server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
         Err(error) => return not_opened(request, &error),
@@ -129,7 +134,10 @@ pub(crate) async fn request(
     let id = request.id().clone();
     let http = match open(legacy, head, Some(&id)) {
         Ok(http) => http,
-        Err(response) => return response,
+        Err(response) => {
+            request.record_rejection(ErrorCode::INVALID_REQUEST);
+            return response;
+        }
     };
     let call = Call::new(legacy, http);
     let (session, peer) = (call.http.session.clone(), call.http.peer.clone());
@@ -322,7 +330,7 @@ pub(crate) fn check_version(
     head: &HeaderMap,
     id: Option<&RequestId>,
 ) -> Result<Option<ProtocolVersion>, Response<Body>> {
-    let bad = |error: &RpcError| respond::error_with_id(StatusCode::BAD_REQUEST, id, error);
+    let bad = |error: &RpcError| respond::head_error(StatusCode::BAD_REQUEST, id, error);
     let header = headers::single(head, &headers::PROTOCOL_VERSION).map_err(|error| bad(&as_invalid(error)))?;
     let Some(text) = header else { return Ok(None) };
     let known = ProtocolVersion::parse(text).filter(|version| endpoint.server.versions().contains(version));
@@ -337,19 +345,19 @@ pub(crate) fn check_version(
 
 fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
     let id = headers::single(&head.headers, &headers::SESSION_ID)
-        .map_err(|error| respond::error_with_id(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
+        .map_err(|error| respond::head_error(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
         let mut text = "the header Mcp-Session-Id is missing: open a session by `initialize`".to_owned();
         let newest = legacy.endpoint.server.versions().iter().max().filter(|version| version.is_stateless());
         if let (Some(newest), false) = (newest, head.headers.contains_key(&headers::PROTOCOL_VERSION)) {
             text.push_str(&format!(", or send MCP-Protocol-Version: {newest} and the revision in `_meta`"));
         }
-        return Err(respond::error_with_id(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));
+        return Err(respond::head_error(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));
     };
     let caller = head.principal.as_deref().map(Principal::key);
     legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| {
         let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
-        respond::error_with_id(StatusCode::NOT_FOUND, request, &error)
+        respond::head_error(StatusCode::NOT_FOUND, request, &error)
     })
 }
 

@@ -17,7 +17,7 @@ use mcp_server_core::{
 };
 
 use crate::{
-    answer::{body::Body, cors, health, respond, stream::Queue},
+    answer::{access::AccessRecord, body::Body, cors, health, respond, stream::Queue},
     config::{HttpConfig, SsePaths},
     endpoint::{self, BoxError, Endpoint, Head, RequestParts},
     legacy::{
@@ -76,7 +76,9 @@ impl McpService {
         B::Error: Into<BoxError>,
     {
         let Inner { endpoint, legacy } = &*self.inner;
-        if let Err(refused) = endpoint.admit(&request) {
+        let access = AccessRecord::start(&request);
+        if let Err(mut refused) = endpoint.admit(&request) {
+            AccessRecord::finish(access, &mut refused);
             return refused;
         }
         legacy.sessions.tick();
@@ -94,6 +96,7 @@ impl McpService {
             self.inner.route(request).await
         };
         cors::share(&mut response, origin);
+        AccessRecord::finish(access, &mut response);
         response
     }
 }
@@ -199,7 +202,7 @@ impl Inner {
             Ok(engine::Accepted::Initialize(request)) if endpoint.config.has_sessions => {
                 legacy::initialize(legacy, &request, &head)
             }
-            Ok(engine::Accepted::Initialize(request)) => sessionless::initialize(endpoint, &request),
+            Ok(engine::Accepted::Initialize(request)) => sessionless::initialize(endpoint, &request, &caller),
             Ok(engine::Accepted::InSession(request)) if endpoint.config.has_sessions => {
                 legacy::request(legacy, *request, accepted, &head).await
             }

@@ -30,5 +30,6 @@ mod stateless_only;
 mod streams;
 mod subscriptions;
 mod tasks;
+mod telemetry;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,6 +1,6 @@
-//! The end of a call: its notifications stop, and its span records the outcome.
+//! The end of a request: its notifications stop, and its span and its access event record the outcome.
 
-use std::{borrow::Borrow, sync::atomic::Ordering};
+use std::{ops::Deref, sync::atomic::Ordering};
 
 use super::Context;
 use crate::trace::{self, Ending};
@@ -14,20 +14,40 @@ impl Context {
         }
     }
 
-    /// Finishes the call, and records its end in the span. Only the first end counts.
-    pub(crate) fn end(&self, ending: Ending<'_>) {
+    /// Finishes the request, and records its end in its span and in the access log. Only the first end counts.
+    pub(crate) fn end(&self, ending: Ending) {
         self.finish();
-        if !self.inner.ended.swap(true, Ordering::AcqRel) {
-            trace::ended(&self.inner.span, ending);
+        if self.inner.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let ending = if self.has_expired() { ending.after_time_limit() } else { ending };
+        trace::ended(&self.inner.span, ending);
+        if let Some(access) = &self.inner.access {
+            access.ended(&self.inner.span, ending, self.task_id().is_some());
+        }
+    }
+
+    /// Records in the access log that the response to the call is a task.
+    pub(crate) fn record_task(&self) {
+        if let Some(access) = &self.inner.access {
+            access.became_task(&self.inner.span);
         }
     }
 }
 
-/// Ends a call as cancelled when it is dropped before its end.
-pub(crate) struct EndGuard<C: Borrow<Context>>(pub(crate) C);
+/// The context of a request that must end. Dropping it ends the request as cancelled, unless the request has ended.
+pub(crate) struct EndGuard(pub(crate) Context);
 
-impl<C: Borrow<Context>> Drop for EndGuard<C> {
+impl Deref for EndGuard {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.0
+    }
+}
+
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        self.0.borrow().end(Ending::Cancelled);
+        self.0.end(Ending::Cancelled);
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    Message, Method as _, ProtocolVersion, RequestId, RequestMeta, RpcError,
+    ErrorCode, Message, Method as _, ProtocolVersion, RequestId, RequestMeta, RpcError,
     jsonrpc::{EnvelopeError, Notification, Request, Response},
     meta, method,
 };
@@ -13,6 +13,7 @@ use super::{Engine as _, Era, MirroredHeaders, Prepared};
 use crate::{
     Caller, Peer, Server, Session,
     request::{Refusal, Scope, StatelessCall, Surroundings},
+    trace,
 };
 
 /// The surroundings of a message, as its transport knows them.
@@ -62,6 +63,16 @@ impl<'a> Arrival<'a> {
     pub fn grace_period(mut self, limit: Duration) -> Self {
         self.surroundings.grace_period = Some(limit);
         self
+    }
+
+    /// Rejects an invalid request, and records it in the access log.
+    fn reject(&self, request: &Request<'_>, error: RpcError) -> Rejected {
+        self.record_rejection(Some(&request.method), error.code);
+        Rejected::malformed(&request.id, error)
+    }
+
+    fn record_rejection(&self, method: Option<&str>, code: ErrorCode) {
+        trace::refused(method, self.caller.is_local(), self.caller.authenticated(), code);
     }
 
     /// Adds the surroundings to a scope.
@@ -137,6 +148,11 @@ impl SessionRequest<'_> {
         &self.request.id
     }
 
+    /// Records in the access log that the transport rejects the request instead of preparing it.
+    pub fn record_rejection(&self, code: ErrorCode) {
+        self.arrival.record_rejection(Some(&self.request.method), code);
+    }
+
     /// Prepares the request in its session. `sink` replaces the stream of the arrival.
     ///
     /// # Errors
@@ -168,7 +184,9 @@ impl SessionRequest<'_> {
     pub(crate) fn before_handshake(self, server: &Server) -> Result<Prepared, Refusal> {
         if self.request.method != method::Ping::NAME {
             let text = format!("{}, and no session was opened by `initialize`", missing_version());
-            return Err(RpcError::invalid_params(text).into());
+            let error = RpcError::invalid_params(text);
+            self.record_rejection(error.code);
+            return Err(error.into());
         }
         let scope = Scope::unopened(server.versions());
         server.prepare(&self.request, self.arrival.complete(scope))
@@ -182,29 +200,36 @@ impl SessionRequest<'_> {
 
 impl Server {
     pub(super) fn accept_message<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
-        match Message::parse_with(bytes, &self.limits().of_messages())? {
-            Message::Request(request) => self.accept_request(request, arrival),
-            Message::Notification(notification) => Ok(Accepted::Notification(notification)),
-            Message::Response(response) => Ok(Accepted::Response(response)),
+        match Message::parse_with(bytes, &self.limits().of_messages()) {
+            Ok(Message::Request(request)) => self.accept_request(request, arrival),
+            Ok(Message::Notification(notification)) => Ok(Accepted::Notification(notification)),
+            Ok(Message::Response(response)) => Ok(Accepted::Response(response)),
+            Err(error) => {
+                // The transport serves or rejects a batch.
+                if !error.is_batch {
+                    arrival.record_rejection(None, error.error.code);
+                }
+                Err(error.into())
+            }
         }
     }
 
     fn accept_request<'a>(&self, request: Request<'a>, arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
         match Era::of(&request) {
-            Err(error) => Err(Rejected::malformed(&request.id, error.error)),
+            Err(error) => Err(arrival.reject(&request, error.error)),
             Ok(Era::Stateless(meta)) => self.accept_stateless(&request, &meta, arrival),
             Ok(Era::Initialize) => Ok(Accepted::Initialize(request)),
             Ok(Era::Session(meta)) => {
                 let named = arrival.headers.as_ref().and_then(MirroredHeaders::version);
                 if named.is_some_and(ProtocolVersion::is_stateless) {
-                    return Err(Rejected::malformed(&request.id, RpcError::invalid_params(missing_version())));
+                    return Err(arrival.reject(&request, RpcError::invalid_params(missing_version())));
                 }
                 if !self.has_legacy_versions() {
                     let error = match &arrival.headers {
                         Some(headers) => headers.version_missing(),
                         None => RpcError::invalid_params(missing_version()),
                     };
-                    return Err(Rejected::malformed(&request.id, error));
+                    return Err(arrival.reject(&request, error));
                 }
                 Ok(Accepted::InSession(Box::new(SessionRequest { request, meta, arrival })))
             }
@@ -217,9 +242,9 @@ impl Server {
         meta: &RequestMeta<'_>,
         mut arrival: Arrival<'_>,
     ) -> Result<Accepted<'a>, Rejected> {
-        let malformed = |error| Rejected::malformed(&request.id, error);
-        let call = StatelessCall::read(meta).map_err(malformed)?;
         let headers = arrival.headers.take();
+        let malformed = |error| arrival.reject(request, error);
+        let call = StatelessCall::read(meta).map_err(malformed)?;
         if let Some(headers) = &headers {
             headers.check_request(&request.method, meta, call.requested()).map_err(malformed)?;
         }

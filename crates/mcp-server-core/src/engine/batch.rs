@@ -9,6 +9,7 @@ use super::{Engine as _, Era, Prepared};
 use crate::{
     Peer, Server, Session,
     request::{Refusal, Reply, Scope},
+    trace,
 };
 
 /// The most messages in a batch.
@@ -35,10 +36,11 @@ impl Server {
         scope: impl Fn() -> Scope,
     ) -> Result<Batch, RpcError> {
         let limits = self.limits().of_messages();
-        let members = jsonrpc::split_batch(bytes, &limits).map_err(|error| error.error)?;
-        if members.len() > MEMBERS {
-            return Err(RpcError::invalid_request(format!("a batch has at most {MEMBERS} messages")));
-        }
+        let members = jsonrpc::split_batch(bytes, &limits).map_err(|error| error.error).and_then(|members| {
+            let text = || format!("a batch has at most {MEMBERS} messages");
+            if members.len() > MEMBERS { Err(RpcError::invalid_request(text())) } else { Ok(members) }
+        });
+        let members = members.map_err(|error| rejected(None, &scope(), error))?;
         let mut requests = Vec::new();
         for member in members {
             match Message::parse_with(member.get().as_bytes(), &limits) {
@@ -47,8 +49,11 @@ impl Server {
                         Ok(Era::Session(meta)) => {
                             self.prepare(&request, scope().meta(meta.as_ref())).map_err(Refusal::into_error)
                         }
-                        Ok(_) => Err(RpcError::invalid_request("this request travels alone, not in a batch")),
-                        Err(error) => Err(error.error),
+                        Ok(_) => {
+                            let error = RpcError::invalid_request("this request travels alone, not in a batch");
+                            Err(rejected(Some(&request.method), &scope(), error))
+                        }
+                        Err(error) => Err(rejected(Some(&request.method), &scope(), error.error)),
                     };
                     requests.push(match prepared {
                         // From now on a cancellation finds the request.
@@ -61,11 +66,20 @@ impl Server {
                 }
                 Ok(Message::Notification(notification)) => self.notified(Some(session), peer, &notification),
                 Ok(Message::Response(response)) => session.answered(&response),
-                Err(error) => requests.push(Member::Answered(Reply::error(error.id.as_ref(), &error.error))),
+                Err(error) => {
+                    let reason = rejected(None, &scope(), error.error);
+                    requests.push(Member::Answered(Reply::error(error.id.as_ref(), &reason)));
+                }
             }
         }
         Ok(Batch { requests })
     }
+}
+
+/// Records a rejected message in the access log.
+fn rejected(method: Option<&str>, scope: &Scope, error: RpcError) -> RpcError {
+    trace::refused(method, scope.is_local, scope.principal.as_deref(), error.code);
+    error
 }
 
 impl Batch {

@@ -4,7 +4,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    ProtocolVersion, RpcError,
+    ErrorCode, ProtocolVersion, RpcError,
     jsonrpc::{Notification, Request},
 };
 use mcp_transport::Transport;
@@ -13,6 +13,7 @@ use super::{Accepted, Arrival, Batch, Prepared, Rejected};
 use crate::{
     Caller, Peer, ServeError, Server, Session,
     request::{Refusal, Reply, Scope},
+    trace,
 };
 
 /// The methods of a [`Server`] for transports.
@@ -71,7 +72,15 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// See [`Engine::initialize`].
-    fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError>;
+    fn initialize_sessionless(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+    ) -> Result<(ProtocolVersion, Reply), RpcError>;
+
+    /// Records in the access log that the transport rejects a message. `method` is `None` if the message is not a request.
+    /// The other methods record the messages that they reject.
+    fn record_rejection(&self, method: Option<&str>, caller: &Caller, code: ErrorCode);
 
     /// Processes a notification. A cancellation of an unknown request is ignored. All other notifications reach the
     /// application.
@@ -132,8 +141,16 @@ impl Engine for Server {
         self.opened_session(request, caller, peer)
     }
 
-    fn initialize_sessionless(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
-        self.welcome_without_session(request)
+    fn initialize_sessionless(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+    ) -> Result<(ProtocolVersion, Reply), RpcError> {
+        self.welcome_without_session(request, caller)
+    }
+
+    fn record_rejection(&self, method: Option<&str>, caller: &Caller, code: ErrorCode) {
+        trace::refused(method, caller.is_local(), caller.authenticated(), code);
     }
 
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {

@@ -17,6 +17,7 @@ use crate::{
     publisher::{Filter, ListenStream, Listening, Offered},
     request::{Reply, Scope},
     store::STORE_TIMEOUT,
+    trace::Ending,
 };
 
 /// A prepared subscription.
@@ -74,7 +75,8 @@ impl Prepared {
 
 /// Sends changes until the client cancels or disconnects (no response then), or the server ends the stream.
 pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
-    let Prepared { server, id, scope, place, .. } = prepared;
+    // The guard ends a subscription that the client cancels.
+    let Prepared { server, id, scope, place, context, .. } = prepared;
     let _place: Option<Place> = place;
     let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.surroundings.sink.as_deref()?);
     let stream = ListenStream { id: &id, sink };
@@ -114,7 +116,11 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         };
         tokio::select! {
             biased;
-            outcome = deliver => return outcome.err().map(|error| Reply::error(Some(&id), &error)),
+            outcome = deliver => {
+                let error = outcome.err()?;
+                context.end(Ending::Error(error.code));
+                return Some(Reply::error(Some(&id), &error));
+            }
             () = ending.wait() => {}
         }
         drop(listening);
@@ -122,6 +128,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         if scope.surroundings.peer.is_some() {
             stream.send_end().await;
         }
+        context.end(Ending::Done);
         Some(Reply::result(&server.data.identity, &id, scope.version, stream.result(), 256))
     };
     tokio::select! {

@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{
     Server,
-    context::{Completing, Context, ResourceUri},
+    context::{Completing, Context, EndGuard, ResourceUri},
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
     registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
     request::{ParsedMeta, Refusal, Reply, Scope},
     session::{InFlightGuard, Pass},
     tasks::{Plan, TaskUpgrade, ToolTasks},
-    trace::{self, Target},
+    trace::{self, AccessRecord, Target},
 };
 
 /// A request that passed all checks and can run.
@@ -36,7 +36,7 @@ pub struct Prepared {
     pub(super) server: Server,
     pub(super) id: RequestId,
     pub(super) scope: Scope,
-    pub(super) context: Context,
+    pub(super) context: EndGuard,
     pub(super) work: Work,
     pub(super) place: Option<Place>,
 }
@@ -146,22 +146,51 @@ impl Server {
         #[cfg(feature = "log-layer")]
         let slot = crate::log_layer::opened();
         trace::belongs(&span, scope.version, scope.client.session());
+        let mut access = AccessRecord::start(&request.method, scope.is_local, scope.principal.as_deref());
+        if let Some(access) = &mut access {
+            access.belongs(scope.version, scope.client.session());
+        }
         let meta = || match &scope.parsed_meta {
             Some(parsed_meta) => parsed_meta.meta(),
             None => trace::meta_of(request),
         };
         trace::follow(&span, meta, self.data.config.bridge.as_ref());
-        let prepared = span.in_scope(|| self.prepare_in(request, scope, headers, &span));
+        let prepared = span.in_scope(|| self.prepare_in(request, scope, headers, &span, &mut access));
         #[cfg(feature = "log-layer")]
         if let (Some(slot), Ok(prepared)) = (slot, &prepared) {
             slot.fill(&prepared.context);
         }
         match &prepared {
             Ok(prepared) => trace::name(&span, &request.method, prepared.work.target()),
-            Err(Refusal::Error(error)) => trace::failed_at(&span, &request.method, error),
-            Err(Refusal::Scopes(_)) => trace::insufficient_scope(&span, &request.method),
+            Err(refusal) => {
+                trace::name(&span, &request.method, Target::None);
+                trace::ended(&span, refusal.ending());
+                if let Some(mut access) = access {
+                    self.name_refused(request, &mut access);
+                    access.ended(&span, refusal.ending(), false);
+                }
+            }
         }
         prepared
+    }
+
+    /// Names a rejected call in the access log after its tool or its prompt, if the server has it.
+    fn name_refused(&self, request: &Request<'_>, access: &mut AccessRecord) {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow)]
+            name: std::borrow::Cow<'a, str>,
+        }
+        let is_tool = request.method == method::CallTool::NAME;
+        if !is_tool && request.method != method::GetPrompt::NAME {
+            return;
+        }
+        let Ok(Params { name }) = decode_params(&request.method, request.params) else { return };
+        if is_tool && self.data.tools.load().find(&name).is_some() {
+            access.name(Target::Tool(&name));
+        } else if !is_tool && self.data.prompts.load().find(&name).is_some() {
+            access.name(Target::Prompt(&name));
+        }
     }
 
     fn prepare_in(
@@ -170,6 +199,7 @@ impl Server {
         scope: Scope,
         headers: Option<&MirroredHeaders<'_>>,
         span: &Span,
+        access: &mut Option<Box<AccessRecord>>,
     ) -> Result<Prepared, Refusal> {
         let method = methods::find(self, &request.method, &scope)?;
         self.check_scopes(&scope, &self.data.config.required_scopes)?;
@@ -204,7 +234,12 @@ impl Server {
             Work::Handler(HandlerWork::Tool { plan: Plan::Task { .. }, .. }) => Some(Arc::default()),
             _ => None,
         };
-        let context = context(self, request, &scope, parsed_meta, collector, task_upgrade, span);
+        let mut access = access.take();
+        if let Some(access) = &mut access {
+            access.name(work.target());
+        }
+        let context = context(self, request, &scope, parsed_meta, collector, task_upgrade, (span, access));
+        let context = EndGuard(context);
         Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
     }
 
@@ -379,7 +414,7 @@ fn context(
     parsed_meta: ParsedMeta,
     collector: Option<Arc<InputCollector>>,
     task_upgrade: Option<Arc<TaskUpgrade>>,
-    span: &Span,
+    (span, access): (&Span, Option<Box<AccessRecord>>),
 ) -> Context {
     Context::new(crate::context::Inner {
         version: scope.version,
@@ -400,6 +435,7 @@ fn context(
         expired: std::sync::atomic::AtomicBool::new(false),
         ended: std::sync::atomic::AtomicBool::new(false),
         span: span.clone(),
+        access,
         server: server.clone(),
     })
 }

@@ -42,7 +42,10 @@ impl Prepared {
         }
         let work = match std::mem::replace(&mut self.work, Work::Over) {
             Work::Over => return None,
-            Work::Done(reply) => return Some(reply),
+            Work::Done(reply) => {
+                self.context.end(reply.ending());
+                return Some(reply);
+            }
             Work::Listen(work) => {
                 let span = self.context.span().clone();
                 return Box::pin(super::listen::run(self, *work).instrument(span)).await;
@@ -59,7 +62,7 @@ impl Prepared {
         };
         let Self { server, id, scope, context, place, .. } = self;
         let version = scope.version;
-        let outcome = answer(&server, &scope, &context, work).await;
+        let outcome = answer(&server, &scope, context, work).await;
         // The permits are released before the response, because the client may reuse the id at once.
         drop(place);
         Some(match outcome {
@@ -78,7 +81,6 @@ impl Prepared {
     /// Runs a method about tasks.
     async fn run_task(self, work: TaskWork) -> Option<Reply> {
         let Self { server, id, scope, place, context, .. } = self;
-        let _guard = EndGuard(&context);
         let served = tokio::select! {
             biased;
             served = work.run(&server, &scope, &id) => served,
@@ -86,7 +88,7 @@ impl Prepared {
             cause = scope.grace_period_over(&server.data.shutdown) => Err(cause.error()),
         };
         drop(place);
-        context.end(served.as_ref().map_or_else(Ending::Error, |_| Ending::Done));
+        context.end(served.as_ref().map_or_else(|error| Ending::Error(error.code), Reply::ending));
         Some(served.unwrap_or_else(|error| refuse(&scope, &id, &error)))
     }
 
@@ -96,9 +98,8 @@ impl Prepared {
         let version = scope.version;
         // Work on other tasks is cancelled with the request, also when this future is dropped.
         let drop_cancels = scope.cancel.clone().drop_guard();
-        let _guard = EndGuard(&context);
         let limit = server.limits().read_timeout;
-        let call = MethodCall::new(route.name.as_str().into(), params, context.clone());
+        let call = MethodCall::new(route.name.as_str().into(), params, Context::clone(&context));
         let served = async {
             match tokio::time::timeout(limit, guarded_method(&route, call)).await {
                 Ok(result) => result,
@@ -127,7 +128,7 @@ impl Prepared {
             }
             Err(mut error) => {
                 error.shape(version);
-                context.end(Ending::Error(&error));
+                context.end(Ending::Error(error.code));
                 refuse(&scope, &id, &error)
             }
         })
@@ -139,6 +140,14 @@ impl Prepared {
     /// # Errors
     /// The response when a limit is reached.
     pub(crate) fn enter(&mut self) -> Result<(), Reply> {
+        let entered = self.acquire();
+        if let Err(reply) = &entered {
+            self.context.end(reply.refusal());
+        }
+        entered
+    }
+
+    fn acquire(&mut self) -> Result<(), Reply> {
         let is_short = match &self.work {
             Work::Done(_) => true,
             Work::Task(work) => !work.waits(),
@@ -179,7 +188,7 @@ impl Prepared {
     pub(crate) async fn run_for_output(mut self) -> Result<Output, RpcError> {
         self.enter().map_err(|_| busy())?;
         let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
-        execute(&self.server, &self.scope, &self.context, work).await.map_err(|stop| match stop {
+        execute(&self.server, &self.scope, self.context, work).await.map_err(|stop| match stop {
             Stop::Cancelled => RpcError::internal("cancelled"),
             Stop::Error(error) => error,
         })
@@ -198,25 +207,27 @@ fn refuse(scope: &Scope, id: &RequestId, error: &RpcError) -> Reply {
 }
 
 /// Runs a handler until it has an output, or until the call becomes a task.
-async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: HandlerWork) -> Result<Output, Stop> {
+async fn answer(server: &Server, scope: &Scope, context: EndGuard, mut work: HandlerWork) -> Result<Output, Stop> {
     let HandlerWork::Tool { entry, plan, .. } = &mut work else {
         return execute(server, scope, context, work).await;
     };
     match std::mem::take(plan) {
         Plan::Plain => execute(server, scope, context, work).await,
         Plan::Refused(error) => {
-            context.end(Ending::Error(&error));
+            context.end(Ending::Error(error.code));
             Err(error.into())
         }
         Plan::Task { policy, ttl, is_required } => {
             let entry = entry.clone();
-            let candidate = Candidate { server, scope, context, tool: &entry.spec.tool.name, policy, ttl, is_required };
+            // The work owns the guard of the call, because it outlives this future in a task.
+            let (context, guard) = (Context::clone(&context), context);
+            let candidate =
+                Candidate { server, scope, context: &context, tool: &entry.spec.tool.name, policy, ttl, is_required };
             // The grace period ends the call. The driver of tasks ends a task.
             let mut task_scope = scope.clone();
             task_scope.surroundings.grace_period = None;
-            // The call may be dropped before its first poll.
-            let (task_server, guard) = (server.clone(), EndGuard(context.clone()));
-            let work = Box::pin(async move { execute(&task_server, &task_scope, &guard.0, work).await });
+            let task_server = server.clone();
+            let work = Box::pin(async move { execute(&task_server, &task_scope, guard, work).await });
             // Boxed, because few calls can become a task and all calls would have the larger future.
             let mut running = Box::pin(candidate.run(work));
             let outcome = unless_stopped(server, scope, running.as_mut()).await.and_then(|outcome| outcome);
@@ -229,9 +240,8 @@ async fn answer(server: &Server, scope: &Scope, context: &Context, mut work: Han
 }
 
 /// Runs a handler in the span of its request, also after the call became a task.
-async fn execute(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
-    let _guard = EndGuard(context);
-    let mut outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
+async fn execute(server: &Server, scope: &Scope, context: EndGuard, work: HandlerWork) -> Result<Output, Stop> {
+    let mut outcome = run_handler(server, scope, &context, work).instrument(context.span().clone()).await;
     if let Err(Stop::Error(error)) = &mut outcome {
         error.shape(scope.version);
     }

@@ -6,6 +6,7 @@ use mcp_protocol::{
     RpcError,
     tasks::{self, ext},
 };
+use tokio::time::Instant;
 
 use crate::{
     Server,
@@ -71,10 +72,14 @@ impl Candidate<'_> {
         if let Some(upgrade) = self.context.task_upgrade() {
             upgrade.become_task(&running_task);
         }
+        self.context.record_task();
         let created = self.created(&running_task);
         let outcome = async move { outcome_of(work.await) };
-        let context = self.context.clone();
-        let on_interruption = move |error: &RpcError| context.end(Ending::Error(error));
+        let (context, expires) = (self.context.clone(), running_task.expires());
+        let on_interruption = move |error: &RpcError| {
+            let is_expired = expires <= Instant::now();
+            context.end(if is_expired { Ending::TimedOut(Some(error.code)) } else { Ending::Error(error.code) });
+        };
         tokio::spawn(self.server.data.task_driver().drive(running_task, outcome, on_interruption));
         Ok(created)
     }

@@ -70,6 +70,10 @@ impl Caller {
         self.session_id.clone()
     }
 
+    pub(crate) fn authenticated(&self) -> Option<&Principal> {
+        self.principal.as_deref()
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
     }

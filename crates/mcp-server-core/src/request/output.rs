@@ -44,16 +44,16 @@ pub(crate) enum Performed {
 
 impl Stop {
     /// Returns the end that the span of the request records.
-    pub(crate) fn ending(&self) -> Ending<'_> {
+    pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Cancelled => Ending::Cancelled,
-            Self::Error(error) => Ending::Error(error),
+            Self::Error(error) => Ending::Error(error.code),
         }
     }
 }
 
 /// Returns the end that the span of a request records.
-pub(crate) fn ending(outcome: &Result<Output, Stop>) -> Ending<'_> {
+pub(crate) fn ending(outcome: &Result<Output, Stop>) -> Ending {
     match outcome {
         Ok(Output::Tool(CallToolResult { is_error: true, .. })) => Ending::ToolError,
         Ok(_) => Ending::Done,

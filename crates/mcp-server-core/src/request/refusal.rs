@@ -3,6 +3,8 @@
 use mcp_protocol::RpcError;
 use serde_json::json;
 
+use crate::trace::Ending;
+
 /// The reason for which a request is rejected before it runs.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -20,6 +22,14 @@ impl From<RpcError> for Refusal {
 }
 
 impl Refusal {
+    /// Returns the end that the span of the request records.
+    pub(crate) fn ending(&self) -> Ending {
+        match self {
+            Self::Error(error) => Ending::Refused(error.code),
+            Self::Scopes(_) => Ending::LacksScopes,
+        }
+    }
+
     /// Returns the JSON-RPC error, for transports without a status for missing scopes.
     #[must_use]
     pub fn into_error(self) -> RpcError {

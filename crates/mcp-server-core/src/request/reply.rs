@@ -8,6 +8,8 @@ use mcp_protocol::{
 };
 use serde_json::json;
 
+use crate::trace::Ending;
+
 /// The identity of a server, written once for the results of the stateless era.
 pub(crate) struct ServerIdentity {
     info: Implementation,
@@ -92,6 +94,23 @@ impl Payload {
 }
 
 impl Reply {
+    /// Returns the end that the span of the request records.
+    pub(crate) fn ending(&self) -> Ending {
+        match self.verdict {
+            Verdict::Result => Ending::Done,
+            Verdict::Error(code) => Ending::Error(code),
+            Verdict::Busy => Ending::Busy,
+        }
+    }
+
+    /// Returns the end of a request that this response rejects before it runs.
+    pub(crate) fn refusal(&self) -> Ending {
+        match self.ending() {
+            Ending::Error(code) => Ending::Refused(code),
+            other => other,
+        }
+    }
+
     /// Creates an error response. `id` is `None` when the id of the message could not be read.
     #[must_use]
     pub fn error(id: Option<&RequestId>, error: &RpcError) -> Self {

@@ -275,6 +275,7 @@ impl Connection<'_> {
                 Some(Err(error)) if error.is_too_large() => {
                     let id = jsonrpc::request_id(error.start());
                     let error = RpcError::invalid_request(error.to_string());
+                    self.server.record_rejection(None, &self.caller, error.code);
                     self.send(Reply::error(id.as_ref(), &error), route_of(id)).await
                 }
                 Some(Err(error)) if error.is_closed() => return Ok(()),
@@ -317,8 +318,12 @@ impl Connection<'_> {
             {
                 return self.batch(&frame.message).await;
             }
-            Err(Rejected { id, refusal, .. }) => {
-                return self.send(Reply::error(id.as_ref(), &refusal.into_error()), route_of(id)).await;
+            Err(Rejected { id, refusal, is_batch, .. }) => {
+                let error = refusal.into_error();
+                if is_batch {
+                    self.server.record_rejection(None, &self.caller, error.code);
+                }
+                return self.send(Reply::error(id.as_ref(), &error), route_of(id)).await;
             }
         };
         let reply = match prepared {

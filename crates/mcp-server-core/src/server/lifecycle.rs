@@ -9,7 +9,11 @@ use mcp_protocol::{
     notification,
 };
 
-use crate::{Caller, Peer, Server, Session, request::Reply, trace};
+use crate::{
+    Caller, Peer, Server, Session,
+    request::Reply,
+    trace::{self, AccessRecord, Ending, Target},
+};
 
 /// The most bytes of client information that a session keeps.
 const KEPT_BYTES: usize = 16 << 10;
@@ -21,20 +25,42 @@ impl Server {
         caller: &Caller,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
+        let opened = || self.open_session(request, caller, peer);
+        self.in_span(request, caller, opened, |(session, _)| (session.version(), Some(session)))
+    }
+
+    /// Runs an `initialize` in its span, and records its end. `identity` returns the revision and the session that it opened.
+    fn in_span<T>(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+        run: impl FnOnce() -> Result<T, RpcError>,
+        identity: impl FnOnce(&T) -> (ProtocolVersion, Option<&Session>),
+    ) -> Result<T, RpcError> {
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
         let span = trace::open(request, caller.is_local());
         // No handler runs, so the log layer has no call to find.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
+        let mut access = AccessRecord::start(&request.method, caller.is_local(), caller.authenticated());
         trace::follow(&span, || trace::meta_of(request), self.data.config.bridge.as_ref());
-        let opened = span.in_scope(|| self.open_session(request, caller, peer));
-        match &opened {
-            Ok((session, _)) => {
-                trace::belongs(&span, session.version(), Some(session));
-                trace::name(&span, &request.method, trace::Target::None);
+        let opened = span.in_scope(run);
+        trace::name(&span, &request.method, Target::None);
+        let ending = match &opened {
+            Ok(opened) => {
+                let (version, session) = identity(opened);
+                trace::belongs(&span, version, session);
+                if let Some(access) = &mut access {
+                    access.belongs(version, session);
+                }
+                Ending::Done
             }
-            Err(error) => trace::failed_at(&span, &request.method, error),
+            Err(error) => Ending::Refused(error.code),
+        };
+        trace::ended(&span, ending);
+        if let Some(access) = access {
+            access.ended(&span, ending, false);
         }
         opened
     }
@@ -57,7 +83,15 @@ impl Server {
         Ok((session, self.welcome(request, version, capabilities)))
     }
 
-    pub(crate) fn welcome_without_session(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
+    pub(crate) fn welcome_without_session(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+    ) -> Result<(ProtocolVersion, Reply), RpcError> {
+        self.in_span(request, caller, || self.welcome_anonymously(request), |(version, _)| (*version, None))
+    }
+
+    fn welcome_anonymously(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
         let (_, version) = self.negotiate(request)?;
         let mut capabilities = self.capabilities(version, false)?;
         (capabilities.tasks, capabilities.logging) = (None, None);

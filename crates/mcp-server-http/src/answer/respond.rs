@@ -7,7 +7,7 @@ use http::{
 use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, RpcError};
 use mcp_server_core::engine::{Refusal, Rejected, Reply, Verdict};
 
-use super::{body::Body, stream::Answering};
+use super::{access, body::Body, stream::Answering};
 use crate::request::headers;
 
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
@@ -16,7 +16,12 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
 
 /// An error of the HTTP request, as a JSON-RPC error without an id.
 pub(crate) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
-    error_with_id(status, None, error)
+    access::mark(error_with_id(status, None, error))
+}
+
+/// An error of the head of an HTTP request. `id` is that of the JSON-RPC request, if the message is one.
+pub(crate) fn head_error(status: StatusCode, id: Option<&RequestId>, error: &RpcError) -> Response<Body> {
+    if id.is_some() { error_with_id(status, id, error) } else { refusal(status, error) }
 }
 
 pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &RpcError) -> Response<Body> {
@@ -26,7 +31,7 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
 /// The answer to an `initialize` above the limit of open sessions.
 pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
     let error = RpcError::internal("too many sessions are open, try again later");
-    let response = error_with_id(StatusCode::SERVICE_UNAVAILABLE, id, &error);
+    let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
     with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
 }
 
@@ -85,7 +90,8 @@ pub(crate) fn rejected(rejected: Rejected) -> Response<Body> {
         Refusal::Error(error) => status_of(error.code),
         _ => StatusCode::FORBIDDEN,
     };
-    error_with_id(status, rejected.id.as_ref(), &rejected.refusal.into_error())
+    let response = error_with_id(status, rejected.id.as_ref(), &rejected.refusal.into_error());
+    if rejected.is_batch { access::mark(response) } else { response }
 }
 
 /// Returns the status for an error code of the stateless era. Errors of a method have the status 200.

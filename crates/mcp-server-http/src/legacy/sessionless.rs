@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
-use mcp_protocol::{ProtocolVersion, RequestId, jsonrpc::Request};
-use mcp_server_core::engine::{Engine as _, SessionRequest};
+use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, jsonrpc::Request};
+use mcp_server_core::{
+    Caller,
+    engine::{Engine as _, SessionRequest},
+};
 
 use crate::{
     answer::{body::Body, respond, stream::Queue},
@@ -13,8 +16,8 @@ use crate::{
 };
 
 /// Answers `initialize` and opens no session.
-pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>) -> Response<Body> {
-    match endpoint.server.initialize_sessionless(request) {
+pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>, caller: &Caller) -> Response<Body> {
+    match endpoint.server.initialize_sessionless(request, caller) {
         Ok((version, reply)) => respond::with_version(respond::legacy(reply), version),
         Err(error) => legacy::not_opened(request, &error),
     }
@@ -30,7 +33,10 @@ pub(crate) async fn request(
     let id = request.id().clone();
     let version = match version(endpoint, &head.headers, Some(&id)) {
         Ok(version) => version,
-        Err(response) => return response,
+        Err(response) => {
+            request.record_rejection(ErrorCode::INVALID_REQUEST);
+            return response;
+        }
     };
     match request.sessionless(&endpoint.server, version) {
         Ok(prepared) => stateless::run(endpoint, prepared, queue, respond::legacy).await,

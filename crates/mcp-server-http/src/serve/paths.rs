@@ -13,7 +13,7 @@ use mcp_protocol::RpcError;
 
 use crate::{
     Body, McpService,
-    answer::{cors, respond, vectored::VectoredBody},
+    answer::{access::AccessRecord, cors, respond, vectored::VectoredBody},
     request::guard,
 };
 
@@ -28,12 +28,14 @@ impl ConfiguredPaths {
         if requested == path || endpoint.config.other_paths().any(|other| other == requested) {
             return self.0.handle(request).await;
         }
-        if let Err(refused) = endpoint.admit(&request) {
-            return refused;
-        }
-        let error = RpcError::invalid_request(format!("the endpoint is {path}"));
-        let mut refused = respond::refusal(StatusCode::NOT_FOUND, &error);
-        cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
+        let access = AccessRecord::start(&request);
+        let mut refused = endpoint.admit(&request).err().unwrap_or_else(|| {
+            let error = RpcError::invalid_request(format!("the endpoint is {path}"));
+            let mut refused = respond::refusal(StatusCode::NOT_FOUND, &error);
+            cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
+            refused
+        });
+        AccessRecord::finish(access, &mut refused);
         refused
     }
 }

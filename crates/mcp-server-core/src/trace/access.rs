@@ -1,0 +1,115 @@
+//! The access log: one event for each request, at the end of the request.
+//!
+//! A disabled event costs nothing: the data of the event is collected for an enabled event only.
+
+use mcp_protocol::{ErrorCode, Principal, ProtocolVersion};
+use tokio::time::Instant;
+use tracing::{Level, Span};
+
+use super::{Ending, Target, excerpt, fingerprint, known, public_uri};
+use crate::Session;
+
+/// The target of the access log.
+const ACCESS: &str = "mcp_server::access";
+
+/// The data of the event of one request, from the start of the request.
+#[derive(Debug)]
+pub(crate) struct AccessRecord {
+    start: Instant,
+    method: String,
+    subject: Subject,
+    version: Option<ProtocolVersion>,
+    session: Option<String>,
+    caller: Option<String>,
+    is_local: bool,
+}
+
+/// A [`Target`] that the record owns.
+#[derive(Debug)]
+enum Subject {
+    Tool(String),
+    Prompt(String),
+    Resource(String),
+    None,
+}
+
+impl AccessRecord {
+    /// Starts the record of a request. Returns `None` if the event is disabled.
+    pub(crate) fn start(method: &str, is_local: bool, principal: Option<&Principal>) -> Option<Box<Self>> {
+        if !tracing::enabled!(target: ACCESS, Level::INFO) {
+            return None;
+        }
+        Some(Box::new(Self {
+            start: Instant::now(),
+            method: known(method).to_owned(),
+            subject: Subject::None,
+            version: None,
+            session: None,
+            caller: principal.map(|principal| excerpt(&principal.subject).to_owned()),
+            is_local,
+        }))
+    }
+
+    /// Sets the revision and the session of the request.
+    pub(crate) fn belongs(&mut self, version: ProtocolVersion, session: Option<&Session>) {
+        self.version = Some(version);
+        self.session = session.and_then(Session::id).map(fingerprint);
+    }
+
+    /// Sets the subject of the request. The subject is known to exist.
+    pub(crate) fn name(&mut self, target: Target<'_>) {
+        self.subject = match target {
+            Target::Tool(name) => Subject::Tool(name.to_owned()),
+            Target::Prompt(name) => Subject::Prompt(name.to_owned()),
+            Target::Resource(uri) => Subject::Resource(public_uri(uri).into_owned()),
+            Target::None => Subject::None,
+        };
+    }
+
+    /// Writes the event of a call that received a task as its response. The task has its own event.
+    pub(crate) fn became_task(&self, span: &Span) {
+        self.write(span, "request finished", "task", None);
+    }
+
+    /// Writes the event at the end of a request, or of the task that it became.
+    pub(crate) fn ended(&self, span: &Span, ending: Ending, is_task: bool) {
+        let message = if is_task { "task finished" } else { "request finished" };
+        self.write(span, message, ending.outcome(), ending.error_type().as_deref());
+    }
+
+    fn write(&self, span: &Span, message: &str, outcome: &str, error: Option<&str>) {
+        let (mut tool, mut prompt, mut resource) = (None, None, None);
+        match &self.subject {
+            Subject::Tool(name) => tool = Some(&**name),
+            Subject::Prompt(name) => prompt = Some(&**name),
+            Subject::Resource(uri) => resource = Some(&**uri),
+            Subject::None => {}
+        }
+        tracing::info!(
+            target: ACCESS,
+            parent: span,
+            {
+                mcp.method.name = &*self.method,
+                gen_ai.tool.name = tool,
+                gen_ai.prompt.name = prompt,
+                mcp.resource.uri = resource,
+                enduser.id = self.caller.as_deref(),
+                mcp.session.id = self.session.as_deref(),
+                mcp.protocol.version = self.version.map(ProtocolVersion::as_str),
+                network.transport = if self.is_local { "pipe" } else { "tcp" },
+                duration_ms = self.start.elapsed().as_secs_f64() * 1e3,
+                outcome,
+                error.type = error
+            },
+            "{message}"
+        );
+    }
+}
+
+/// Writes the event of a message that was rejected before its scope was known. A message that is not a request has no
+/// method.
+pub(crate) fn refused(method: Option<&str>, is_local: bool, principal: Option<&Principal>, code: ErrorCode) {
+    if let Some(record) = AccessRecord::start(method.unwrap_or_default(), is_local, principal) {
+        record.ended(&Span::none(), Ending::Refused(code), false);
+    }
+}

@@ -1,0 +1,318 @@
+//! The access log: one event for each request, on every way that a request can end.
+
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use mcp_protocol::Principal;
+use mcp_server_core::{Caller, RawArgs, Server, TaskPolicy, TaskSupport, ToolError, ToolRoute, prompt, template, tool};
+use serde_json::{Value, json};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    Layer,
+    filter::LevelFilter,
+    layer::{Context as LayerContext, SubscriberExt as _},
+};
+
+use crate::common::{Wire, call, cancel, hold, initialize, legacy, modern, notification, slow, subscribe};
+
+type Fields = BTreeMap<String, String>;
+
+struct Reader(Fields);
+
+impl Visit for Reader {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+}
+
+/// The events of the access log.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<Fields>>>);
+
+impl<S: Subscriber> Layer<S> for Recorder {
+    fn on_event(&self, event: &Event<'_>, _context: LayerContext<'_, S>) {
+        if event.metadata().target() == "mcp_server::access" {
+            let mut reader = Reader(Fields::new());
+            event.record(&mut reader);
+            self.0.lock().unwrap().push(reader.0);
+        }
+    }
+}
+
+impl Recorder {
+    /// The events since the last look.
+    async fn take(&self) -> Vec<Fields> {
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// The only event since the last look: method, subject, outcome and `error.type`, and the other fields.
+    async fn one(&self) -> (String, Fields) {
+        let mut seen = self.take().await;
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        (short(&seen[0]), seen.remove(0))
+    }
+}
+
+fn short(fields: &Fields) -> String {
+    let names =
+        ["mcp.method.name", "gen_ai.tool.name", "gen_ai.prompt.name", "mcp.resource.uri", "outcome", "error.type"];
+    names.iter().filter_map(|name| fields.get(*name)).cloned().collect::<Vec<_>>().join(" ")
+}
+
+fn server() -> Server {
+    Server::builder("logged", "1")
+        .tool(tool("ok", async |_: RawArgs| "secret result").input_schema(json!({ "type": "object" })))
+        .tool(tool("fails", async || Err::<(), _>(ToolError::new("no"))))
+        .tool(hold().0)
+        .tool(slow().timeout(Duration::from_secs(1)))
+        .tool(tool("later", async || "later").task(TaskSupport::Required).task_policy(TaskPolicy::Immediately))
+        .tool(tool("scoped", async || "scoped").requires_scopes(["admin"]))
+        .resource_template(template("x:{name}{?key}", async || "text"))
+        .prompt(prompt("intro", async || "hello"))
+        .limits(|limits| limits.handlers_per_session = 1)
+        .build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_has_one_access_event() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let mut wire = Wire::connect(&server());
+    let secret = json!({ "name": "ok", "arguments": { "password": "hidden" } });
+    let unknown_version = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "1999-01-01" } });
+    let no_capabilities = json!({ "_meta": { "io.modelcontextprotocol/clientCapabilities": null } });
+    for (method, params, expected) in [
+        ("tools/list", json!({}), "tools/list ok"),
+        ("server/discover", json!({}), "server/discover ok"),
+        ("tools/call", secret, "tools/call ok ok"),
+        ("tools/call", call("fails"), "tools/call fails tool_error tool_error"),
+        ("tools/call", call("slow"), "tools/call slow timeout timeout"),
+        // The client did not declare the extension.
+        ("tools/call", call("later"), "tools/call later error -32021"),
+        // The name that a client invents is not in the log.
+        ("tools/call", call("none"), "tools/call refused -32602"),
+        ("none/such", json!({}), "_OTHER refused -32601"),
+        ("prompts/get", json!({ "name": "intro" }), "prompts/get intro ok"),
+        ("resources/read", json!({ "uri": "x:a?key=secret" }), "resources/read x:a ok"),
+        ("resources/read", json!({ "uri": "y:a" }), "resources/read refused -32602"),
+        ("tools/list", unknown_version, "tools/list refused -32022"),
+        ("tools/list", no_capabilities, "tools/list refused -32602"),
+    ] {
+        wire.exchange(modern(1, method, params)).await;
+        let (seen, fields) = recorder.one().await;
+        assert_eq!(seen, expected);
+        assert!(fields["duration_ms"].parse::<f64>().unwrap() >= 0.0, "{fields:?}");
+        assert_eq!((&*fields["network.transport"], &*fields["message"]), ("pipe", "request finished"));
+        let text = format!("{fields:?}");
+        assert!(!text.contains("hidden") && !text.contains("secret"), "{text}");
+        if expected.contains("timeout") {
+            assert_eq!(fields["duration_ms"].parse::<f64>().unwrap().round(), 1000.0);
+        }
+    }
+    // The session era, with a request before the handshake, and with a batch.
+    wire.exchange(legacy(1, "tools/list", json!({}))).await;
+    assert_eq!(recorder.one().await.0, "tools/list refused -32602");
+    wire.exchange(initialize("2025-03-26")).await;
+    let (seen, fields) = recorder.one().await;
+    assert_eq!((&*seen, &*fields["mcp.protocol.version"]), ("initialize ok", "2025-03-26"));
+    wire.send(notification("notifications/initialized", json!({}))).await;
+    wire.exchange(legacy(1, "ping", json!({}))).await;
+    assert_eq!(recorder.one().await.0, "ping ok");
+    let batch = json!([legacy(1, "ping", json!({})), initialize("2025-03-26"), legacy(2, "tools/call", call("ok"))]);
+    wire.send(batch).await;
+    let mut seen: Vec<_> = recorder.take().await.iter().map(short).collect();
+    seen.sort();
+    assert_eq!(seen, ["initialize refused -32600", "ping ok", "tools/call ok ok"]);
+    // A message that is not a request has no method.
+    for (message, expected) in [
+        (json!([]), vec!["_OTHER refused -32600"]),
+        (json!([{ "id": 1 }, legacy(2, "ping", json!({}))]), vec!["_OTHER refused -32600", "ping ok"]),
+        (json!({ "id": 1 }), vec!["_OTHER refused -32600"]),
+        (notification("notifications/none", json!({})), vec![]),
+    ] {
+        wire.send(message.clone()).await;
+        let seen: Vec<_> = recorder.take().await.iter().map(short).collect();
+        assert_eq!(seen, expected, "{message}");
+    }
+    // The later revisions have no batches.
+    wire.send(initialize("2025-11-25")).await;
+    assert_eq!(recorder.one().await.0, "initialize ok");
+    wire.send(json!([legacy(1, "ping", json!({}))])).await;
+    assert_eq!(recorder.one().await.0, "_OTHER refused -32600");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_becomes_a_task_has_an_event_for_its_response_and_for_its_end() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let immediate = |route: ToolRoute| route.task(TaskSupport::Optional).task_policy(TaskPolicy::Immediately);
+    let server = Server::builder("tasks", "1")
+        .tool(immediate(slow()))
+        .tool(immediate(tool("fails", async || Err::<(), _>(ToolError::new("no")))))
+        .tool(immediate(hold().0))
+        .build();
+    let mut wire = Wire::connect(&server);
+    let with_tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": with_tasks });
+    let events = async || -> Vec<_> {
+        let seen = recorder.take().await;
+        seen.iter().map(|fields| format!("{}: {}", fields["message"], short(fields))).collect()
+    };
+    for (name, expected) in [("fails", "tools/call fails tool_error tool_error"), ("slow", "tools/call slow ok")] {
+        let mut params = call(name);
+        params["_meta"] = meta.clone();
+        wire.exchange(modern(1, "tools/call", params)).await;
+        let mut seen = events().await;
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        seen.extend(events().await);
+        let response = format!("request finished: tools/call {name} task");
+        assert_eq!(seen, [response, format!("task finished: {expected}")]);
+    }
+    for ends_by_expiry in [false, true] {
+        let mut params = call("hold");
+        params["_meta"] = meta.clone();
+        let created = wire.exchange(modern(1, "tools/call", params)).await;
+        assert_eq!(events().await, ["request finished: tools/call hold task"]);
+        let params = json!({ "taskId": created["result"]["taskId"], "_meta": meta.clone() });
+        let expected = if ends_by_expiry {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            vec!["task finished: tools/call hold timeout timeout"]
+        } else {
+            wire.exchange(modern(2, "tasks/cancel", params)).await;
+            vec!["request finished: tasks/cancel ok", "task finished: tools/call hold cancelled cancelled"]
+        };
+        let mut seen = events().await;
+        seen.sort();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_request_has_one_access_event() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let server = server();
+    let mut wire = Wire::connect(&server);
+    wire.send(modern(1, "tools/call", call("hold"))).await;
+    // The limit of running calls is reached.
+    wire.exchange(modern(2, "tools/call", call("ok"))).await;
+    assert_eq!(recorder.one().await.0, "tools/call ok busy busy");
+    wire.send(cancel(1)).await;
+    assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
+    // The client ends its subscription.
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    wire.send(modern(3, "subscriptions/listen", params)).await;
+    assert!(wire.recv().await.get("method").is_some());
+    assert_eq!(recorder.take().await, Vec::<Fields>::new());
+    wire.send(cancel(3)).await;
+    assert_eq!(recorder.one().await.0, "subscriptions/listen cancelled cancelled");
+    // The client disconnects.
+    wire.send(modern(4, "tools/call", call("hold"))).await;
+    assert_eq!(recorder.take().await, Vec::<Fields>::new());
+    wire.served.abort();
+    assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
+    // The id of a running request is in use.
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    wire = Wire::connect(&server);
+    wire.send(modern(5, "subscriptions/listen", params)).await;
+    assert!(wire.recv().await.get("method").is_some());
+    wire.exchange(modern(5, "prompts/get", json!({ "name": "intro" }))).await;
+    assert_eq!(recorder.one().await.0, "prompts/get intro refused -32600");
+    wire.send(cancel(5)).await;
+    assert_eq!(recorder.one().await.0, "subscriptions/listen cancelled cancelled");
+    // The server ends a subscription.
+    let mut wire = Wire::connect(&server);
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    wire.send(modern(5, "subscriptions/listen", params)).await;
+    assert!(wire.recv().await.get("method").is_some());
+    server.shutdown();
+    assert_eq!(recorder.one().await.0, "subscriptions/listen ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn texts_of_the_peer_have_a_bounded_length() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let mut wire = Wire::connect(&server());
+    let long = "é".repeat(100_000);
+    wire.exchange(modern(1, "resources/read", json!({ "uri": format!("x:{}", "a".repeat(1000)) }))).await;
+    let (_, fields) = recorder.one().await;
+    assert_eq!(fields["mcp.resource.uri"].chars().count(), 256);
+    for (method, params) in [(&*long, json!({})), ("tools/call", call(&long)), ("prompts/get", json!({ "name": long }))]
+    {
+        wire.exchange(modern(1, method, params)).await;
+        let (_, fields) = recorder.one().await;
+        let bytes: usize = fields.values().map(String::len).sum();
+        assert!(bytes < 500, "{fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_access_event_names_the_caller() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    for (principal, expected) in [(Some("alice"), Some("alice")), (None, None)] {
+        let (ours, mut theirs) = mcp_transport::memory::duplex(8);
+        let caller = Caller::remote().principal(principal.map(|name| Arc::new(Principal::new(name))));
+        let server = server();
+        tokio::spawn(async move { server.serve_as(ours, caller).await });
+        let sender = mcp_transport::Transport::sender(&theirs);
+        let message = modern(1, "tools/call", call("scoped")).to_string();
+        sender.send(mcp_transport::Frame::new(message)).await.unwrap();
+        let answer = mcp_transport::recv(&mut theirs).await.unwrap().unwrap();
+        assert!(serde_json::from_slice::<Value>(&answer.message).unwrap().get("error").is_some());
+        let (seen, fields) = recorder.one().await;
+        assert_eq!(seen, "tools/call scoped refused insufficient_scope");
+        assert_eq!(fields.get("enduser.id").map(String::as_str), expected);
+        assert_eq!(fields["network.transport"], "tcp");
+    }
+}
+
+/// The written text.
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_plain_subscriber_prints_the_access_log() {
+    for (level, is_printed) in [(LevelFilter::INFO, true), (LevelFilter::WARN, false)] {
+        let text = Text::default();
+        let writer = text.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(move || writer.clone()).finish();
+        let _guard = subscribe(subscriber);
+        let mut wire = Wire::connect(&server());
+        // A line break of a client does not forge a line of the log.
+        wire.exchange(modern(1, "resources/read", json!({ "uri": "x:a\nforged" }))).await;
+        wire.exchange(modern(1, "tools/call", call("ok"))).await;
+        let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+        let line = "request finished mcp.method.name=\"tools/call\" gen_ai.tool.name=\"ok\"";
+        assert_eq!(text.contains(line), is_printed, "{text}");
+        assert!(!text.lines().any(|line| line.starts_with("forged")), "{text}");
+    }
+}
