@@ -2,7 +2,8 @@
 
 use crate::common;
 use crate::common::{request, send, service, stateless};
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
+use mcp_protocol::ProtocolVersion;
 use mcp_server_core::{Args, Parameter, ParameterType, RawArgs, Server, prompt, resource, template, tool};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use schemars::JsonSchema;
@@ -195,13 +196,43 @@ async fn rejects_a_repeated_mirrored_header() {
 
 #[tokio::test]
 async fn the_error_of_a_missing_revision_header_contains_a_hint() {
-    let mut list = stateless("tools/list", json!({}), &[]);
-    list.headers_mut().remove("mcp-protocol-version");
-    let answer = send(&service(), list).await;
-    assert_eq!((answer.status.as_u16(), answer.error_code()), (400, Some(-32020)));
-    let text = "the header MCP-Protocol-Version is missing: a request without a session sends its revision in this header \
-                and in `_meta`";
-    assert_eq!(answer.json()["error"]["message"], text);
+    let server = || Server::builder("test", "1.0").tool(tool("safe", async || "safe"));
+    let both_eras = || server().build().into_service(HttpConfig::new());
+    let without_sessions = || server().build().into_service(HttpConfig::new().sessionless());
+    let stateless_only = || server().versions([ProtocolVersion::LATEST]).build().into_service(HttpConfig::new());
+    let without_header = || {
+        let mut list = stateless("tools/list", json!({}), &[]);
+        list.headers_mut().remove("mcp-protocol-version");
+        list
+    };
+    let without_both = || {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+        request(Method::POST, &common::BASE, body)
+    };
+    let without_meta = || {
+        let mut list = without_both();
+        list.headers_mut().insert("mcp-protocol-version", HeaderValue::from_static("2026-07-28"));
+        list
+    };
+    let header = "the header MCP-Protocol-Version is missing: without a session, send `MCP-Protocol-Version: 2026-07-28`, and \
+                  the same revision in `_meta`";
+    let session = "the header Mcp-Session-Id is missing: open a session by `initialize`, or send MCP-Protocol-Version: \
+                   2026-07-28 and the revision in `_meta`";
+    let meta = "`_meta[\"io.modelcontextprotocol/protocolVersion\"]` is missing";
+    for (service, request, code, text) in [
+        (both_eras(), without_header(), -32020, header),
+        (both_eras(), without_both(), -32600, session),
+        (both_eras(), without_meta(), -32602, meta),
+        (without_sessions(), without_header(), -32020, header),
+        (without_sessions(), without_meta(), -32602, meta),
+        (stateless_only(), without_header(), -32020, header),
+        (stateless_only(), without_both(), -32020, header),
+        (stateless_only(), without_meta(), -32602, meta),
+    ] {
+        let answer = send(&service, request).await;
+        assert_eq!((answer.status.as_u16(), answer.error_code()), (400, Some(code)), "{answer:?}");
+        assert_eq!(answer.json()["error"]["message"], text);
+    }
 }
 
 #[tokio::test]

@@ -42,10 +42,10 @@ impl<'a> MirroredHeaders<'a> {
         ProtocolVersion::parse(value.as_ref()?)
     }
 
-    /// Returns the error for a request that names no revision.
+    /// Returns the error for a request that names no revision. `newest` is the newest revision of the server.
     #[expect(clippy::unused_self, reason = "only a request with headers has this error")]
-    pub(super) fn version_missing(&self) -> RpcError {
-        missing_version()
+    pub(super) fn version_missing(&self, newest: ProtocolVersion) -> RpcError {
+        missing_version(newest.as_str())
     }
 
     /// Compares the headers with the method, the revision and the name in the body.
@@ -95,7 +95,7 @@ impl<'a> MirroredHeaders<'a> {
         let shown = mirror::display_name(name);
         let Some(header) = self.single(name, &shown)? else {
             return Err(match name {
-                mirror::PROTOCOL_VERSION => missing_version(),
+                mirror::PROTOCOL_VERSION => missing_version(body),
                 _ => RpcError::header_mismatch(format!("the header {shown} is missing")),
             });
         };
@@ -124,10 +124,10 @@ fn excerpt(value: &str) -> Excerpt<'_> {
     Excerpt::new(value).with_limit(EXCERPT)
 }
 
-fn missing_version() -> RpcError {
-    let header = mirror::display_name(mirror::PROTOCOL_VERSION);
+fn missing_version(revision: &str) -> RpcError {
+    let (header, revision) = (mirror::display_name(mirror::PROTOCOL_VERSION), excerpt(revision));
     RpcError::header_mismatch(format!(
-        "the header {header} is missing: a request without a session sends its revision in this header and in `_meta`"
+        "the header {header} is missing: without a session, send `{header}: {revision}`, and the same revision in `_meta`"
     ))
 }
 
