@@ -173,6 +173,20 @@ impl Http {
     /// Configure it with [`reqwest::redirect::Policy::none`]. It needs its own TLS configuration
     /// ([`reqwest::ClientBuilder::tls_backend_preconfigured`], or a crypto provider of the process), because this crate
     /// builds reqwest without one.
+    ///
+    /// ```
+    /// use mcp_client_http::{
+    ///     Http,
+    ///     reqwest::{Client, redirect::Policy},
+    /// };
+    ///
+    /// # fn example(tls: impl std::any::Any) -> Result<Http, Box<dyn std::error::Error>> {
+    /// let client = Client::builder().redirect(Policy::none()).tls_backend_preconfigured(tls).build()?;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.dangerous_client(client);
+    /// # Ok(http)
+    /// # }
+    /// # assert!(example(()).is_err(), "another type than a TLS configuration");
+    /// ```
     #[must_use]
     pub fn dangerous_client(mut self, client: Client) -> Self {
         self.config.client = Some(client);

@@ -193,6 +193,22 @@ impl Error {
     /// Returns true if the answer of the server is invalid.
     ///
     /// For example it is not a valid message, has another form than the result of the method, or is nested too deep.
+    ///
+    /// ```
+    /// use mcp_client::Client;
+    /// use mcp_server::{Server, tool};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_client::Error> {
+    /// # let server = Server::builder("s", "1").tool(tool("greet", async || "Hello!")).build();
+    /// let client = Client::connect(&server).await?;
+    /// // The program reads a number from a result that is a text.
+    /// let error = client.call_tool("greet", json!({})).await?.structured::<u64>().unwrap_err();
+    /// assert!(error.is_invalid_response());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_invalid_response(&self) -> bool {
         matches!(*self.kind, Kind::Invalid(_) | Kind::TooDeep(_) | Kind::Output(_))
@@ -226,6 +242,21 @@ impl Error {
 
     /// Returns true if the request or the address is invalid, for example if the parameters are not a JSON object. The
     /// server did not receive the request, and the connection stays open.
+    ///
+    /// ```
+    /// use mcp_client::Client;
+    /// use mcp_server::{Server, tool};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_client::Error> {
+    /// # let server = Server::builder("s", "1").tool(tool("greet", async || "Hello!")).build();
+    /// let client = Client::connect(&server).await?;
+    /// // Arguments are an object.
+    /// let error = client.call_tool("greet", 7).await.unwrap_err();
+    /// assert!(error.is_invalid_request());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_invalid_request(&self) -> bool {
         match *self.kind {

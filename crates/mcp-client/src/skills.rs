@@ -71,6 +71,7 @@ impl Client {
 ///
 /// ```no_run
 /// # async fn example(loaded: mcp_client::LoadedSkill) -> Result<(), mcp_client::Error> {
+/// println!("{} has {} files", loaded.skill().uri, loaded.files().len());
 /// println!("{}", loaded.instructions());
 /// let style = loaded.read("references/style.md").await?;
 /// println!("{} bytes", style.len());

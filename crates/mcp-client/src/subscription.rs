@@ -96,6 +96,25 @@ impl Subscription {
 ///
 /// Observers skip values that change faster than the program reads them. If the value changes twice before the program reads
 /// it, the program reads the same value again. An observer does not keep the subscription open.
+///
+/// ```
+/// use mcp_client::Client;
+/// # use mcp_server::{Server, resource};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_client::Error> {
+/// # let server = Server::builder("s", "1").resource(resource("config://app", async || "a")).build();
+/// let client = Client::connect(&server).await?;
+/// let changes = client.subscribe(["config://app"]).await?;
+/// let mut states = changes.open_states();
+/// assert!(states.current());
+///
+/// drop(changes);
+/// assert_eq!(states.changed().await, Some(false));
+/// assert_eq!(states.changed().await, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "an observer does nothing until the program reads it"]
 pub struct OpenStates {

@@ -86,6 +86,28 @@ struct Limits {
 ///
 /// Await it to serve. It completes after a graceful shutdown, or never if no shutdown is configured. Dropping the
 /// future closes the listener and all connections.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use axum::{Router, routing::get};
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::io::Error> {
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let address = listener.local_addr()?;
+/// let serving = mcp_http_listener::serve(listener, Router::new().route("/", get(async || "Hello!")))
+///     .max_connections(100)
+///     .write_timeout(Duration::from_secs(10))
+///     .shutdown_deadline(Duration::from_secs(5))
+///     .with_graceful_shutdown(std::future::ready(()));
+/// // The signal has completed, so the listener closes at once.
+/// serving.await;
+/// assert!(tokio::net::TcpStream::connect(address).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a listener does nothing until it is awaited"]
 pub struct Serve<S> {
     listener: TcpListener,
@@ -153,6 +175,21 @@ impl<S> Serve<S> {
     ///
     /// A client has ten seconds for the handshake. A connection counts against [`Serve::max_connections`] from its start.
     /// While the listener runs, it checks every ten seconds whether the files of the certificate have changed.
+    ///
+    /// ```
+    /// use mcp_http_listener::TlsConfig;
+    /// use tokio::net::TcpListener;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates"))?;
+    /// # let (app, stop) = (axum::Router::new(), std::future::ready(()));
+    /// let tls = TlsConfig::from_files("first.pem", "first-key.pem")?;
+    /// let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// mcp_http_listener::serve(listener, app).tls(tls).with_graceful_shutdown(stop).await;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsConfig) -> Self {
         self.tls = Some(tls);
@@ -189,6 +226,24 @@ where
 }
 
 /// The future of a running listener. Created by awaiting [`Serve`].
+///
+/// ```
+/// use std::future::IntoFuture;
+///
+/// use mcp_http_listener::Serving;
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), std::io::Error> {
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let serving: Serving = mcp_http_listener::serve(listener, axum::Router::new()).into_future();
+/// let task = tokio::spawn(serving);
+/// // The end of the task closes the listener and its connections.
+/// task.abort();
+/// assert!(task.await.unwrap_err().is_cancelled());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing until they are polled"]
 pub struct Serving(Pin<Box<dyn Future<Output = ()> + Send>>);
 

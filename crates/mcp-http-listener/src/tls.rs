@@ -34,15 +34,14 @@ use crate::{security::Security, tcp::Duplex};
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// use mcp_http_listener::TlsConfig;
 ///
-/// # fn example() -> Result<(), mcp_http_listener::TlsError> {
-/// let tls = TlsConfig::from_files("/etc/server/cert.pem", "/etc/server/key.pem")?;
-/// // mcp_http_listener::serve(listener, app).tls(tls.clone()).await
+/// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates")).unwrap();
+/// let tls = TlsConfig::from_files("first.pem", "first-key.pem")?;
+/// // The listener has a clone: mcp_http_listener::serve(listener, app).tls(tls.clone())
 /// tls.reload()?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), mcp_http_listener::TlsError>(())
 /// ```
 #[derive(Clone)]
 pub struct TlsConfig {
@@ -96,6 +95,17 @@ impl TlsConfig {
 
     /// Reads a certificate chain and a private key from PEM in memory. [`TlsConfig::replace_pem`] renews them.
     ///
+    /// ```
+    /// use mcp_http_listener::TlsConfig;
+    ///
+    /// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates")).unwrap();
+    /// let certificate = std::fs::read("first.pem")?;
+    /// let key = std::fs::read("first-key.pem")?;
+    /// assert!(TlsConfig::from_pem(&certificate, &key).is_ok());
+    /// assert!(TlsConfig::from_pem(&key, &certificate).is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the PEM has no certificate or no key, or if the key does not match the certificate.
     pub fn from_pem(certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<Self, TlsError> {
@@ -114,6 +124,19 @@ impl TlsConfig {
     }
 
     /// Replaces the certificate. If the certificate came from files that change later, the files replace it again.
+    ///
+    /// ```
+    /// use std::fs;
+    ///
+    /// use mcp_http_listener::TlsConfig;
+    ///
+    /// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates")).unwrap();
+    /// let tls = TlsConfig::from_pem(fs::read("first.pem")?, fs::read("first-key.pem")?)?;
+    /// tls.replace_pem(fs::read("second.pem")?, fs::read("second-key.pem")?)?;
+    /// // The key does not match the certificate, so the second certificate stays in use.
+    /// assert!(tls.replace_pem(fs::read("first.pem")?, fs::read("second-key.pem")?).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The errors of [`TlsConfig::from_pem`]. The former certificate then stays in use.
@@ -232,6 +255,13 @@ impl Files {
 }
 
 /// The error of a certificate that cannot be used. Its message names the file.
+///
+/// ```
+/// use mcp_http_listener::TlsConfig;
+///
+/// let error = TlsConfig::from_files("missing.pem", "missing-key.pem").unwrap_err();
+/// assert!(error.to_string().contains("missing.pem"));
+/// ```
 #[derive(Debug)]
 pub struct TlsError {
     kind: Kind,

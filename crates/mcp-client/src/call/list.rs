@@ -250,6 +250,13 @@ impl<'a, T> IntoIterator for &'a Listing<T> {
 }
 
 /// A reason why a list ended early.
+///
+/// ```
+/// use mcp_client::ListWarning;
+///
+/// let warning = ListWarning::RepeatedCursor;
+/// assert_eq!(warning.to_string(), "the server returned the same cursor twice");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListWarning {

@@ -12,6 +12,20 @@ use crate::Error;
 /// A type that servers list: a tool, a resource, a resource template, a prompt or a task; with the feature `skills` also a skill.
 ///
 /// The trait is sealed.
+///
+/// ```
+/// use mcp_client::{
+///     ListItem,
+///     protocol::{Prompt, Tool},
+/// };
+///
+/// /// Returns the name of the counter for the pages of a list.
+/// fn counter<T: ListItem>() -> String {
+///     format!("pages of {}", T::METHOD)
+/// }
+/// assert_eq!(counter::<Tool>(), "pages of tools/list");
+/// assert_eq!(<Prompt as ListItem>::MEMBER, "prompts");
+/// ```
 pub trait ListItem: DeserializeOwned + Send + Unpin + sealed::Listed + 'static {
     /// The method of the request that lists the items.
     const METHOD: &'static str;

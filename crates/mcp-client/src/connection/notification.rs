@@ -22,7 +22,9 @@ const MISSED: &str = "notifications/replay_truncated";
 /// };
 ///
 /// fn print(notification: &Notification) {
-///     if let Some(Ok(update)) = notification.params::<ResourceUpdated>() {
+///     if notification.is_missed() {
+///         println!("reload the state of the server");
+///     } else if let Some(Ok(update)) = notification.params::<ResourceUpdated>() {
 ///         println!("{} changed", update.uri);
 ///     } else if let Ok(params) = notification.decode::<serde_json::Value>() {
 ///         println!("{} {params} {:?}", notification.method(), notification.raw_params());
@@ -57,7 +59,6 @@ impl Notification {
         self.method() == MISSED
     }
 
-    /// Bytes of what came.
     /// Returns the bytes of its name and parameters.
     pub(crate) fn size(&self) -> usize {
         self.inner.method.len() + self.inner.params.as_ref().map_or(0, |params| params.get().len())
