@@ -6,7 +6,7 @@
 //!   in HTTP headers (`x-mcp-header`).
 //! - [`elicitation`] is the flat subset of JSON Schema for forms.
 //! - `FrontMatter` (feature `front-matter`) reads the YAML that Markdown begins with.
-//! - [`safe_relative_path`] checks the relative path in a URI.
+//! - [`safe_relative_path`] and [`is_canonical_relative_path`] check the relative path in a URI.
 //!
 //! The crate is pure: no I/O, no clock, no async.
 
@@ -35,7 +35,7 @@ pub use self::{
     dialect::Dialect,
     error::{SchemaError, SchemaErrorKind},
     limits::Limits,
-    path::{PathError, PathErrorKind, safe_relative_path},
+    path::{PathError, PathErrorKind, is_canonical_relative_path, safe_relative_path},
     schema::Schema,
     tool::{check_tool_input_schema, has_object_root},
     validation::{ValidationError, ValidationErrorKind, ValidationErrors},

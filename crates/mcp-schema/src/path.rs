@@ -102,6 +102,23 @@ pub fn safe_relative_path(path: &str) -> Result<PathBuf, PathError> {
     Ok(safe)
 }
 
+/// Whether a path is [safe](safe_relative_path) and in its canonical spelling: without empty components, `.` components
+/// and control characters.
+///
+/// ```
+/// use mcp_schema::is_canonical_relative_path;
+///
+/// assert!(is_canonical_relative_path("docs/guide.md"));
+/// for path in ["docs//guide.md", "./guide.md", "docs/", "../guide.md", "docs/%2e%2e/guide.md"] {
+///     assert!(!is_canonical_relative_path(path), "{path}");
+/// }
+/// ```
+pub fn is_canonical_relative_path(path: &str) -> bool {
+    !path.contains(char::is_control)
+        && !path.split('/').any(|component| matches!(component, "" | "."))
+        && safe_relative_path(path).is_ok()
+}
+
 /// Whether a slash, backslash or NUL is written percent-encoded, once or several times.
 fn hides_separator(path: &str) -> bool {
     let bytes = path.as_bytes();

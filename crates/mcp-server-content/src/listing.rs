@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io};
 
 use cap_fs_ext::DirExt as _;
 use cap_std::fs::Dir;
-use mcp_schema::safe_relative_path;
+use mcp_schema::is_canonical_relative_path;
 
 use crate::sandbox::{FileStamp, Sandbox};
 
@@ -44,8 +44,7 @@ impl Walk<'_> {
                 break;
             }
             let relative = format!("{prefix}{name}");
-            let is_plain = safe_relative_path(&relative).is_ok() && !name.contains(char::is_control);
-            if !is_plain || !self.sandbox.shows(&name) {
+            if !is_canonical_relative_path(&relative) || !self.sandbox.shows(&name) {
                 continue;
             }
             // Clients cannot distinguish an unreadable file from a missing one.

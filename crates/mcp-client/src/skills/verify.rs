@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use mcp_protocol::skills::{Skill, SkillFile, SkillResources};
-use mcp_schema::FrontMatter;
+use mcp_schema::{FrontMatter, is_canonical_relative_path};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -28,9 +28,7 @@ pub(super) fn entry(skill: &Skill) -> Result<&SkillFile, Refusal> {
     };
     let mut seen = HashSet::new();
     for file in files {
-        let inside = file.uri.strip_prefix(directory);
-        let is_inside = inside.is_some_and(|path| path.split('/').all(|part| !matches!(part, "" | "." | "..")));
-        if !is_inside {
+        if !file.uri.strip_prefix(directory).is_some_and(is_canonical_relative_path) {
             return Err(refuse(&format!("{} is not a file in its directory", file.uri)));
         }
         if !seen.insert(&*file.uri) {
@@ -154,6 +152,10 @@ mod tests {
             (changed(&|wire| wire["resources"][1]["uri"] = json!(URI)), "listed twice"),
             (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/b/c.md")), "not a file in its directory"),
             (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/../b")), "not a file in its directory"),
+            (
+                changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/%2e%2e/b")),
+                "not a file in its directory",
+            ),
             (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/")), "not a file in its directory"),
             (changed(&|wire| wire["resources"][1]["digest"] = json!("sha256:00")), "not a SHA-256 digest"),
             (

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use mcp_schema::{FrontMatter, safe_relative_path};
+use mcp_schema::{FrontMatter, is_canonical_relative_path};
 use mcp_server_core::RegistrationError;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -53,7 +53,7 @@ pub(super) fn check(skill: Skill) -> Result<Checked, RegistrationError> {
     if files.values().map(|bytes| bytes.len() as u64).sum::<u64>() > MAX_BYTES {
         return Err(refuse(format!("it has more than {MAX_BYTES} bytes")));
     }
-    if let Some(bad) = files.keys().find(|file| !is_plain(file)) {
+    if let Some(bad) = files.keys().find(|file| !is_canonical_relative_path(file)) {
         return Err(refuse(format!("`{bad}` is not a valid path of a file in the skill")));
     }
     let is_below = |file: &&String| {
@@ -110,13 +110,6 @@ fn is_name(name: &str) -> bool {
         && name
             .split('-')
             .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()))
-}
-
-/// Whether a path is the canonical spelling of a relative path.
-fn is_plain(path: &str) -> bool {
-    !path.contains(char::is_control)
-        && safe_relative_path(path).is_ok()
-        && !path.split('/').any(|part| matches!(part, "" | "."))
 }
 
 impl File {
