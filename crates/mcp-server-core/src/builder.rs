@@ -394,6 +394,17 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     ///
     /// A service that cannot be cloned, such as a rate limit, needs `tower::buffer` around it. The buffer needs a runtime when
     /// the layer is added.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, tool};
+    /// use tower::limit::GlobalConcurrencyLimitLayer;
+    ///
+    /// let server = Server::builder("limited", "1.0.0")
+    ///     .tool(tool("greet", async || "Hello!"))
+    ///     .layer(GlobalConcurrencyLimitLayer::new(8))
+    ///     .build();
+    /// # let _: Server = server;
+    /// ```
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<HandlerService>,

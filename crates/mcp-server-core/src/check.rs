@@ -78,17 +78,52 @@ check_handler! {
 }
 
 /// Checks that `T` may be any argument of a handler. `S` is the state of the server, or `()`.
+///
+/// ```
+/// use mcp_server_core::{Context, State, check};
+///
+/// #[derive(Clone)]
+/// struct App;
+///
+/// const _: () = check::argument::<App, State<App>>();
+/// const _: () = check::argument::<(), Context>();
+/// ```
 pub const fn argument<S, T: FromCallParts<S>>() {}
 
 /// Checks that `T` may be the last argument of a handler. `S` is the state of the server, or `()`.
 ///
 /// `M` distinguishes the two kinds of extractors: `check::last_argument::<App, Args<Query>, _>()`.
+///
+/// ```
+/// use mcp_server_core::{Args, Progress, RawArgs, check};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Query { text: String }
+///
+/// const _: () = check::last_argument::<(), Args<Query>, _>();
+/// const _: () = check::last_argument::<(), RawArgs, _>();
+/// const _: () = check::last_argument::<(), Progress, _>();
+/// ```
 pub const fn last_argument<S, T: FromCall<S, M>, M>() {}
 
 /// Checks that `Args<T>` can read and describe the arguments of a call.
+///
+/// ```
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Query { text: String }
+///
+/// const _: () = mcp_server_core::check::arguments::<Query>();
+/// ```
 pub const fn arguments<T: DeserializeOwned + JsonSchema>() {}
 
 /// Checks that a handler of the kind `K` may return `T`.
+///
+/// ```
+/// use mcp_server_core::{Blob, Image, ResourceKind, ToolError, ToolKind, check};
+///
+/// const _: () = check::output::<ToolKind, Result<Image, ToolError>>();
+/// const _: () = check::output::<ResourceKind, Blob>();
+/// ```
 pub const fn output<K: Kind, T: IntoOutput<K>>() {}
 
 /// Checks that the future of a handler is `Send`. The compiler names the value that is not `Send`.
@@ -130,6 +165,23 @@ pub fn form<T: DeserializeOwned + JsonSchema>() -> Result<(), FormError> {
 }
 
 /// Checks that `T` is an extension for [`ServerBuilder::extension`](crate::ServerBuilder::extension).
+///
+/// ```
+/// use mcp_server_core::{
+///     RegistrationError, check,
+///     extension::{Registrar, ServerExtension},
+/// };
+///
+/// struct Motto;
+///
+/// impl ServerExtension for Motto {
+///     fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+///         Ok(())
+///     }
+/// }
+///
+/// const _: () = check::extension::<Motto>();
+/// ```
 pub const fn extension<T: ServerExtension>() {}
 
 /// Checks a plain parameter of a function with an attribute macro.

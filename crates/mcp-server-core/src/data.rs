@@ -133,6 +133,25 @@ impl ServerData {
 
 impl Context {
     /// Returns the server of the handler, for example to add a tool.
+    ///
+    /// ```
+    /// use mcp_server_core::{Context, Server, tool};
+    ///
+    /// async fn install(context: Context) -> String {
+    ///     match context.server().tools().add(tool("greet", async || "Hello!")) {
+    ///         Ok(()) => "installed".to_owned(),
+    ///         Err(error) => error.to_string(),
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::builder("plugins", "1.0.0").tool(tool("install", install)).build();
+    /// server.call_tool("install", serde_json::json!({})).await?;
+    /// assert_eq!(server.tools().names(), ["install", "greet"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn server(&self) -> &Server {
         match self.any_server().downcast_ref() {

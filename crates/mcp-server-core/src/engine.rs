@@ -3,7 +3,7 @@
 //! A transport makes two calls: [`Engine::accept`] reads a message and prepares its request, and [`Prepared::run`] runs it. A request of the session era gets its session in between
 //! ([`SessionRequest::in_session`]).
 //!
-//! This module is for the transports of the workspace. A minor version may change it.
+//! This module is for the transports of the workspace. A minor version may change it, so its documentation is hidden.
 
 mod accept;
 mod batch;

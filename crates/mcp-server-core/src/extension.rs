@@ -81,6 +81,55 @@ pub trait ServerExtension: Send + Sync + 'static {
     /// runs the future as a task, and drops the future when the server shuts down or its last clone is dropped. When the
     /// runtime ends before the server, the server calls `start` again in the next runtime. A panic is logged, and the work does
     /// not start again.
+    ///
+    /// The extension counts the time in which the server runs:
+    ///
+    /// ```
+    /// use std::{
+    ///     sync::{
+    ///         Arc,
+    ///         atomic::{AtomicU64, Ordering},
+    ///     },
+    ///     time::Duration,
+    /// };
+    ///
+    /// use mcp_server_core::{
+    ///     RegistrationError, Server,
+    ///     extension::{BackgroundWork, Registrar, ServerExtension, WeakServer},
+    /// };
+    ///
+    /// #[derive(Clone, Default)]
+    /// struct Minutes(Arc<AtomicU64>);
+    ///
+    /// impl ServerExtension for Minutes {
+    ///     fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn start(&self, _server: WeakServer) -> Option<BackgroundWork> {
+    ///         let minutes = self.0.clone();
+    ///         Some(BackgroundWork::new(async move {
+    ///             loop {
+    ///                 tokio::time::sleep(Duration::from_secs(60)).await;
+    ///                 minutes.fetch_add(1, Ordering::Relaxed);
+    ///             }
+    ///         }))
+    ///     }
+    ///
+    ///     fn stop(&self) {
+    ///         println!("the server ran for {} minutes", self.0.load(Ordering::Relaxed));
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let minutes = Minutes::default();
+    /// let server = Server::builder("clock", "1.0.0").extension(minutes.clone()).build();
+    /// tokio::time::sleep(Duration::from_secs(150)).await;
+    /// assert_eq!(minutes.0.load(Ordering::Relaxed), 2);
+    /// server.shutdown();
+    /// # }
+    /// ```
     fn start(&self, _server: WeakServer) -> Option<BackgroundWork> {
         None
     }

@@ -52,6 +52,15 @@ pub struct Description {
 }
 
 /// The use of the value that a tool returns, if the tool has an output schema.
+///
+/// ```
+/// use mcp_server_core::{Description, Image, IntoOutput, Returns, ToolKind};
+///
+/// let mut description = Description::default();
+/// assert_eq!(description.returns, Returns::Result);
+/// <Image as IntoOutput<ToolKind>>::describe(&mut description);
+/// assert_eq!((description.returns, description.output), (Returns::Content, None));
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Returns {
@@ -93,6 +102,20 @@ pub enum Arguments {
 }
 
 /// The value of a prompt argument or a template variable.
+///
+/// ```
+/// use mcp_server_core::StringArgument;
+///
+/// /// Returns the text of an argument. The items of a list are joined by slashes.
+/// fn joined(argument: StringArgument) -> String {
+///     match argument {
+///         StringArgument::One(text) => text,
+///         StringArgument::Many(items) => items.join("/"),
+///         _ => String::new(),
+///     }
+/// }
+/// assert_eq!(joined(StringArgument::Many(vec!["a".into(), "b".into()])), "a/b");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StringArgument {

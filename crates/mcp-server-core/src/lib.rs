@@ -14,6 +14,7 @@ mod change;
 pub mod check;
 mod context;
 mod data;
+#[doc(hidden)]
 pub mod engine;
 mod error;
 pub mod extension;

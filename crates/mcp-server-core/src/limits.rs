@@ -61,6 +61,12 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the limits for the messages that the server parses.
+    ///
+    /// ```
+    /// let mut limits = mcp_server_core::Limits::default();
+    /// limits.json_depth = 16;
+    /// assert_eq!(limits.of_messages().depth, 16);
+    /// ```
     #[must_use]
     pub fn of_messages(&self) -> jsonrpc::Limits {
         let mut limits = jsonrpc::Limits::default();

@@ -116,6 +116,14 @@ pub(crate) fn definition<T: Shape + Serialize + Clone>(value: &T, version: Proto
 }
 
 /// The reason why a builder or a server refused a registration.
+///
+/// ```
+/// use mcp_server_core::{RegistrationError, Server, tool};
+///
+/// let error = Server::builder::<()>("app", "1.0.0").try_tool(tool("", async || "")).err().unwrap();
+/// assert!(error.to_string().contains("name"));
+/// assert_eq!(RegistrationError::new("a conflict").to_string(), "a conflict");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationError {

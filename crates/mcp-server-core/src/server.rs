@@ -189,6 +189,18 @@ impl Server {
 }
 
 /// The future of [`Server::shutting_down`].
+///
+/// ```
+/// use mcp_server_core::{Server, ShuttingDown};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let server = Server::builder("app", "1.0.0").build();
+/// let shutting_down: ShuttingDown = server.shutting_down();
+/// server.shutdown();
+/// shutting_down.await;
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ShuttingDown {
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,

@@ -154,6 +154,24 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Adds an extension. [`ServerBuilder::extension`] has an example.
     ///
+    /// ```
+    /// use mcp_server_core::{
+    ///     RegistrationError, Server,
+    ///     extension::{Registrar, ServerExtension},
+    /// };
+    ///
+    /// struct Refused;
+    ///
+    /// impl ServerExtension for Refused {
+    ///     fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+    ///         Err(RegistrationError::new("the licence has expired"))
+    ///     }
+    /// }
+    ///
+    /// let error = Server::builder::<()>("app", "1.0.0").try_extension(Refused).unwrap_err();
+    /// assert_eq!(error.to_string(), "the licence has expired");
+    /// ```
+    ///
     /// # Errors
     /// Returns the error of [`ServerExtension::register`].
     pub fn try_extension(mut self, mut extension: impl ServerExtension) -> Result<Self, RegistrationError> {

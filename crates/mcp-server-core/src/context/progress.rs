@@ -84,6 +84,12 @@ impl Progress {
 /// }
 /// # let _ = copy;
 /// ```
+///
+/// ```
+/// use mcp_server_core::ProgressNumber;
+///
+/// assert_eq!(7_u64.to_f64(), 7.0);
+/// ```
 pub trait ProgressNumber: Copy + Send {
     /// Returns the nearest float.
     fn to_f64(self) -> f64;

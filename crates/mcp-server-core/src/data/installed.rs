@@ -24,6 +24,16 @@ use crate::{
 };
 
 /// A [`Server`] that does not keep it alive: for background work of an extension.
+///
+/// ```
+/// use mcp_server_core::{Server, extension::WeakServer};
+///
+/// let server = Server::builder("clock", "1.0.0").build();
+/// let weak = WeakServer::from(&server);
+/// assert!(weak.upgrade().is_some());
+/// drop(server);
+/// assert!(weak.upgrade().is_none());
+/// ```
 #[derive(Debug, Clone)]
 pub struct WeakServer {
     data: Weak<ServerData>,

@@ -75,6 +75,17 @@ impl PagedList {
 
     /// Appends an entry whose form depends on the revision.
     ///
+    /// ```
+    /// use mcp_protocol::Resource;
+    /// use mcp_server_core::extension::PagedList;
+    ///
+    /// let mut list = PagedList::new("planets");
+    /// // A revision without icons receives the entry without its icons.
+    /// list.push_shaped("mars", Resource::new("planet://mars", "mars"))?;
+    /// assert!(list.push_shaped("mars", Resource::new("planet://mars", "mars")).is_err());
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns an error when the key is already in the list.
     pub fn push_shaped<T>(&mut self, key: &str, value: T) -> Result<(), RegistrationError>
@@ -110,6 +121,16 @@ impl PagedList {
     }
 
     /// Returns the entry with this key as the member `member` of a result.
+    ///
+    /// ```
+    /// use mcp_protocol::RpcError;
+    /// use mcp_server_core::extension::{MethodRequest, MethodResult, PagedList};
+    ///
+    /// fn get_planet(list: &PagedList, request: &MethodRequest<'_>, key: &str) -> Result<MethodResult, RpcError> {
+    ///     list.single(request, key, "planet").ok_or_else(|| RpcError::invalid_params(format!("no planet `{key}`")))
+    /// }
+    /// # let _ = get_planet;
+    /// ```
     #[must_use]
     pub fn single(&self, request: &MethodRequest<'_>, key: &str, member: &str) -> Option<MethodResult> {
         let definition = self.by_key.get(key)?.definition(request.version());

@@ -13,6 +13,22 @@ mod sealed {
 }
 
 /// The kind of a handler: it serves a tool, a resource, a prompt or a completion.
+///
+/// ```
+/// use mcp_server_core::{Handler, Kind, PromptKind, ResourceKind, ToolKind};
+///
+/// /// Accepts a handler of any kind without state.
+/// fn check<K: Kind, M>(_handler: impl Handler<M, (), K>) {}
+///
+/// async fn greet() -> String {
+///     "Hello!".to_owned()
+/// }
+///
+/// // One function can serve a tool, a resource and a prompt.
+/// check::<ToolKind, _>(greet);
+/// check::<ResourceKind, _>(greet);
+/// check::<PromptKind, _>(greet);
+/// ```
 pub trait Kind: sealed::Sealed + Send + Sync + 'static {
     /// The final output of the handlers.
     type Output: Send + 'static;

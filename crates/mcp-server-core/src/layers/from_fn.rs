@@ -43,6 +43,15 @@ where
 }
 
 /// The layer that [`from_fn`] creates. It is cheap to clone.
+///
+/// ```
+/// use mcp_server_core::{FromFn, Invocation, Next, Server, from_fn};
+///
+/// let pass = from_fn(async |invocation: Invocation, next: Next| next.run(invocation).await);
+/// let first = Server::builder("first", "1.0.0").layer(pass.clone()).build();
+/// let second = Server::builder("second", "1.0.0").layer(pass).build();
+/// # let _: (Server, Server) = (first, second);
+/// ```
 pub struct FromFn<F> {
     function: Arc<F>,
 }
@@ -112,6 +121,19 @@ pub struct Next {
 
 impl Next {
     /// Runs the remaining layers and the handler. Dropping the future cancels the handler.
+    ///
+    /// ```
+    /// use mcp_protocol::RpcError;
+    /// use mcp_server_core::{Invocation, Next, Outcome, from_fn};
+    ///
+    /// /// Logs the end of each call.
+    /// async fn log(invocation: Invocation, next: Next) -> Result<Outcome, RpcError> {
+    ///     let outcome = next.run(invocation).await;
+    ///     tracing::debug!(failed = outcome.is_err(), "the call has ended");
+    ///     outcome
+    /// }
+    /// # let _ = from_fn(log);
+    /// ```
     ///
     /// # Errors
     /// The JSON-RPC error of the handler or of a layer.

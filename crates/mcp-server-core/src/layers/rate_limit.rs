@@ -173,6 +173,19 @@ impl Layer<HandlerService> for RateLimit {
 }
 
 /// The service of a [`RateLimit`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::{HandlerService, RateLimit, RateLimited};
+/// use tower::Layer;
+///
+/// /// Wraps a service in the limit, as a layer of your own does.
+/// fn limited(inner: HandlerService) -> RateLimited {
+///     RateLimit::per_principal(10, Duration::from_secs(60)).layer(inner)
+/// }
+/// # let _ = limited;
+/// ```
 #[derive(Debug, Clone)]
 pub struct RateLimited {
     limit: RateLimit,

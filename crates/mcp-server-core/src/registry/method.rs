@@ -110,6 +110,15 @@ impl MethodRoute {
     }
 
     /// Refuses the method to clients of the session era that have no session (sessionless mode).
+    ///
+    /// ```
+    /// use mcp_server_core::extension::{MethodResult, MethodRoute};
+    ///
+    /// let route = MethodRoute::immediate("com.example/purge", |_| MethodResult::json(&serde_json::json!({})))
+    ///     .needs_session()
+    ///     .requires_scopes(["admin"]);
+    /// # let _: MethodRoute = route;
+    /// ```
     pub fn needs_session(mut self) -> Self {
         self.needs_session = true;
         self
@@ -270,6 +279,14 @@ impl MethodCall {
 /// The result of an extension's method: a JSON object.
 ///
 /// The server adds the members that the revision requires in every result, such as `resultType`.
+///
+/// ```
+/// use mcp_server_core::extension::MethodResult;
+/// use serde_json::json;
+///
+/// assert!(MethodResult::json(&json!({ "motto": "festina lente" })).is_ok());
+/// assert!(MethodResult::json("festina lente").is_err(), "a text is not an object");
+/// ```
 #[derive(Debug, Clone)]
 pub struct MethodResult(pub(crate) ResultForm);
 

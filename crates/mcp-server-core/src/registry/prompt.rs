@@ -158,6 +158,20 @@ impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
     }
 
     /// Provides the state of the handlers, for example to add the prompt to a running server.
+    ///
+    /// ```
+    /// use mcp_server_core::{PromptRoute, Server, State, prompt};
+    ///
+    /// async fn greet(State(name): State<String>) -> String {
+    ///     format!("Greet {name}.")
+    /// }
+    ///
+    /// let server = Server::builder("app", "1.0.0").build();
+    /// let route: PromptRoute<String> = prompt("greet", greet);
+    /// server.prompts().add(route.with_state("Ada".to_owned()))?;
+    /// assert_eq!(server.prompts().names(), ["greet"]);
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     pub fn with_state(self, state: S) -> PromptRoute<()> {
         PromptRoute {
             prompt: self.prompt,

@@ -226,6 +226,20 @@ impl<S> ResourceRoute<S> {
 
 impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
     /// Provides the state of the handler, for example to add the resource to a running server.
+    ///
+    /// ```
+    /// use mcp_server_core::{ResourceRoute, Server, State, resource};
+    ///
+    /// async fn name(State(name): State<String>) -> String {
+    ///     name
+    /// }
+    ///
+    /// let server = Server::builder("app", "1.0.0").build();
+    /// let route: ResourceRoute<String> = resource("app://name", name);
+    /// server.resources().add(route.with_state("Ada".to_owned()))?;
+    /// assert_eq!(server.resources().names(), ["app://name"]);
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     pub fn with_state(self, state: S) -> ResourceRoute<()> {
         ResourceRoute {
             resource: self.resource,
@@ -258,6 +272,20 @@ impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
     }
 
     /// Provides the state of the handlers, for example to add the template to a running server.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, State, TemplateRoute, template};
+    ///
+    /// async fn name(State(name): State<String>) -> String {
+    ///     name
+    /// }
+    ///
+    /// let server = Server::builder("app", "1.0.0").build();
+    /// let route: TemplateRoute<String> = template("app://{user}", name);
+    /// server.resource_templates().add(route.with_state("Ada".to_owned()))?;
+    /// assert_eq!(server.resource_templates().names(), ["app://{user}"]);
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     pub fn with_state(self, state: S) -> TemplateRoute<()> {
         TemplateRoute {
             template: self.template,

@@ -199,6 +199,15 @@ impl<S> ToolRoute<S> {
     }
 
     /// Sets all annotations at once.
+    ///
+    /// ```
+    /// use mcp_protocol::ToolAnnotations;
+    /// use mcp_server_core::{ToolRoute, tool};
+    ///
+    /// let annotations = ToolAnnotations::new().with_read_only_hint(true).with_open_world_hint(false);
+    /// let route: ToolRoute = tool("add", async || "2").annotations(annotations);
+    /// # let _ = route;
+    /// ```
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.tool.annotations = Some(annotations);
         self
@@ -318,6 +327,16 @@ impl<S> ToolRoute<S> {
     /// Wraps every call of the tool in a tower layer, as [`ServerBuilder::layer`](crate::ServerBuilder::layer) does for all calls.
     ///
     /// The layer that was added last receives a call first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_server_core::{RateLimit, Server, tool};
+    ///
+    /// let limit = RateLimit::per_principal(10, Duration::from_secs(60));
+    /// let server = Server::builder("mail", "1.0.0").tool(tool("send", async || "sent").layer(limit)).build();
+    /// # let _: Server = server;
+    /// ```
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<HandlerService>,
@@ -337,6 +356,20 @@ impl<S> ToolRoute<S> {
 
 impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
     /// Provides the state of the handler, for example to add the tool to a running server.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, State, ToolRoute, tool};
+    ///
+    /// async fn name(State(name): State<String>) -> String {
+    ///     name
+    /// }
+    ///
+    /// let server = Server::builder("app", "1.0.0").build();
+    /// let route: ToolRoute<String> = tool("name", name);
+    /// server.tools().add(route.with_state("Ada".to_owned()))?;
+    /// assert_eq!(server.tools().names(), ["name"]);
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
     pub fn with_state(self, state: S) -> ToolRoute<()> {
         let ready = self.handler.with_state(state);
         ToolRoute {

@@ -35,6 +35,20 @@ impl ResourceUpdate {
 
     /// Replaces the resource at the URI of the route, if it is registered. Its place in the list stays the same.
     ///
+    /// ```
+    /// use mcp_server_core::{Server, extension::ResourceUpdate, resource};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::builder("news", "1.0.0").resource(resource("news://1", async || "old")).build();
+    /// let mut update = ResourceUpdate::default();
+    /// update.replace(resource("news://1", async || "new"))?;
+    /// server.resources().apply(update);
+    /// assert_eq!(server.read_resource("news://1").await?.contents[0].body.bytes()?, b"new");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error when the definition is not valid.
     pub fn replace(&mut self, route: ResourceRoute) -> Result<(), RegistrationError> {

@@ -7,18 +7,26 @@ use mcp_protocol::Principal;
 use super::Scope;
 use crate::{context::Extensions, tasks::Owner};
 
-/// The caller on a connection or in a session, for [`Server::serve_as`](crate::Server::serve_as) and
-/// [`Engine::initialize`](crate::engine::Engine::initialize).
+/// The caller on a connection or in a session, for [`Server::serve_as`](crate::Server::serve_as) and for transports.
 ///
 /// # Example
 /// ```
 /// use std::sync::Arc;
 ///
 /// use mcp_protocol::Principal;
-/// use mcp_server_core::Caller;
+/// use mcp_server_core::{Caller, Extensions};
 ///
-/// let caller = Caller::remote().principal(Some(Arc::new(Principal::new("alice"))));
-/// # let _ = caller;
+/// let mut extensions = Extensions::default();
+/// extensions.insert("10.0.0.7".parse::<std::net::IpAddr>()?);
+/// let caller = Caller::remote()
+///     .principal(Some(Arc::new(Principal::new("alice"))))
+///     .extensions(extensions)
+///     .session_id("c41f");
+/// // The debug text has no session id.
+/// assert!(!format!("{caller:?}").contains("c41f"));
+/// let local = Caller::local();
+/// # let _ = local;
+/// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Caller {
@@ -84,6 +92,7 @@ impl Caller {
     }
 
     /// Returns a scope with the data of this caller.
+    #[doc(hidden)]
     #[must_use]
     pub fn scope(&self, scope: Scope) -> Scope {
         let scope = scope.principal(self.principal.clone()).extensions(self.extensions.clone());

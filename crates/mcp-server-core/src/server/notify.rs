@@ -125,6 +125,14 @@ impl Notices<'_> {
 
 impl Server {
     /// Returns the methods that announce changes and send log records.
+    ///
+    /// ```
+    /// use mcp_server_core::Server;
+    ///
+    /// let server = Server::builder("news", "1.0.0").build();
+    /// server.notify().resource_updated("news://1");
+    /// server.notify().prompts_changed();
+    /// ```
     #[must_use]
     pub fn notify(&self) -> Notices<'_> {
         Notices { server: self }

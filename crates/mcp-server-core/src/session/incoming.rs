@@ -26,6 +26,7 @@ const QUEUE_BYTES: usize = 1 << 20;
 ///     .on_notification(async |notification: ClientNotification| {
 ///         let version = notification.version();
 ///         println!("{} {:?} {version:?}", notification.method(), notification.params());
+///         println!("{:?} {:?}", notification.session_id(), notification.client_info());
 ///     })
 ///     .build();
 /// # let _: Server = server;
