@@ -9,6 +9,17 @@ use std::{
 use parking_lot::Mutex;
 
 /// A file that could not be served, and the reason. The server serves the other files.
+///
+/// ```
+/// use mcp_server_content::Skills;
+/// use mcp_server_core::Server;
+///
+/// let builder = Server::builder::<()>("skills", "1.0.0");
+/// let (_builder, errors) = Skills::new().dir("missing").add_to(builder)?;
+/// assert_eq!(errors[0].path(), "missing");
+/// assert_eq!(errors[0].to_string(), format!("missing: {}", errors[0].reason()));
+/// # Ok::<(), mcp_server_core::RegistrationError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContentError {

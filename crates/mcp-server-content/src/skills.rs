@@ -115,6 +115,20 @@ impl Skills {
 
     /// Adds the skills to a builder. Returns the errors of the directories and skills that [`Skills::dir`] cannot serve.
     ///
+    /// ```
+    /// use mcp_server_content::Skills;
+    /// use mcp_server_core::Server;
+    ///
+    /// let builder = Server::builder::<()>("skills", "1.0.0");
+    /// let (builder, errors) = Skills::new().dir("skills").add_to(builder)?;
+    /// for error in &errors {
+    ///     eprintln!("a skill is not served: {error}");
+    /// }
+    /// let server = builder.build();
+    /// # let _: Server = server;
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns an error when a skill of [`Skills::skill`] cannot be served.
     pub fn add_to<S: Clone + Send + Sync + 'static>(

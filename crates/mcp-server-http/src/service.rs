@@ -69,6 +69,31 @@ impl McpService {
     ///
     /// The paths of [`HttpConfig::sse`] and [`HttpConfig::health`] have their own answers. A request for any other path is
     /// a request for the endpoint.
+    ///
+    /// ```
+    /// use http::{Request, StatusCode};
+    /// use http_body_util::{BodyExt, Full};
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let service = Server::builder("example", "1.0.0").build().into_service(HttpConfig::new());
+    /// let message = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{
+    ///     "io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    /// let request = Request::post("http://127.0.0.1:8080/mcp")
+    ///     .header("host", "127.0.0.1:8080")
+    ///     .header("content-type", "application/json")
+    ///     .header("accept", "application/json, text/event-stream")
+    ///     .header("mcp-protocol-version", "2026-07-28")
+    ///     .header("mcp-method", "server/discover")
+    ///     .body(Full::new(message.as_bytes()))?;
+    /// let response = service.handle(request).await;
+    /// assert_eq!(response.status(), StatusCode::OK);
+    /// assert!(!response.into_body().collect().await?.to_bytes().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn handle<B>(&self, mut request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,

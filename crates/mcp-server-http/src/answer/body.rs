@@ -12,6 +12,30 @@ use mcp_server_core::engine::Payload;
 use mcp_transport::sse;
 
 /// The body of a response of the endpoint: empty, a message, or a stream of events.
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use http_body_util::Empty;
+/// use mcp_server_core::Server;
+/// use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
+///
+/// /// Answers a request, and logs a rejection.
+/// async fn logged(service: &McpService, request: Request<Empty<&[u8]>>) -> Response<Body> {
+///     let response = service.handle(request).await;
+///     if response.status().is_client_error() {
+///         println!("rejected: {}", response.status());
+///     }
+///     response
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let service = Server::builder("example", "1.0.0").build().into_service(HttpConfig::new());
+/// let request = Request::put("/mcp").header("host", "127.0.0.1:8080").body(Empty::new())?;
+/// assert_eq!(logged(&service, request).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Body(Kind);
 
 enum Kind {

@@ -51,6 +51,26 @@ pub fn serve(listener: TcpListener, server: Server) -> Serve {
 }
 
 /// A server on a listener that is configured and not started. Returned by [`serve`].
+///
+/// ```
+/// use mcp_server_core::Server;
+/// use mcp_server_http::{HttpConfig, Serve};
+/// use tokio::net::TcpListener;
+///
+/// /// Returns the server of an application, with the settings that all deployments share.
+/// fn configured(listener: TcpListener, server: Server) -> Serve {
+///     mcp_server_http::serve(listener, server).config(HttpConfig::new().path("/tools").health("/health"))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder("example", "1.0.0").build();
+/// let serving = configured(TcpListener::bind("127.0.0.1:0").await?, server.clone());
+/// server.shutdown();
+/// serving.await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a server does nothing until it is awaited"]
 pub struct Serve {
@@ -128,6 +148,25 @@ impl IntoFuture for Serve {
 /// The future of a running server. Created by awaiting [`Serve`].
 ///
 /// Dropping it closes the listener, all connections and all sessions.
+///
+/// ```
+/// use std::future::IntoFuture;
+///
+/// use mcp_server_core::Server;
+/// use mcp_server_http::Serving;
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder("example", "1.0.0").build();
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let serving: Serving = mcp_server_http::serve(listener, server.clone()).into_future();
+/// let task = tokio::spawn(serving);
+/// server.shutdown();
+/// task.await??;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// [`HttpError::HostsRequired`] if the listener has no loopback address and the configuration names no hosts.
