@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::{
     dialect::Dialect,
     error::{SchemaError, SchemaErrorKind},
+    fragment,
     keywords::{self, Applies, Token, push_token},
     limits::{Limits, exceeded},
     text::quote_str,
@@ -295,6 +295,8 @@ impl<'a> Builder<'a> {
             return Err(exceeded("", format!("has more than {} references", self.limits.references)));
         }
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let fragment = &*fragment::decode(fragment)
+            .map_err(|reason| self.invalid_reference(at, keyword, format!("{} {reason}", quote_str(reference))))?;
         let mut targets = Vec::new();
         if document.is_empty() {
             self.in_resource(self.resources[at], fragment, &mut targets)?;
@@ -318,9 +320,7 @@ impl<'a> Builder<'a> {
             } else {
                 format!("{} is outside the schema, and only references within it are followed", quote_str(reference))
             };
-            let mut pointer = self.pointers[at].clone();
-            push_token(&mut pointer, keyword);
-            return Err(SchemaError::new(SchemaErrorKind::Reference, pointer, message));
+            return Err(self.invalid_reference(at, keyword, message));
         }
         targets.sort_unstable();
         targets.dedup();
@@ -328,15 +328,19 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The schema that a fragment names within a resource.
+    fn invalid_reference(&self, at: usize, keyword: &str, message: String) -> SchemaError {
+        let mut pointer = self.pointers[at].clone();
+        push_token(&mut pointer, keyword);
+        SchemaError::new(SchemaErrorKind::Reference, pointer, message)
+    }
+
+    /// The schema that a decoded fragment names within a resource.
     fn in_resource(&mut self, resource: usize, fragment: &str, out: &mut Vec<usize>) -> Result<(), SchemaError> {
         let root = self.resource_roots[resource].1;
         if fragment.is_empty() {
             out.push(root);
         } else if fragment.starts_with('/') {
-            let pointer = percent_decode_str(fragment).decode_utf8().ok();
-            let target = pointer.and_then(|pointer| self.schemas[root].pointer(&pointer));
-            if let Some(schema) = target.filter(|target| keywords::is_schema(target)) {
+            if let Some(schema) = self.schemas[root].pointer(fragment).filter(|target| keywords::is_schema(target)) {
                 let pointer = format!("{}{fragment}", self.pointers[root]);
                 let to = self.node(schema, pointer, resource)?;
                 out.push(to);

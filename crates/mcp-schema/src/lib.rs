@@ -16,6 +16,7 @@ mod dialect;
 mod effort;
 pub mod elicitation;
 mod error;
+mod fragment;
 #[cfg(feature = "front-matter")]
 mod front_matter;
 mod graph;

@@ -296,6 +296,22 @@ fn rejects_types_without_a_form_with_the_field() {
 }
 
 #[test]
+fn rejects_references_that_name_no_schema() {
+    let defs = json!({ "%zz": { "type": "string" } });
+    for (reference, part) in [
+        ("#/$defs/%zz", "which contains \"%zz\", which is not a percent-encoded byte"),
+        ("#/$defs/%25zy", "which is not in the schema"),
+        ("other#/$defs", "which is not in the schema"),
+    ] {
+        let schema = json!({ "type": "object", "properties": { "a": { "$ref": reference } }, "$defs": defs });
+        let error = Form::from_schema(&schema).unwrap_err().to_string();
+        assert_eq!(error, format!("the field `a` refers to \"{reference}\", {part}"));
+    }
+    let schema = json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/%25zz" } }, "$defs": defs });
+    assert!(Form::from_schema(&schema).is_ok());
+}
+
+#[test]
 fn parses_schemas_of_other_generators() {
     for (given, expected) in [
         (json!({"allOf": [{"$ref": "#/$defs/S"}], "description": "D"}), json!({"type": "string", "description": "D"})),

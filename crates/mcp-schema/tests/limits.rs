@@ -27,7 +27,13 @@ fn rejections_name_the_limit_and_the_location() {
         (json!({"$dynamicRef": "https://example.com/s#x"}), SchemaErrorKind::Reference, "outside the schema"),
         (json!({"properties": {"a": {"$ref": "#/$defs/no"}}}), SchemaErrorKind::Reference, "`/properties/a/$ref`"),
         (json!({"$ref": "#no-anchor"}), SchemaErrorKind::Reference, "leads nowhere"),
-        (json!({"$ref": "#/$defs/%zz"}), SchemaErrorKind::Reference, "leads nowhere"),
+        (json!({"$ref": "#/$defs/%7A"}), SchemaErrorKind::Reference, "leads nowhere"),
+        (
+            json!({"$defs": {"%zz": {}}, "items": {"$ref": "#/$defs/%zz"}}),
+            SchemaErrorKind::Reference,
+            "`/items/$ref`: \"#/$defs/%zz\" contains \"%zz\", which is not a percent-encoded byte",
+        ),
+        (json!({"$ref": "#/$defs/%ff"}), SchemaErrorKind::Reference, "is not UTF-8 when it is percent-decoded"),
         (json!({"$ref": "#"}), SchemaErrorKind::Reference, "without end"),
         (
             json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}}),

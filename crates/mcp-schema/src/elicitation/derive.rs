@@ -1,13 +1,12 @@
 //! Conversion of the schema of a Rust type into the subset for forms.
 
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Number, Value, json};
 
 use super::{
     FormError,
     field::{Choice, TextFormat, is_annotation},
 };
-use crate::text::quote_str;
+use crate::{fragment, text::quote_str};
 
 /// References followed in a row before they are taken for a circle.
 const MAX_HOPS: usize = 16;
@@ -117,10 +116,10 @@ fn resolve(schema: &Value, document: &Value) -> Result<Schema, String> {
 }
 
 fn local<'a>(reference: &str, document: &'a Value) -> Result<&'a Value, String> {
-    let pointer = reference.strip_prefix('#').and_then(|fragment| percent_decode_str(fragment).decode_utf8().ok());
-    pointer
-        .and_then(|pointer| document.pointer(&pointer))
-        .ok_or_else(|| format!("refers to {}, which is not in the schema", quote_str(reference)))
+    let refers = |reason: &str| format!("refers to {}, which {reason}", quote_str(reference));
+    let fragment = reference.strip_prefix('#').ok_or_else(|| refers("is not in the schema"))?;
+    let pointer = fragment::decode(fragment).map_err(|reason| refers(&reason))?;
+    document.pointer(&pointer).ok_or_else(|| refers("is not in the schema"))
 }
 
 /// Takes `null` out of a schema: `["string", "null"]`, an `enum` with `null`, `anyOf` with `{"type": "null"}`.
