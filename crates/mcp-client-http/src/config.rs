@@ -4,6 +4,7 @@ use std::{borrow::Cow, error::Error, fmt, net::IpAddr, sync::Arc, time::Duration
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use percent_encoding::percent_decode_str;
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::CertificateDer;
 
@@ -120,40 +121,21 @@ pub(crate) fn take_user(url: &mut Url) -> Result<Option<HeaderValue>, ConfigErro
     if url.username().is_empty() && url.password().is_none() {
         return Ok(None);
     }
-    let mut user = decoded(url.username());
+    // Invalid percent signs are kept.
+    let mut user: Vec<u8> = percent_decode_str(url.username()).collect();
     if user.contains(&b':') {
         return Err(ConfigError::new(
             "the user name in the URL contains a colon, which also separates it from the password",
         ));
     }
     user.push(b':');
-    user.extend(decoded(url.password().unwrap_or_default()));
+    user.extend(percent_decode_str(url.password().unwrap_or_default()));
     // This cannot fail for a URL that has a user.
     let _ = url.set_username("").and_then(|()| url.set_password(None));
     let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user)))
         .map_err(|error| ConfigError::new("the user in the URL cannot be sent").because(error))?;
     value.set_sensitive(true);
     Ok(Some(value))
-}
-
-/// Decodes the percent-encoding of a part of a URL. Invalid percent signs are kept.
-fn decoded(part: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let [first, behind @ ..] = rest {
-        let digits = behind.first_chunk::<2>().and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    bytes
 }
 
 /// Returns the secrets in the value of a header: the token of `Bearer …`, the values of cookies, the password of a
@@ -246,7 +228,7 @@ mod tests {
             ("https://user:hunter2@a.example/", Some("user:hunter2")),
             ("https://user@a.example/", Some("user:")),
             ("https://:hunter2@a.example/", Some(":hunter2")),
-            ("https://us%20er:h%3Aü%zz%@a.example/", Some("us er:h:ü%zz%")),
+            ("https://us%20er:h%3Aü%zz%+5%@a.example/", Some("us er:h:ü%zz%+5%")),
         ] {
             let mut parsed = endpoint(url).unwrap();
             let header = take_user(&mut parsed).unwrap();
