@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-http-listener", &[]),
     ("mcp-fetch", &[]),
     ("mcp-transport", &["mcp-protocol"]),
+    ("mcp-tool-format", &["mcp-protocol", "mcp-schema"]),
     ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-uri-template"]),
     (
         "mcp-server-http",
@@ -51,7 +52,7 @@ const ANY: &[&str] = &["*"];
 /// Crates that the first group must not reach through any number of dependencies.
 const UNREACHABLE: &[(&[&str], &[&str])] =
     &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
-const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-uri-template"];
+const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-tool-format", "mcp-uri-template"];
 const SERVER: &[&str] = &["mcp-server", "mcp-server-content", "mcp-server-core", "mcp-server-http"];
 const CLIENT: &[&str] = &["mcp-client", "mcp-client-http"];
 

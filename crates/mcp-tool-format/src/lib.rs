@@ -1,0 +1,46 @@
+//! Tools of the Model Context Protocol in the formats of LLM providers.
+//!
+//! - [`render`] writes tool definitions for a [`Provider`]. It rewrites each schema until the [`Rules`] of the provider
+//!   accept it, or leaves the tool out. Every loss is a [`Diagnostic`].
+//! - [`qualified_name`] returns the name of a tool for models, independent of all other servers and tools.
+//!
+//! ```
+//! use mcp_protocol::{JsonObject, Tool};
+//! use mcp_tool_format::{Options, Provider, render};
+//! use serde_json::json;
+//!
+//! let schema = JsonObject::from_value(json!({ "type": "object", "properties": { "city": { "type": "string" } } }));
+//! let tool = Tool::new("get_weather", schema.unwrap_or_default()).with_description("Returns the weather of a city.");
+//!
+//! let rendered = render([("weather__get_weather", &tool)], &Options::new(Provider::Anthropic));
+//! assert_eq!(rendered.value[0]["name"], "weather__get_weather");
+//! assert_eq!(rendered.value[0]["input_schema"]["properties"]["city"]["type"], "string");
+//! assert!(rendered.diagnostics.is_empty());
+//! ```
+//!
+//! The crate is pure: no I/O, no clock, no async, no provider SDK. The cost of a schema is bounded.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod check;
+mod diagnostic;
+mod keys;
+mod name;
+mod nulls;
+mod options;
+mod provider;
+mod render;
+mod rules;
+mod schema;
+mod shape;
+mod text;
+
+pub use self::{
+    check::Violation,
+    diagnostic::{Diagnostic, DiagnosticKind},
+    name::{qualified_name, safe_name},
+    options::Options,
+    provider::Provider,
+    render::{Rendered, render},
+    rules::{CharRule, FormatRule, NullForm, PatternRule, Rules},
+};

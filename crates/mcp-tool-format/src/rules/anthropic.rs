@@ -1,0 +1,59 @@
+//! The rules of Anthropic Messages.
+
+use super::{BASE, FormatRule, NullForm, PatternRule, Rules};
+use crate::Provider;
+
+/// The API accepts JSON Schema 2020-12 with an object at the root and without unions at the root
+/// (anthropic-sdk-python, `types/tool_param.py`).
+pub(super) const RULES: Rules = Rules {
+    provider: Provider::Anthropic,
+    // Tool search accepts up to 10,000 tools (platform.claude.com, tool search tool).
+    max_tools: Some(10_000),
+    null: NullForm::TypeList,
+    type_lists: true,
+    ..BASE
+};
+
+/// Keywords that the SDK keeps for strict schemas (anthropic-sdk-python, `lib/_parse/_transform.py`).
+const KEYWORDS: &[&str] = &[
+    "type",
+    "title",
+    "description",
+    "enum",
+    "anyOf",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "format",
+];
+
+/// The transform of the SDK for `strict`: closed objects, `minItems` of 0 or 1, these formats. Optional properties stay
+/// optional; a third-party summary limits them to 24 in a request.
+pub(super) const STRICT: Rules = Rules {
+    keywords: KEYWORDS,
+    formats: FormatRule::Only(&[
+        "date-time",
+        "time",
+        "date",
+        "duration",
+        "email",
+        "hostname",
+        "uri",
+        "ipv4",
+        "ipv6",
+        "uuid",
+    ]),
+    patterns: PatternRule::Linear,
+    null: NullForm::AnyOf,
+    type_lists: false,
+    type_required: true,
+    items_required: true,
+    closed: true,
+    max_min_items: Some(1),
+    // A third-party summary of the documentation limits unions and optional parameters. The limits of OpenAI are used
+    // where no source states a limit.
+    max_depth: Some(10),
+    ..RULES
+};

@@ -1,0 +1,69 @@
+//! The rules of OpenAI Chat Completions and OpenAI Responses.
+
+use super::{BASE, FormatRule, NullForm, PatternRule, Rules};
+use crate::Provider;
+
+/// Formats of the guide to structured outputs. The Codex endpoint rejects other formats without `strict` too.
+const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+pub(super) const CHAT: Rules = Rules {
+    provider: Provider::OpenAiChat,
+    // No source states a rule for property keys.
+    key: None,
+    // "array too long. Expected an array with maximum length 128" (zed#32946, opencode#4909).
+    max_tools: Some(128),
+    // "string too long. Expected a string with maximum length 1024". Reported by users; no page of OpenAI states it.
+    max_description: Some(1_024),
+    formats: FormatRule::Only(FORMATS),
+    // "Invalid JSON schema: regex lookaround is not supported", also without `strict` (opencode#32073, vercel/ai#21037).
+    patterns: PatternRule::Linear,
+    null: NullForm::TypeList,
+    type_lists: true,
+    // "array schema missing items", also without `strict`.
+    items_required: true,
+    ..BASE
+};
+
+/// No page states a limit of tools for Responses. The limit of Chat Completions is used.
+pub(super) const RESPONSES: Rules = Rules { provider: Provider::OpenAiResponses, ..CHAT };
+
+/// Keywords of the guide to structured outputs, without those that pydantic-ai lists as refused
+/// (`profiles/openai.py`).
+const STRICT_KEYWORDS: &[&str] = &[
+    "type",
+    "title",
+    "description",
+    "enum",
+    "anyOf",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "maxItems",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+];
+
+/// The guide to structured outputs: closed objects, all properties required, optional values as a union with `null`,
+/// 10 levels, 5,000 properties, 1,000 enum values, 120,000 characters.
+pub(super) const CHAT_STRICT: Rules = Rules {
+    keywords: STRICT_KEYWORDS,
+    null: NullForm::AnyOf,
+    type_lists: false,
+    type_required: true,
+    closed: true,
+    all_required: true,
+    max_depth: Some(10),
+    max_properties: Some(5_000),
+    max_enum_values: Some(1_000),
+    max_text: Some(120_000),
+    ..CHAT
+};
+
+pub(super) const RESPONSES_STRICT: Rules = Rules { provider: Provider::OpenAiResponses, ..CHAT_STRICT };
