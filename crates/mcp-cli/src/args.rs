@@ -34,7 +34,7 @@ const EXIT_CODES: &str = "Exit codes:
   130  Ctrl-C (129 and 143: another signal)
 
 If stdin and stderr are a terminal, `mcp` shows the questions of the server there, one after the other. \
-Otherwise `mcp` declares to the server that it cannot ask the user. \
+Otherwise `mcp` declares to the server that it cannot ask the user, unless `--answer`, `--yes` or `--decline` is given. \
 `mcp` respects NO_COLOR and CLICOLOR_FORCE.";
 
 /// The end of `-h`.
@@ -91,6 +91,16 @@ pub(crate) struct Options {
     /// answer. At a terminal, `mcp` asks for your consent first. Without this option, `mcp` rejects sampling requests.
     #[arg(long, global = true, hide_short_help = true, value_name = "PROGRAM")]
     pub(crate) sample_with: Option<String>,
+    /// Answer the server's questions. `FIELD=VALUE` fills a field of a form, and the form decides the type. `FIELD:=JSON`,
+    /// `FIELD=@FILE`, a JSON object and `@FILE` have the same meaning as for `mcp call`.
+    #[arg(long, global = true, hide_short_help = true, value_name = "FIELD=VALUE")]
+    pub(crate) answer: Vec<String>,
+    /// Agree to the server's questions that have no fields, and to the defaults of its forms.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) yes: bool,
+    /// Decline the server's questions that `--answer` and `--yes` do not answer.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) decline: bool,
     /// Request the server's log messages of this level and above, and show them.
     #[arg(long, global = true, hide_short_help = true, value_name = "LEVEL", value_parser = level)]
     pub(crate) log_level: Option<LoggingLevel>,

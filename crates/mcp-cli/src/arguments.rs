@@ -52,6 +52,20 @@ pub(crate) async fn string_arguments(words: &[String], input: &Input) -> Result<
     Ok(arguments)
 }
 
+/// Parses the answers to questions. Each word is one field, or a JSON object of fields.
+pub(crate) async fn answers(words: &[String], input: &Input) -> Result<Vec<(String, Given)>, Failure> {
+    let mut answers: Vec<(String, Given)> = Vec::new();
+    for word in words {
+        for (field, given) in parse(std::slice::from_ref(word), input).await? {
+            if answers.iter().any(|(other, _)| *other == field) {
+                return Err(repeated(&field));
+            }
+            answers.push((field, given));
+        }
+    }
+    Ok(answers)
+}
+
 /// Checks the names of a tool's arguments against its schema.
 ///
 /// Returns warnings for unknown names, unless the schema explicitly allows other names and no declared name is similar.
@@ -86,7 +100,8 @@ pub(crate) fn misspelt<'a>(
 }
 
 /// The value of an argument on the command line.
-enum Given {
+#[derive(Debug)]
+pub(crate) enum Given {
     Text(String),
     Json(Value),
 }
@@ -189,7 +204,7 @@ fn mismatch(key: &str, text: &str, types: &[&str]) -> Failure {
 }
 
 /// Quotes a value in an error text, unless it is long.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     if text.len() > 40 { "the given value".to_owned() } else { format!("`{text}`") }
 }
 

@@ -9,9 +9,12 @@ mod listen;
 mod prompt;
 mod read;
 
+use std::sync::Arc;
+
 use mcp_client::Client;
 
 use crate::{
+    answers::Answers,
     args::{Command, Options},
     failure::Failure,
     input::Input,
@@ -22,12 +25,13 @@ use crate::{
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) out: Output,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) input: Input,
 }
 
 impl Session {
-    pub(crate) fn new(client: Client, options: &Options, input: Input) -> Self {
-        Self { client, out: Output::new(options.json), input }
+    pub(crate) fn new(client: Client, options: &Options, answers: Arc<Answers>, input: Input) -> Self {
+        Self { client, out: Output::new(options.json), answers, input }
     }
 }
 

@@ -8,6 +8,7 @@ use mcp_transport::Connect;
 use url::Url;
 
 use crate::{
+    answers::Answers,
     args::{Command, Options},
     elicit,
     failure::Failure,
@@ -30,10 +31,16 @@ const LISTEN_MISSED_PINGS: u32 = 2;
 const START_NOTICE: Duration = Duration::from_secs(3);
 
 /// Connects to the server.
-pub(crate) async fn open(target: &Target, options: &Options, command: &Command) -> Result<Client, Failure> {
+pub(crate) async fn open(
+    target: &Target,
+    options: &Options,
+    answers: &Arc<Answers>,
+    command: &Command,
+) -> Result<Client, Failure> {
     let connector = TracedConnector::new(connector(target, options)?, options.trace);
     let is_command = matches!(target, Target::Command(_));
-    let builder = client_builder(options, command)?.on_slow_start(START_NOTICE, move |start| report(start, is_command));
+    let builder =
+        client_builder(options, answers, command)?.on_slow_start(START_NOTICE, move |start| report(start, is_command));
     let opened = builder.connect(Arc::new(connector) as Arc<dyn Connect>).await;
     logs::keep_server_stderr();
     Ok(opened?)
@@ -76,7 +83,11 @@ fn connector(target: &Target, options: &Options) -> Result<Arc<dyn Connect>, Fai
     }
 }
 
-fn client_builder(options: &Options, command: &Command) -> Result<mcp_client::ClientBuilder, Failure> {
+fn client_builder(
+    options: &Options,
+    answers: &Arc<Answers>,
+    command: &Command,
+) -> Result<mcp_client::ClientBuilder, Failure> {
     let mut builder = Client::builder("mcp", env!("CARGO_PKG_VERSION")).title("mcp, on the command line");
     if let Some(version) = options.revision {
         builder = builder.versions([version]);
@@ -96,8 +107,20 @@ fn client_builder(options: &Options, command: &Command) -> Result<mcp_client::Cl
             builder = builder.on::<notification::LoggingMessage>(|message| note(log_line(&message)));
         }
     }
-    if question::is_possible() {
-        builder = builder.on_elicit(elicit::form).on_elicit_url(elicit::url);
+    if question::is_possible() || answers.is_given() {
+        let answers = Arc::clone(answers);
+        builder = builder.on_elicit(move |request| {
+            let answers = Arc::clone(&answers);
+            async move { elicit::form(request, &answers).await }
+        });
+    }
+    // Only a user can open a page.
+    if question::is_possible() || answers.declines() {
+        let answers = Arc::clone(answers);
+        builder = builder.on_elicit_url(move |request| {
+            let answers = Arc::clone(&answers);
+            async move { elicit::url(request, &answers).await }
+        });
     }
     if let Some(program) = &options.sample_with {
         let model = Arc::new(Model::new(program));

@@ -186,8 +186,14 @@ fn missing_capability(error: &RpcError) -> Option<&'static str> {
         return None;
     }
     let required = error.data.as_ref()?.get("requiredCapabilities")?.as_object()?;
+    let is_page = required.get("elicitation").is_some_and(|modes| modes.get("url").is_some());
+    let elicitation = if is_page {
+        "; the server wants the user to open a page: run `mcp` with stdin and stderr at a terminal, or decline with --decline"
+    } else {
+        "; the server asks the user: run `mcp` with stdin and stderr at a terminal, or give --answer, --yes or --decline"
+    };
     [
-        ("elicitation", "; the server asks the user: run `mcp` with stdin and stderr at a terminal"),
+        ("elicitation", elicitation),
         ("sampling", "; the server sends sampling requests: name a program that answers them with --sample-with"),
         ("roots", "; the server requests directories: offer them with --root"),
     ]

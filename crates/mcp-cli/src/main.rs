@@ -1,5 +1,6 @@
 //! The program `mcp` connects to any Model Context Protocol server from a terminal.
 
+mod answers;
 mod args;
 mod arguments;
 mod commands;
@@ -36,6 +37,7 @@ use mcp_client::Client;
 use tokio::time::timeout;
 
 use self::{
+    answers::Answers,
     args::{Cli, Command},
     commands::Session,
     failure::Failure,
@@ -117,11 +119,15 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Result<(), Failure> {
     let Cli { options, command } = cli;
     let (target, command) = Target::take_from(command)?;
-    let client = connection::open(&target, &options, &command).await?;
-    let session = Session::new(opened.get_or_init(|| client).clone(), &options, Input::default());
+    let input = Input::default();
+    let answers = Arc::new(Answers::read(&options, &input).await?);
+    let client = connection::open(&target, &options, &answers, &command).await?;
+    let session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
     if matches!(command, Command::Shell(_)) {
         shell::run(session, signals).await
     } else {
-        commands::run(&session, command).await
+        session.answers.explain(commands::run(&session, command).await)?;
+        session.answers.warn_about_unused();
+        Ok(())
     }
 }

@@ -124,6 +124,7 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
     let session = Session {
         client: session.client.clone(),
         out: session.out.or_json(cli.options.json),
+        answers: session.answers.clone(),
         input: Input::of_shell(),
     };
     let Cli { options, mut command } = cli;
@@ -135,7 +136,7 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
         Err(failure) => Err(failure),
     };
     screen::cancel_questions();
-    done.or_else(shown)
+    session.answers.explain(done).or_else(shown)
 }
 
 /// Prints a failure, with the command that shows the stderr of the server. A closed stdout ends the shell.
@@ -192,8 +193,23 @@ async fn with_command(session: &Session, mut words: Vec<String>) -> Result<Vec<S
 
 /// Rejects options that apply only when the shell starts.
 fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure> {
-    let Options { json: _, color: _, header, timeout, revision, trace, stderr, env, cwd, root, sample_with, log_level } =
-        options;
+    let Options {
+        json: _,
+        color: _,
+        header,
+        timeout,
+        revision,
+        trace,
+        stderr,
+        env,
+        cwd,
+        root,
+        sample_with,
+        answer,
+        yes,
+        decline,
+        log_level,
+    } = options;
     let given = [
         ("--header", !header.is_empty()),
         ("--timeout", timeout.is_some()),
@@ -204,6 +220,9 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
         ("--cwd", cwd.is_some()),
         ("--root", !root.is_empty()),
         ("--sample-with", sample_with.is_some()),
+        ("--answer", !answer.is_empty()),
+        ("--yes", *yes),
+        ("--decline", *decline),
         ("--log-level", log_level.is_some()),
     ];
     if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {

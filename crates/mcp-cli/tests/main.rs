@@ -1,6 +1,7 @@
 //! Runs the program `mcp` as a user does, and checks its output and its exit codes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod answers;
 mod colour;
 mod exit;
 mod help;
@@ -95,7 +96,8 @@ fn commands_print_results_and_errors() {
             "call URL greet",
             4,
             "",
-            "(-32021); the server asks the user: run `mcp` with stdin and stderr at a terminal\n",
+            "(-32021); the server asks the user: run `mcp` with stdin and stderr at a terminal, \
+             or give --answer, --yes or --decline\n",
         ),
         ("call URL think", 4, "", "name a program that answers them with --sample-with\n"),
         ("call URL roots --root /", 0, "file:///", ""),

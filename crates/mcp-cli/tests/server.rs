@@ -47,6 +47,12 @@ struct Name {
     name: String,
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Booking {
+    name: String,
+    seats: u8,
+}
+
 /// Ends the tool `hurry` without its answer.
 static RELEASED: tokio::sync::Notify = tokio::sync::Notify::const_new();
 
@@ -70,6 +76,10 @@ pub(crate) fn server() -> Server {
             let (one, two) = tokio::join!(inputs.elicit("one", "The first?"), inputs.elicit("two", "And the second?"));
             let (one, two): (Name, Name) = (one?, two?);
             Ok::<_, ToolError>(format!("{} and {}", one.name, two.name))
+        }))
+        .tool(tool("book", async |inputs: Inputs| {
+            let Booking { name, seats } = inputs.elicit("booking", "Who travels?").await?;
+            Ok::<_, ToolError>(format!("{name} booked {seats}"))
         }))
         .tool(tool("confirm", async |inputs: Inputs| {
             let agreed = inputs.confirm("delete", "Delete the note?").await?;

@@ -3,7 +3,10 @@
 use mcp_schema::elicitation::{Choice, Field, FieldKind, Form};
 use serde_json::{Map, Value};
 
-use crate::text::line;
+use crate::{
+    arguments::{Given, quote},
+    text::line,
+};
 
 /// Returns the prompt of a field, with its default value.
 pub(super) fn prompt(field: &Field) -> String {
@@ -35,13 +38,33 @@ pub(super) fn value(form: &Form, field: &Field, typed: &str) -> Result<Option<Va
     }
 }
 
+/// Returns the value of an answer on the command line, or an error text that names the field.
+pub(crate) fn answer(form: &Form, field: &Field, given: &Given) -> Result<Value, String> {
+    let name = line(&field.name);
+    let value = match given {
+        Given::Json(value) => value.clone(),
+        Given::Text(text) => read(&field.kind, text).map_err(|expected| match &field.kind {
+            FieldKind::Choice { options, .. } | FieldKind::MultiChoice { options, .. } => {
+                let values: Vec<String> = options.iter().map(|choice| line(&choice.value)).collect();
+                let values = values.join(", ");
+                format!("`{name}` must be {expected} {values}; {} is not one of them", quote(text))
+            }
+            _ => format!("`{name}` must be {expected}; {} is not {expected}", quote(text)),
+        })?,
+    };
+    match validation_error(form, field, &value) {
+        Some(error) => Err(error),
+        None => Ok(value),
+    }
+}
+
 /// Returns the first validation error of this field.
 fn validation_error(form: &Form, field: &Field, value: &Value) -> Option<String> {
     let content = Value::Object(Map::from_iter([(field.name.clone(), value.clone())]));
     let errors = form.validate(&content).err()?;
     let pointer = format!("/{}", field.name.replace('~', "~0").replace('/', "~1"));
     let mut own = errors.iter().filter(|error| error.instance_pointer().starts_with(&pointer));
-    own.next().map(ToString::to_string)
+    own.next().map(|error| format!("`{}`: {}", line(&field.name), error.message()))
 }
 
 fn read(kind: &FieldKind, line: &str) -> Result<Value, &'static str> {
