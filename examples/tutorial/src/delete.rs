@@ -16,13 +16,6 @@ struct DeleteNote {
     title: String,
 }
 
-/// The form that the user fills in.
-#[derive(Deserialize, JsonSchema)]
-struct Confirm {
-    /// Delete the note
-    yes: bool,
-}
-
 async fn delete_note(
     State(notes): State<Notes>,
     inputs: Inputs,
@@ -32,7 +25,7 @@ async fn delete_note(
     if notes.text(&title).is_none() {
         return Err(ToolError::new(format!("there is no note `{title}`")));
     }
-    let Confirm { yes } = inputs.elicit("confirm", format!("Delete the note `{title}`?")).await?;
+    let agrees = inputs.confirm("delete", format!("Delete the note `{title}`?")).await?;
     // No question follows, so this code runs once.
-    if yes && notes.remove(&title) { Ok(format!("Deleted `{title}`.")) } else { Ok(format!("Kept `{title}`.")) }
+    if agrees && notes.remove(&title) { Ok(format!("Deleted `{title}`.")) } else { Ok(format!("Kept `{title}`.")) }
 }

@@ -49,11 +49,13 @@ async fn clients_complete_titles_and_receive_progress() -> TestResult {
 #[tokio::test]
 async fn a_note_is_deleted_only_if_the_user_agrees() -> TestResult {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
-        for (yes, reply) in [(false, "Kept `milk`."), (true, "Deleted `milk`.")] {
+        for (agrees, reply) in [(false, "Kept `milk`."), (true, "Deleted `milk`.")] {
             let server = tutorial::server(Notes::default());
             let client = Client::builder("test", "1.0")
                 .versions([version])
-                .on_elicit(move |_| async move { ElicitResult::accept_json(json!({ "yes": yes })) })
+                .on_elicit(move |_| async move {
+                    if agrees { ElicitResult::accept_json(json!({})) } else { Ok(ElicitResult::decline()) }
+                })
                 .connect(&server)
                 .await?;
             client.call_tool("add_note", json!({ "title": "milk", "text": "Buy milk." })).await?.ok()?;
