@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-store", &[]),
     ("mcp-http-listener", &[]),
     ("mcp-fetch", &[]),
+    ("mcp-auth", &["mcp-fetch", "mcp-protocol", "mcp-store"]),
     ("mcp-transport", &["mcp-protocol"]),
     ("mcp-tool-format", &["mcp-protocol", "mcp-schema"]),
     ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-uri-template"]),

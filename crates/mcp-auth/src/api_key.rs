@@ -1,0 +1,264 @@
+//! API keys and static bearer tokens.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{HeaderName, header};
+use mcp_protocol::{Challenge, Principal, auth::Secret};
+use ring::{digest, hmac};
+
+use crate::{
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    credentials,
+    error::ConfigError,
+    verified::{Table, with_scheme},
+};
+
+/// Authenticates clients by API keys: in the header `x-api-key`, or as `Authorization: ApiKey …`.
+///
+/// ```
+/// use mcp_auth::ApiKeys;
+/// use mcp_protocol::Principal;
+///
+/// let keys = ApiKeys::new()
+///     .header("x-team-key")?
+///     .pepper(b"a secret of the server")
+///     .key("hunter2", Principal::new("build-server").with_scopes(["deploy"]))
+///     .hashed_key("hmac-sha256$q0tBGH8lRkUlXh7ul5Pq5zyAVlnGQN0D6PLvGNbYg/U=", Principal::new("reports"))?;
+/// # let _ = keys;
+/// # Ok::<_, mcp_auth::ConfigError>(())
+/// ```
+pub struct ApiKeys {
+    header: HeaderName,
+    table: Table,
+    pepper: Option<hmac::Key>,
+    has_hmac: bool,
+    has_sha256: bool,
+}
+
+/// The forms in which keys are stored.
+const PLAIN: &str = "plain";
+const HMAC: &str = "hmac-sha256";
+const SHA256: &str = "sha256";
+
+impl ApiKeys {
+    /// Returns a provider without keys.
+    #[must_use]
+    pub fn new() -> Self {
+        let header = HeaderName::from_static("x-api-key");
+        Self { header, table: Table::new(), pepper: None, has_hmac: false, has_sha256: false }
+    }
+
+    /// Reads the key from another header.
+    ///
+    /// # Errors
+    /// If the text is not the name of a header.
+    pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
+        let invalid = |_| ConfigError::new("the name of the header contains an invalid character");
+        self.header = HeaderName::from_bytes(name.as_bytes()).map_err(invalid)?;
+        Ok(self)
+    }
+
+    /// Adds a key. Memory contains only its digest.
+    #[must_use]
+    pub fn key(mut self, key: &str, principal: Principal) -> Self {
+        self.table.insert(PLAIN, key.as_bytes(), with_scheme(principal, "ApiKey"));
+        self
+    }
+
+    /// Sets the secret under which keys are hashed ([`hash_api_key`]).
+    #[must_use]
+    pub fn pepper(mut self, pepper: &[u8]) -> Self {
+        self.pepper = Some(hmac::Key::new(hmac::HMAC_SHA256, pepper));
+        self
+    }
+
+    /// Adds a key by its hash: `hmac-sha256$…` of [`hash_api_key`]. The SHA-256 of a key in 64 hexadecimal digits is also
+    /// accepted, with a warning in the log, because it has no pepper.
+    ///
+    /// # Errors
+    /// If the text is not a hash, or it needs a [`pepper`](Self::pepper) that is not set yet.
+    pub fn hashed_key(mut self, hash: &str, principal: Principal) -> Result<Self, ConfigError> {
+        let invalid = || ConfigError::new("the hash of the key must be `hmac-sha256$…` or 64 hexadecimal digits");
+        let principal = with_scheme(principal, "ApiKey");
+        if let Some(encoded) = hash.strip_prefix("hmac-sha256$") {
+            let bytes = BASE64_STANDARD.decode(encoded).ok().filter(|bytes| bytes.len() == 32).ok_or_else(invalid)?;
+            if self.pepper.is_none() {
+                return Err(ConfigError::new("the hash of the key needs a pepper: call `pepper` first"));
+            }
+            self.has_hmac = true;
+            self.table.insert(HMAC, &bytes, principal);
+        } else {
+            let bytes = hexadecimal(hash).ok_or_else(invalid)?;
+            tracing::warn!(subject = principal.subject, "an API key is stored as a SHA-256 hash without a pepper");
+            self.has_sha256 = true;
+            self.table.insert(SHA256, &bytes, principal);
+        }
+        Ok(self)
+    }
+
+    /// Checks keys that are not configured with a function. It returns `None` for an invalid key, and an error for an
+    /// outage. The provider remembers valid keys for a minute and invalid keys for five seconds.
+    ///
+    /// ```
+    /// use mcp_auth::{ApiKeys, Rejection};
+    /// use mcp_protocol::{Principal, auth::Secret};
+    ///
+    /// let keys = ApiKeys::new().verify_with(|key: Secret| async move {
+    ///     // Look the key up in a database here.
+    ///     Ok::<_, Rejection>((key.expose() == "hunter2").then(|| Principal::new("user-7")))
+    /// });
+    /// # let _ = keys;
+    /// ```
+    #[must_use]
+    pub fn verify_with<F, Fut>(mut self, verify: F) -> Self
+    where
+        F: Fn(Secret) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Principal>, Rejection>> + Send + 'static,
+    {
+        self.table.check_with(verify);
+        self
+    }
+
+    async fn verify(&self, key: &str) -> Result<Arc<Principal>, Rejection> {
+        // Each configured form is looked up, so that the time does not show the form of a key.
+        let plain = self.table.find(PLAIN, key.as_bytes());
+        let hashed = self
+            .pepper
+            .as_ref()
+            .filter(|_| self.has_hmac)
+            .and_then(|pepper| self.table.find(HMAC, hmac::sign(pepper, key.as_bytes()).as_ref()));
+        let old =
+            self.has_sha256.then(|| self.table.find(SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref()));
+        match plain.or(hashed).or(old.flatten()) {
+            Some(principal) => self.table.current(Arc::clone(principal)),
+            None => self.table.run_check(key).await.map(|principal| scheme_of(principal, "ApiKey")),
+        }
+    }
+}
+
+fn scheme_of(principal: Arc<Principal>, scheme: &str) -> Arc<Principal> {
+    if principal.scheme.is_some() { principal } else { Arc::new(with_scheme((*principal).clone(), scheme)) }
+}
+
+fn hexadecimal(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Returns the hash of an API key under the pepper of the server, for [`ApiKeys::hashed_key`].
+///
+/// ```
+/// use mcp_auth::hash_api_key;
+///
+/// let hash = hash_api_key(b"a secret of the server", "hunter2");
+/// assert_eq!(hash, "hmac-sha256$+5t/sohOR+H6JUMcrOwNpWnpL4fZ/oScPNG5x6z5GAI=");
+/// ```
+#[must_use]
+pub fn hash_api_key(pepper: &[u8], key: &str) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, pepper), key.as_bytes());
+    format!("hmac-sha256${}", BASE64_STANDARD.encode(tag))
+}
+
+impl Default for ApiKeys {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authenticator for ApiKeys {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move {
+            let key = credentials::api_key(request.headers, &self.header)?.ok_or(Rejection::Missing)?;
+            Ok(Authenticated::new(self.verify(key).await?))
+        })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::new("ApiKey").with_param("header", self.header.as_str())]
+    }
+
+    fn request_headers(&self) -> Vec<HeaderName> {
+        vec![self.header.clone(), header::AUTHORIZATION]
+    }
+}
+
+impl fmt::Debug for ApiKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKeys").field("header", &self.header).field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+/// Authenticates clients by fixed tokens in `Authorization: Bearer …`.
+///
+/// ```
+/// use mcp_auth::BearerTokens;
+/// use mcp_protocol::Principal;
+///
+/// let tokens = BearerTokens::new().token("hunter2", Principal::new("build-server"));
+/// # let _ = tokens;
+/// ```
+pub struct BearerTokens {
+    table: Table,
+}
+
+impl BearerTokens {
+    /// Returns a provider without tokens.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { table: Table::new() }
+    }
+
+    /// Adds a token. Memory contains only its digest.
+    #[must_use]
+    pub fn token(mut self, token: &str, principal: Principal) -> Self {
+        self.table.insert(PLAIN, token.as_bytes(), with_scheme(principal, "Bearer"));
+        self
+    }
+
+    /// Checks tokens that are not configured with a function. [`ApiKeys::verify_with`] describes it.
+    #[must_use]
+    pub fn verify_with<F, Fut>(mut self, verify: F) -> Self
+    where
+        F: Fn(Secret) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Principal>, Rejection>> + Send + 'static,
+    {
+        self.table.check_with(verify);
+        self
+    }
+}
+
+impl Default for BearerTokens {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authenticator for BearerTokens {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move {
+            let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
+            let principal = match self.table.find(PLAIN, token.as_bytes()) {
+                Some(principal) => self.table.current(Arc::clone(principal))?,
+                None => scheme_of(self.table.run_check(token).await?, "Bearer"),
+            };
+            Ok(Authenticated::new(principal))
+        })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::bearer()]
+    }
+}
+
+impl fmt::Debug for BearerTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerTokens").field("table", &self.table).finish()
+    }
+}

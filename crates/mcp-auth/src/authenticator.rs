@@ -1,0 +1,321 @@
+//! The trait of all providers, and the types of its method.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata, auth::Secret};
+use url::Url;
+
+/// The future of a provider.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Authenticates the client of a request.
+///
+/// One authenticator serves all requests of an endpoint in parallel. It must answer in bounded time.
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use http::{HeaderMap, Method};
+/// use mcp_auth::{ApiKeys, AuthRequest, Authenticator, Rejection};
+/// use mcp_protocol::Principal;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let keys = ApiKeys::new().key("hunter2", Principal::new("build-server"));
+/// let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), "hunter2".parse().unwrap())]);
+/// let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &headers);
+/// assert_eq!(keys.authenticate(&request).await.unwrap().principal.subject, "build-server");
+///
+/// let without = HeaderMap::new();
+/// let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &without);
+/// assert_eq!(keys.authenticate(&request).await.unwrap_err(), Rejection::Missing);
+/// # });
+/// ```
+pub trait Authenticator: Send + Sync + 'static {
+    /// Authenticates the client of a request.
+    ///
+    /// # Errors
+    /// The reason for which the request is not authenticated. [`Rejection::Missing`] means that the request has no
+    /// credentials for this authenticator.
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>>;
+
+    /// Returns the challenges for a request without credentials, one for each scheme.
+    fn challenges(&self) -> Vec<Challenge>;
+
+    /// Returns the headers that contain credentials. The endpoint removes them before a handler sees the request, and
+    /// allows web pages to send them.
+    fn request_headers(&self) -> Vec<HeaderName> {
+        vec![header::AUTHORIZATION]
+    }
+
+    /// Returns the authorization servers that issue tokens for this authenticator, for the metadata document.
+    fn authorization_servers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the metadata document, if the authenticator has one of its own.
+    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
+        None
+    }
+}
+
+impl<A: Authenticator + ?Sized> Authenticator for Arc<A> {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        (**self).authenticate(request)
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        (**self).challenges()
+    }
+
+    fn request_headers(&self) -> Vec<HeaderName> {
+        (**self).request_headers()
+    }
+
+    fn authorization_servers(&self) -> Vec<String> {
+        (**self).authorization_servers()
+    }
+
+    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
+        (**self).metadata()
+    }
+}
+
+/// The parts of a request by which a client is authenticated. `Debug` shows no header.
+///
+/// ```
+/// use http::{HeaderMap, Method};
+/// use mcp_auth::AuthRequest;
+///
+/// let headers = HeaderMap::new();
+/// let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &headers);
+/// assert_eq!(request.url().unwrap().path(), "/mcp");
+/// ```
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct AuthRequest<'a> {
+    /// The HTTP method.
+    pub method: &'a Method,
+    /// The public URL of the endpoint, byte for byte as it is configured: the resource that tokens are issued for.
+    pub resource: &'a str,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// Values of the connection, such as the address of the peer.
+    pub extensions: Option<&'a Extensions>,
+}
+
+impl<'a> AuthRequest<'a> {
+    /// Returns a request for the endpoint at this public URL.
+    #[must_use]
+    pub fn new(method: &'a Method, resource: &'a str, headers: &'a HeaderMap) -> Self {
+        Self { method, resource, headers, extensions: None }
+    }
+
+    /// Adds the values of the connection.
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: &'a Extensions) -> Self {
+        self.extensions = Some(extensions);
+        self
+    }
+
+    /// Returns the public URL of the endpoint. `None` if the configured text is not a URL.
+    #[must_use]
+    pub fn url(&self) -> Option<Url> {
+        Url::parse(self.resource).ok()
+    }
+}
+
+impl fmt::Debug for AuthRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (method, resource) = (self.method, self.resource);
+        f.debug_struct("AuthRequest").field("method", method).field("resource", &resource).finish_non_exhaustive()
+    }
+}
+
+/// The result of a successful authentication.
+///
+/// ```
+/// use mcp_auth::Authenticated;
+/// use mcp_protocol::Principal;
+///
+/// let authenticated = Authenticated::new(Principal::new("user-7"));
+/// assert!(authenticated.headers.is_empty() && authenticated.subject_token.is_none());
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Authenticated {
+    /// The identity of the client.
+    pub principal: Arc<Principal>,
+    /// Headers for the response, such as a fresh nonce.
+    pub headers: HeaderMap,
+    /// The token of the client, if the provider keeps it for a token exchange.
+    pub subject_token: Option<SubjectToken>,
+}
+
+impl Authenticated {
+    /// Returns the result for a principal.
+    pub fn new(principal: impl Into<Arc<Principal>>) -> Self {
+        Self { principal: principal.into(), headers: HeaderMap::new(), subject_token: None }
+    }
+
+    /// Keeps the token of the client for a token exchange.
+    #[must_use]
+    pub fn with_subject_token(mut self, token: SubjectToken) -> Self {
+        self.subject_token = Some(token);
+        self
+    }
+}
+
+/// The token of a client, sealed for a token exchange (RFC 8693).
+///
+/// A server must not send the token of its client to another server. The type therefore prints nothing and has no getter.
+/// Only [`into_exchange`](Self::into_exchange) consumes it, for the body of a request to the token endpoint.
+///
+/// ```
+/// use mcp_auth::SubjectToken;
+/// use mcp_protocol::auth::{grant_type, token_type};
+///
+/// let token = SubjectToken::new("hunter2");
+/// assert_eq!(format!("{token:?}"), "SubjectToken(…)");
+/// let form = token.into_exchange("https://upstream.example");
+/// assert_eq!(form[0], ("grant_type", grant_type::TOKEN_EXCHANGE.to_owned()));
+/// ```
+#[derive(Clone)]
+pub struct SubjectToken(Secret);
+
+impl SubjectToken {
+    /// Seals a token.
+    pub fn new(token: impl Into<Secret>) -> Self {
+        Self(token.into())
+    }
+
+    /// Returns the form of a token exchange for another resource. The form is only for the token endpoint of the
+    /// authorization server that issued the token.
+    #[must_use]
+    pub fn into_exchange(self, resource: &str) -> Vec<(&'static str, String)> {
+        use mcp_protocol::auth::{grant_type, token_type};
+        vec![
+            ("grant_type", grant_type::TOKEN_EXCHANGE.to_owned()),
+            ("subject_token", self.0.expose().to_owned()),
+            ("subject_token_type", token_type::ACCESS_TOKEN.to_owned()),
+            ("requested_token_type", token_type::ACCESS_TOKEN.to_owned()),
+            ("resource", resource.to_owned()),
+        ]
+    }
+}
+
+impl fmt::Debug for SubjectToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SubjectToken(…)")
+    }
+}
+
+/// The reason for which a request is not authenticated. Its texts contain nothing of the request.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_auth::Rejection;
+/// use mcp_protocol::Challenge;
+///
+/// assert_eq!(Rejection::Expired.status(), 401);
+/// assert_eq!(Rejection::Forbidden.status(), 403);
+/// assert_eq!(Rejection::Unavailable { retry_after: Duration::from_secs(5) }.status(), 503);
+/// let challenge = Rejection::Expired.challenge(Challenge::bearer());
+/// assert_eq!(challenge.to_string(), r#"Bearer error="invalid_token", error_description="the token has expired""#);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The request has no credentials (401).
+    Missing,
+    /// The credentials cannot be read (400).
+    Malformed,
+    /// The credentials are wrong (401).
+    Invalid,
+    /// The credentials were valid earlier (401).
+    Expired,
+    /// The caller is known, and it may not use the server (403).
+    Forbidden,
+    /// The DPoP proof needs this nonce (401, RFC 9449 §9).
+    FreshProof {
+        /// The nonce for the next proof.
+        nonce: HeaderValue,
+    },
+    /// The credentials cannot be checked now (503). An outage is not a reason for the client to log in again.
+    Unavailable {
+        /// The time after which the client may try again.
+        retry_after: Duration,
+    },
+}
+
+impl Rejection {
+    /// Returns the HTTP status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Missing | Self::Invalid | Self::Expired | Self::FreshProof { .. } => StatusCode::UNAUTHORIZED,
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Returns the error code of a challenge (RFC 6750 §3.1, RFC 9449 §7). A request without credentials and an outage
+    /// have none.
+    #[must_use]
+    pub fn error(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing | Self::Unavailable { .. } => None,
+            Self::Malformed => Some("invalid_request"),
+            Self::Invalid | Self::Expired => Some("invalid_token"),
+            Self::Forbidden => Some("access_denied"),
+            Self::FreshProof { .. } => Some("use_dpop_nonce"),
+        }
+    }
+
+    /// Returns a description for people.
+    #[must_use]
+    pub fn description(&self) -> &'static str {
+        match self {
+            Self::Missing => "the request has no credentials",
+            Self::Malformed => "the credentials are malformed",
+            Self::Invalid => "the credentials are invalid",
+            Self::Expired => "the token has expired",
+            Self::Forbidden => "the caller may not use this server",
+            Self::FreshProof { .. } => "the DPoP proof needs the nonce of this response",
+            Self::Unavailable { .. } => "the credentials cannot be checked now",
+        }
+    }
+
+    /// Adds the error to a challenge of the authenticator.
+    #[must_use]
+    pub fn challenge(&self, challenge: Challenge) -> Challenge {
+        let is_token_scheme = challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP");
+        match self.error() {
+            Some(error) if is_token_scheme => challenge.with_error(error).with_description(self.description()),
+            _ => challenge,
+        }
+    }
+
+    /// The order in which a chain prefers rejections. The highest is the most precise.
+    pub(crate) fn precedence(&self) -> u8 {
+        match self {
+            Self::Missing => 0,
+            Self::Malformed => 1,
+            Self::Invalid => 2,
+            Self::Expired => 3,
+            Self::FreshProof { .. } => 4,
+            Self::Unavailable { .. } => 5,
+            Self::Forbidden => 6,
+        }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.description())
+    }
+}
+
+impl std::error::Error for Rejection {}

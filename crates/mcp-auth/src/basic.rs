@@ -1,0 +1,273 @@
+//! User names and passwords.
+
+use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc};
+
+use mcp_protocol::{Challenge, Principal, auth::Secret};
+
+use crate::{
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    credentials, crypto,
+    error::ConfigError,
+    password::{HashPool, PasswordDigest},
+    verified::{Verified, with_scheme},
+};
+
+type Checking = Pin<Box<dyn Future<Output = Result<Option<Principal>, Rejection>> + Send>>;
+type Check = dyn Fn(String, Secret) -> Checking + Send + Sync;
+
+/// Authenticates clients by user names and passwords (`Authorization: Basic …`, RFC 7617).
+///
+/// The provider computes at most two digests at once, lets 64 requests wait, and answers further requests with 503. It
+/// remembers valid passwords for a minute and invalid ones for five seconds. A request with an unknown user name costs as
+/// many computations as one with a wrong password.
+///
+/// ```
+/// use mcp_auth::{Basic, hash_password};
+/// use mcp_protocol::Principal;
+///
+/// let basic = Basic::new("tools").user("ann", &hash_password("hunter2")?, Principal::new("ann"))?;
+/// # let _ = basic;
+/// # Ok::<_, mcp_auth::ConfigError>(())
+/// ```
+pub struct Basic {
+    realm: String,
+    users: HashMap<String, (PasswordDigest, Principal)>,
+    check: Option<Box<Check>>,
+    pool: HashPool,
+    verified: Verified,
+}
+
+/// The digest of no password, for user names that are unknown while there are no users.
+const NO_PASSWORD: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+impl Basic {
+    /// Returns a provider without users. Programs show the realm to the user.
+    pub fn new(realm: impl Into<String>) -> Self {
+        Self {
+            realm: realm.into(),
+            users: HashMap::new(),
+            check: None,
+            pool: HashPool::new(),
+            verified: Verified::new(),
+        }
+    }
+
+    /// Adds a user with the digest of the password: `$argon2id$…` of [`hash_password`](crate::hash_password),
+    /// `pbkdf2-sha256$iterations$salt$hash`, or the SHA-256 in 64 hexadecimal digits. Digests that are easy to attack are
+    /// accepted with a warning in the log.
+    ///
+    /// # Errors
+    /// If the digest has another form, or the name contains a colon.
+    pub fn user(mut self, name: &str, digest: &str, principal: Principal) -> Result<Self, ConfigError> {
+        if name.contains(':') {
+            return Err(ConfigError::new("the name of a user must not contain a colon"));
+        }
+        let digest = PasswordDigest::parse(digest)?;
+        if digest.is_old() {
+            tracing::warn!(user = name, "the digest of a password is easy to attack: hash the password again");
+        }
+        self.users.insert(name.to_owned(), (digest, with_scheme(principal, "Basic")));
+        Ok(self)
+    }
+
+    /// Checks users that are not configured with a function of the user name and the password. It returns `None` for a
+    /// wrong password or an unknown user, and an error for an outage.
+    #[must_use]
+    pub fn verify_with<F, Fut>(mut self, verify: F) -> Self
+    where
+        F: Fn(String, Secret) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Principal>, Rejection>> + Send + 'static,
+    {
+        self.check = Some(Box::new(move |user, password| Box::pin(verify(user, password))));
+        self
+    }
+
+    async fn verify(&self, user: String, password: Secret) -> Result<Principal, Rejection> {
+        let known = self.users.get(&user);
+        if known.is_none()
+            && let Some(check) = &self.check
+        {
+            let principal = check(user, password).await?.ok_or(Rejection::Invalid)?;
+            return Ok(with_scheme(principal, "Basic"));
+        }
+        // An unknown user costs one computation too.
+        let any = known.or_else(|| self.users.values().next()).map(|(digest, _)| digest.clone());
+        let digest = any.map_or_else(|| PasswordDigest::parse(NO_PASSWORD), Ok).map_err(|_| Rejection::Invalid)?;
+        let is_valid = self.pool.verify(digest, password.expose().to_owned()).await?;
+        match known {
+            Some((_, principal)) if is_valid => Ok(principal.clone()),
+            _ => Err(Rejection::Invalid),
+        }
+    }
+}
+
+impl Authenticator for Basic {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move {
+            let (user, password) = credentials::basic(request.headers)?.ok_or(Rejection::Missing)?;
+            let digest = crypto::digest(&[b"basic", user.as_bytes(), password.expose().as_bytes()]);
+            let principal: Arc<Principal> = self.verified.check(digest, self.verify(user, password)).await?;
+            Ok(Authenticated::new(principal))
+        })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::new("Basic").with_realm(self.realm.clone()).with_param("charset", "UTF-8")]
+    }
+}
+
+impl fmt::Debug for Basic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Basic").field("realm", &self.realm).field("users", &self.users.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::Ordering, time::Duration};
+
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use http::{HeaderMap, Method, header};
+
+    use super::*;
+    use crate::{clock::Clock, hash_password};
+
+    async fn check(basic: &Basic, user: &str, password: &str) -> Result<String, Rejection> {
+        let mut headers = HeaderMap::new();
+        let value = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &headers);
+        basic.authenticate(&request).await.map(|authenticated| authenticated.principal.subject.clone())
+    }
+
+    fn users() -> Basic {
+        // 1,000 iterations keep the test fast. The last digest is the SHA-256 of the password.
+        let mut hash = [0; 32];
+        let iterations = std::num::NonZeroU32::new(1_000).unwrap();
+        ring::pbkdf2::derive(ring::pbkdf2::PBKDF2_HMAC_SHA256, iterations, b"saltsalt", b"hunter3", &mut hash);
+        let pbkdf2 =
+            format!("pbkdf2-sha256$1000${}${}", BASE64_STANDARD.encode("saltsalt"), BASE64_STANDARD.encode(hash));
+        Basic::new("tools")
+            .user("ann", &hash_password("hunter2").unwrap(), Principal::new("ann"))
+            .and_then(|basic| basic.user("bob", &pbkdf2, Principal::new("bob")))
+            .and_then(|basic| {
+                let digest = "f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7";
+                basic.user("cid", digest, Principal::new("cid"))
+            })
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn passwords_are_verified_in_each_form() {
+        let basic = users();
+        for (user, password, expected) in [
+            ("ann", "hunter2", Ok("ann")),
+            ("ann", "hunter3", Err(Rejection::Invalid)),
+            ("ann", "", Err(Rejection::Invalid)),
+            ("bob", "hunter3", Ok("bob")),
+            ("bob", "hunter2", Err(Rejection::Invalid)),
+            ("cid", "hunter2", Ok("cid")),
+            ("cid", "hunter3", Err(Rejection::Invalid)),
+            ("dan", "hunter2", Err(Rejection::Invalid)),
+            ("", "", Err(Rejection::Invalid)),
+        ] {
+            let got = check(&basic, user, password).await;
+            assert_eq!(got, expected.map(str::to_owned), "{user} {password}");
+        }
+        let [challenge] = &basic.challenges()[..] else { panic!("one challenge") };
+        assert_eq!(challenge.to_string(), r#"Basic realm="tools", charset="UTF-8""#);
+    }
+
+    #[tokio::test]
+    async fn unknown_users_cost_as_many_computations_as_known_users() {
+        for basic in [users(), Basic::new("empty")] {
+            let mut costs = Vec::new();
+            for (user, password) in [("ann", "wrong"), ("nobody", "wrong"), ("nobody", "hunter2"), ("", "")] {
+                let before = basic.pool.computed.load(Ordering::Relaxed);
+                assert_eq!(check(&basic, user, password).await, Err(Rejection::Invalid));
+                costs.push(basic.pool.computed.load(Ordering::Relaxed) - before);
+            }
+            assert_eq!(costs, [1, 1, 1, 1]);
+        }
+    }
+
+    #[tokio::test]
+    async fn results_are_remembered() {
+        let (clock, advance) = Clock::manual(std::time::SystemTime::UNIX_EPOCH);
+        let mut basic = users();
+        basic.verified.clock = clock;
+        for (password, seconds, computations) in [
+            ("hunter2", 0, 1),
+            ("hunter2", 59, 1),
+            ("hunter2", 1, 2),
+            ("wrong", 0, 3),
+            ("wrong", 4, 3),
+            ("wrong", 1, 4),
+        ] {
+            advance(Duration::from_secs(seconds));
+            let _ = check(&basic, "ann", password).await;
+            assert_eq!(basic.pool.computed.load(Ordering::Relaxed), computations, "{password} {seconds}");
+        }
+    }
+
+    #[tokio::test]
+    async fn too_many_passwords_at_once_are_unavailable() {
+        let basic = Arc::new(users());
+        let checks: Vec<_> = (0..200)
+            .map(|number| {
+                let basic = Arc::clone(&basic);
+                tokio::spawn(async move { check(&basic, "bob", &format!("wrong {number}")).await })
+            })
+            .collect();
+        let mut unavailable = 0;
+        for check in checks {
+            match check.await.unwrap() {
+                Err(Rejection::Invalid) => {}
+                Err(Rejection::Unavailable { .. }) => unavailable += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(unavailable, 200 - 66);
+        assert_eq!(check(&basic, "bob", "hunter3").await.unwrap(), "bob");
+    }
+
+    #[tokio::test]
+    async fn a_function_checks_other_users() {
+        let basic = users().verify_with(|user, password| async move {
+            match (user.as_str(), password.expose()) {
+                ("eve", "hunter4") => Ok(Some(Principal::new("eve"))),
+                ("away", _) => Err(Rejection::Unavailable { retry_after: Duration::from_secs(5) }),
+                _ => Ok(None),
+            }
+        });
+        assert_eq!(check(&basic, "eve", "hunter4").await.unwrap(), "eve");
+        assert_eq!(check(&basic, "eve", "hunter2").await, Err(Rejection::Invalid));
+        assert_eq!(check(&basic, "ann", "hunter4").await, Err(Rejection::Invalid));
+        assert!(matches!(check(&basic, "away", "x").await, Err(Rejection::Unavailable { .. })));
+    }
+
+    #[test]
+    fn invalid_digests_are_errors() {
+        let hash = "A".repeat(44);
+        for digest in [
+            "",
+            "hunter2",
+            "$argon2id$",
+            "$argon2i$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA",
+            "$argon2id$v=19$m=4194304,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "$argon2id$v=19$m=19456,t=1000,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "pbkdf2-sha256$0$c2FsdHNhbHQ=$x",
+            "pbkdf2-sha256$1000$c2FsdHNhbHQ=",
+            &format!("pbkdf2-sha256$99999999$c2FsdHNhbHQ=${hash}"),
+            &format!("pbkdf2-sha256$1000$YQ==${hash}"),
+            &"g".repeat(64),
+        ] {
+            let result = Basic::new("tools").user("ann", digest, Principal::new("ann"));
+            let text = result.map(|_| ()).unwrap_err().to_string();
+            assert!(text.starts_with("the digest must be"), "{digest}: {text}");
+        }
+        Basic::new("tools").user("a:b", &"0".repeat(64), Principal::new("ann")).unwrap_err();
+    }
+}

@@ -1,0 +1,198 @@
+//! Several providers, own schemes, and requests without credentials.
+
+use std::{fmt, sync::Arc};
+
+use http::{HeaderName, header::AUTHORIZATION};
+use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata};
+
+use crate::{
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    credentials,
+    verified::with_scheme,
+};
+
+/// Several providers. The first provider that accepts the credentials authenticates the client.
+///
+/// If no provider accepts the credentials, the most precise rejection counts: 403 before 503, before 401, before 400.
+///
+/// ```
+/// use mcp_auth::{ApiKeys, Chain, Jwt};
+/// use mcp_protocol::Principal;
+///
+/// let auth = Chain::new()
+///     .with(Jwt::issuer("https://as.example")?)
+///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server")));
+/// # let _ = auth;
+/// # Ok::<_, mcp_auth::ConfigError>(())
+/// ```
+#[derive(Default)]
+pub struct Chain {
+    providers: Vec<Box<dyn Authenticator>>,
+    anonymous: Option<Arc<Principal>>,
+}
+
+impl Chain {
+    /// Returns a chain without providers. It rejects each request.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a provider.
+    #[must_use]
+    pub fn with(mut self, provider: impl Authenticator) -> Self {
+        self.providers.push(Box::new(provider));
+        self
+    }
+
+    /// Accepts requests without credentials as this principal. A request whose credentials no provider accepts stays
+    /// rejected.
+    ///
+    /// ```
+    /// use mcp_auth::{ApiKeys, Chain};
+    /// use mcp_protocol::Principal;
+    ///
+    /// let auth = Chain::new()
+    ///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server").with_scopes(["deploy"])))
+    ///     .or_anonymous(Principal::new("anonymous").with_scopes(["read"]));
+    /// # let _ = auth;
+    /// ```
+    #[must_use]
+    pub fn or_anonymous(mut self, principal: Principal) -> Self {
+        self.anonymous = Some(Arc::new(principal));
+        self
+    }
+}
+
+impl Authenticator for Chain {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move {
+            let mut worst = Rejection::Missing;
+            for provider in &self.providers {
+                match provider.authenticate(request).await {
+                    Ok(authenticated) => return Ok(authenticated),
+                    Err(Rejection::Forbidden) => return Err(Rejection::Forbidden),
+                    Err(rejection) if rejection.precedence() > worst.precedence() => worst = rejection,
+                    Err(_) => {}
+                }
+            }
+            match &self.anonymous {
+                // Another scheme in `Authorization` is a credential too, although no provider reads it.
+                Some(principal) if worst == Rejection::Missing && !request.headers.contains_key(AUTHORIZATION) => {
+                    Ok(Authenticated::new(Arc::clone(principal)))
+                }
+                _ => Err(worst),
+            }
+        })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        union(self.providers.iter().flat_map(|provider| provider.challenges()))
+    }
+
+    fn request_headers(&self) -> Vec<HeaderName> {
+        union(self.providers.iter().flat_map(|provider| provider.request_headers()))
+    }
+
+    fn authorization_servers(&self) -> Vec<String> {
+        union(self.providers.iter().flat_map(|provider| provider.authorization_servers()))
+    }
+
+    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
+        self.providers.iter().find_map(|provider| provider.metadata())
+    }
+}
+
+fn union<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
+        }
+    }
+    all
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain").field("providers", &self.providers.len()).finish()
+    }
+}
+
+/// An authentication scheme of an application: `Authorization: <scheme> <credentials>`. [`Custom`] makes it an
+/// [`Authenticator`].
+///
+/// ```
+/// use mcp_auth::{BoxFuture, Custom, Rejection, Scheme};
+/// use mcp_protocol::{Challenge, Principal};
+///
+/// struct Ticket;
+///
+/// impl Scheme for Ticket {
+///     fn challenge(&self) -> Challenge {
+///         Challenge::new("Ticket")
+///     }
+///
+///     fn verify<'a>(&'a self, credentials: &'a str) -> BoxFuture<'a, Result<Principal, Rejection>> {
+///         Box::pin(async move {
+///             credentials.strip_prefix("valid-").map(Principal::new).ok_or(Rejection::Invalid)
+///         })
+///     }
+/// }
+///
+/// let auth = Custom::new(Ticket);
+/// # let _ = auth;
+/// ```
+pub trait Scheme: Send + Sync + 'static {
+    /// Returns the challenge. Its scheme is the one of the header.
+    fn challenge(&self) -> Challenge;
+
+    /// Verifies the credentials behind the scheme. The method must compare secrets in constant time.
+    ///
+    /// # Errors
+    /// The reason for which the credentials are not accepted.
+    fn verify<'a>(&'a self, credentials: &'a str) -> BoxFuture<'a, Result<Principal, Rejection>>;
+}
+
+/// The [`Authenticator`] of a [`Scheme`].
+///
+/// ```
+/// # use mcp_auth::{BoxFuture, Custom, Rejection, Scheme};
+/// # use mcp_protocol::{Challenge, Principal};
+/// # struct Ticket;
+/// # impl Scheme for Ticket {
+/// #     fn challenge(&self) -> Challenge { Challenge::new("Ticket") }
+/// #     fn verify<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Principal, Rejection>> {
+/// #         Box::pin(async { Err(Rejection::Invalid) })
+/// #     }
+/// # }
+/// use mcp_auth::Authenticator;
+///
+/// assert_eq!(Custom::new(Ticket).challenges()[0].scheme, "Ticket");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Custom<S> {
+    scheme: S,
+}
+
+impl<S: Scheme> Custom<S> {
+    /// Returns the authenticator of a scheme.
+    pub fn new(scheme: S) -> Self {
+        Self { scheme }
+    }
+}
+
+impl<S: Scheme> Authenticator for Custom<S> {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move {
+            let name = self.scheme.challenge().scheme;
+            let credentials = credentials::authorization(request.headers, &name)?.ok_or(Rejection::Missing)?;
+            let principal = self.scheme.verify(credentials).await?;
+            Ok(Authenticated::new(with_scheme(principal, &name)))
+        })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![self.scheme.challenge()]
+    }
+}

@@ -1,0 +1,137 @@
+//! The credentials in the headers of a request.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{HeaderMap, HeaderName, header};
+use mcp_protocol::auth::Secret;
+
+use crate::authenticator::Rejection;
+
+/// The longest credentials that are read, in bytes. No provider issues longer ones.
+const MAX_LENGTH: usize = 16 << 10;
+
+/// Returns the credentials of a scheme from `Authorization` (RFC 9110 §11.6.2). `None` if there is no such header, or it
+/// has another scheme.
+pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
+    let Some(value) = single(headers, &header::AUTHORIZATION)? else { return Ok(None) };
+    let (found, credentials) = value.split_once(' ').unwrap_or((value, ""));
+    if !found.eq_ignore_ascii_case(scheme) {
+        return Ok(None);
+    }
+    let credentials = credentials.trim_matches(' ');
+    if credentials.is_empty() { Err(Rejection::Malformed) } else { Ok(Some(credentials)) }
+}
+
+/// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or of another scheme with a token.
+pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
+    let token = authorization(headers, scheme)?;
+    let is_token = |token: &str| token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte));
+    if token.is_some_and(|token| !is_token(token)) { Err(Rejection::Malformed) } else { Ok(token) }
+}
+
+/// Returns the key from a header of its own, or from `Authorization: ApiKey …`.
+pub(crate) fn api_key<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
+    match single(headers, name)? {
+        Some(key) if name == header::AUTHORIZATION => Ok(Some(key)),
+        Some(key) if !key.trim().is_empty() => Ok(Some(key.trim())),
+        Some(_) => Err(Rejection::Malformed),
+        None => authorization(headers, "ApiKey"),
+    }
+}
+
+/// Returns the user and the password of `Authorization: Basic …` (RFC 7617). The password may be empty.
+pub(crate) fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Rejection> {
+    let Some(encoded) = authorization(headers, "Basic")? else { return Ok(None) };
+    let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| Rejection::Malformed)?;
+    let text = String::from_utf8(bytes).map_err(|_| Rejection::Malformed)?;
+    let (user, password) = text.split_once(':').ok_or(Rejection::Malformed)?;
+    Ok(Some((user.to_owned(), password.into())))
+}
+
+/// Returns the value of a header that may occur once.
+fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() || value.len() > MAX_LENGTH {
+        return Err(Rejection::Malformed);
+    }
+    value.to_str().map(Some).map_err(|_| Rejection::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
+        let parse = |(name, value): &(&str, &[u8])| (name.parse().unwrap(), HeaderValue::from_bytes(value).unwrap());
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines.iter().map(parse) {
+            let name: HeaderName = name;
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn tokens_are_read_from_the_header() {
+        for (value, expected) in [
+            (&b"Bearer abc"[..], Ok(Some("abc"))),
+            (b"bearer abc", Ok(Some("abc"))),
+            (b"BEARER   abc  ", Ok(Some("abc"))),
+            (b"Basic abc", Ok(None)),
+            (b"BearerX abc", Ok(None)),
+            (b"Bearer", Err(Rejection::Malformed)),
+            (b"Bearer ", Err(Rejection::Malformed)),
+            (b"Bearer a b", Err(Rejection::Malformed)),
+            (b"Bearer a,b", Err(Rejection::Malformed)),
+            (b"Bearer \xff", Err(Rejection::Malformed)),
+            (b"", Ok(None)),
+        ] {
+            let headers = headers(&[("authorization", value)]);
+            assert_eq!(token(&headers, "Bearer"), expected, "{value:?}");
+        }
+        assert_eq!(token(&HeaderMap::new(), "Bearer"), Ok(None));
+        let twice = headers(&[("authorization", b"Bearer a"), ("authorization", b"Bearer b")]);
+        assert_eq!(token(&twice, "Bearer"), Err(Rejection::Malformed));
+        let long = format!("Bearer {}", "a".repeat(MAX_LENGTH));
+        assert_eq!(token(&headers(&[("authorization", long.as_bytes())]), "Bearer"), Err(Rejection::Malformed));
+    }
+
+    #[test]
+    fn users_are_read_from_the_header() {
+        for (value, expected) in [
+            ("u:p", Ok(("u", "p"))),
+            ("u:", Ok(("u", ""))),
+            (":p", Ok(("", "p"))),
+            ("u:p:q", Ok(("u", "p:q"))),
+            ("\u{fc}:\u{e9}", Ok(("\u{fc}", "\u{e9}"))),
+            ("u", Err(Rejection::Malformed)),
+        ] {
+            let encoded = format!("Basic {}", BASE64_STANDARD.encode(value));
+            let read = basic(&headers(&[("authorization", encoded.as_bytes())])).map(Option::unwrap);
+            assert_eq!(read, expected.map(|(user, password)| (user.to_owned(), password.into())), "{value}");
+        }
+        for invalid in [&b"Basic ?"[..], b"Basic /w==", b"Basic"] {
+            assert_eq!(basic(&headers(&[("authorization", invalid)])), Err(Rejection::Malformed), "{invalid:?}");
+        }
+        assert_eq!(basic(&headers(&[("authorization", b"Bearer a")])), Ok(None));
+    }
+
+    #[test]
+    fn api_keys_are_read_from_two_headers() {
+        let name = HeaderName::from_static("x-api-key");
+        for (lines, expected) in [
+            (&[("x-api-key", &b" abc "[..])][..], Ok(Some("abc"))),
+            (&[("x-api-key", b"")], Err(Rejection::Malformed)),
+            (&[("x-api-key", b"a"), ("x-api-key", b"b")], Err(Rejection::Malformed)),
+            (&[("authorization", b"ApiKey abc")], Ok(Some("abc"))),
+            (&[("authorization", b"apikey abc")], Ok(Some("abc"))),
+            (&[("authorization", b"Bearer abc")], Ok(None)),
+            (&[("authorization", b"ApiKey a"), ("x-api-key", b"b")], Ok(Some("b"))),
+            (&[], Ok(None)),
+        ] {
+            assert_eq!(api_key(&headers(lines), &name), expected, "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The cryptography of all providers, which is that of ring.
+
+use std::sync::OnceLock;
+
+use ring::{
+    hmac,
+    rand::{SecureRandom as _, SystemRandom},
+};
+
+/// Fills a buffer with random bytes. `false` if the system has none.
+pub(crate) fn random(bytes: &mut [u8]) -> bool {
+    SystemRandom::new().fill(bytes).is_ok()
+}
+
+/// A keyed digest of credentials, by which tables and caches find them. The time of a comparison shows nothing about the
+/// credentials, because an attacker does not know the key.
+pub(crate) type Digest = [u8; 32];
+
+/// Returns the digest of some parts under the key of this process.
+pub(crate) fn digest(parts: &[&[u8]]) -> Digest {
+    static KEY: OnceLock<hmac::Key> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut bytes = [0; 32];
+        if !random(&mut bytes) {
+            tracing::warn!("the system has no random numbers: digests of credentials have a fixed key");
+        }
+        hmac::Key::new(hmac::HMAC_SHA256, &bytes)
+    });
+    keyed_digest(key, parts)
+}
+
+/// Returns the digest of some parts under a key. The length of each part counts, so that no two lists are confused.
+pub(crate) fn keyed_digest(key: &hmac::Key, parts: &[&[u8]]) -> Digest {
+    let mut context = hmac::Context::with_key(key);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    let tag = context.sign();
+    let mut digest = [0; 32];
+    digest.copy_from_slice(tag.as_ref());
+    digest
+}
+
+/// Compares two byte strings in a time that depends on their lengths only.
+pub(crate) fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    let difference = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));
+    one.len() == other.len() && std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_depend_on_each_part() {
+        assert_eq!(digest(&[b"a", b"b"]), digest(&[b"a", b"b"]));
+        assert_ne!(digest(&[b"a", b"b"]), digest(&[b"ab"]));
+        assert_ne!(digest(&[b"a", b"b"]), digest(&[b"ab", b""]));
+    }
+
+    #[test]
+    fn byte_strings_are_compared() {
+        for (one, other, expected) in [("a", "a", true), ("a", "b", false), ("a", "ab", false), ("", "", true)] {
+            assert_eq!(is_equal(one.as_bytes(), other.as_bytes()), expected, "{one} {other}");
+        }
+    }
+}

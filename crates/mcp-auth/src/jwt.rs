@@ -1,0 +1,334 @@
+//! Signed tokens (RFC 7519, RFC 9068).
+
+mod claims;
+mod key_cache;
+mod keys;
+mod remote;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+
+use jsonwebtoken::Algorithm;
+use mcp_fetch::Fetch;
+use mcp_protocol::{Challenge, Principal};
+
+use self::{
+    claims::Rules,
+    keys::{Key, KeySet},
+    remote::{RemoteKeys, Source},
+    token::Token,
+};
+use crate::{
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
+    clock::Clock,
+    credentials,
+    error::ConfigError,
+};
+
+/// Authenticates clients by signed tokens in `Authorization: Bearer …`.
+///
+/// A token must have a valid signature of the issuer, the issuer, an expiry time, and this server as its audience. The
+/// audience is the public URL of the endpoint, unless [`audience`](Self::audience) sets others. A token that is bound to a
+/// key (`cnf`) is rejected.
+///
+/// Keys from a URL are fetched at the first token, and again for an unknown key id, at most three times a minute. When the
+/// issuer is away, known keys are used for at most 24 hours, and tokens with an unknown key are answered with 503.
+///
+/// ```
+/// use mcp_auth::Jwt;
+///
+/// let auth = Jwt::issuer("https://as.example")?;
+/// # let _ = auth;
+/// # Ok::<_, mcp_auth::ConfigError>(())
+/// ```
+pub struct Jwt {
+    issuers: Vec<String>,
+    audiences: Vec<String>,
+    algorithms: Vec<Algorithm>,
+    keys: Keys,
+    skew: Duration,
+    scope_claims: Vec<String>,
+    keeps_subject_token: bool,
+    clock: Clock,
+}
+
+enum Keys {
+    Fixed(KeySet),
+    Remote(Arc<RemoteKeys>),
+}
+
+/// The reason for which a token is rejected. The texts are for log records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Invalid(&'static str),
+    Expired,
+    Unavailable(Duration),
+}
+
+/// The algorithms that are allowed by default: signatures with public keys.
+const PUBLIC: [Algorithm; 9] = [
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+];
+/// The shortest shared secret, in bytes (RFC 7518 §3.2).
+const MIN_SECRET: usize = 32;
+
+impl Jwt {
+    /// Accepts tokens of an issuer whose metadata document names its keys (RFC 8414, OpenID Connect Discovery).
+    ///
+    /// # Errors
+    /// If the issuer is not an `https` URL, or an `http` URL of this machine.
+    pub fn issuer(issuer: impl Into<String>) -> Result<Self, ConfigError> {
+        let issuer = issuer.into();
+        check_url(&issuer)?;
+        let source = Source::Issuer(issuer.clone());
+        Ok(Self::remote(issuer, source))
+    }
+
+    /// Accepts tokens of an issuer whose keys are at a URL.
+    ///
+    /// # Errors
+    /// If the URL does not begin with `https://`, or with `http://` for this machine.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    ///
+    /// let auth = Jwt::jwks("https://as.example", "https://as.example/keys")?.audience("https://mcp.example.com/mcp");
+    /// # let _ = auth;
+    /// # Ok::<_, mcp_auth::ConfigError>(())
+    /// ```
+    pub fn jwks(issuer: impl Into<String>, url: impl Into<String>) -> Result<Self, ConfigError> {
+        let url = url.into();
+        check_url(&url)?;
+        Ok(Self::remote(issuer.into(), Source::Url(url)))
+    }
+
+    /// Accepts tokens of an issuer with these keys: a JWK set (RFC 7517) in JSON.
+    ///
+    /// # Errors
+    /// If the text is not a JWK set, or it has more than 100 keys or no usable key.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    ///
+    /// let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    /// let auth = Jwt::keys("https://as.example", keys)?.algorithms(["EdDSA"])?;
+    /// # let _ = auth;
+    /// # Ok::<_, mcp_auth::ConfigError>(())
+    /// ```
+    pub fn keys(issuer: impl Into<String>, jwk_set: &str) -> Result<Self, ConfigError> {
+        let keys = KeySet::parse(jwk_set.as_bytes()).map_err(ConfigError::new)?;
+        Ok(Self::new(issuer.into(), Keys::Fixed(keys), PUBLIC.to_vec()))
+    }
+
+    /// Accepts tokens that are signed with a shared secret (HS256).
+    ///
+    /// # Errors
+    /// If the secret has less than 32 bytes.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    ///
+    /// let auth = Jwt::hs256("https://as.example", b"0123456789abcdef0123456789abcdef")?;
+    /// # let _ = auth;
+    /// # Ok::<_, mcp_auth::ConfigError>(())
+    /// ```
+    pub fn hs256(issuer: impl Into<String>, secret: &[u8]) -> Result<Self, ConfigError> {
+        if secret.len() < MIN_SECRET {
+            return Err(ConfigError::new("the secret must have at least 32 bytes"));
+        }
+        let keys = KeySet::new([Key::secret(secret)]);
+        Ok(Self::new(issuer.into(), Keys::Fixed(keys), vec![Algorithm::HS256]))
+    }
+
+    fn remote(issuer: String, source: Source) -> Self {
+        let (Source::Issuer(url) | Source::Url(url)) = &source;
+        // The operator has configured this URL, so an issuer on this machine is intended.
+        let fetch = Fetch::builder().for_server(url).build();
+        let keys = RemoteKeys::new(source, fetch, Clock::system());
+        Self::new(issuer, Keys::Remote(Arc::new(keys)), PUBLIC.to_vec())
+    }
+
+    fn new(issuer: String, keys: Keys, algorithms: Vec<Algorithm>) -> Self {
+        Self {
+            issuers: vec![issuer],
+            audiences: Vec::new(),
+            algorithms,
+            keys,
+            skew: Duration::from_secs(60),
+            scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
+            keeps_subject_token: false,
+            clock: Clock::system(),
+        }
+    }
+
+    /// Accepts tokens for this audience instead of the public URL of the endpoint. Each call adds one.
+    #[must_use]
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.audiences.push(audience.into());
+        self
+    }
+
+    /// Accepts a further value of `iss`, for an issuer with several names.
+    #[must_use]
+    pub fn also_issued_by(mut self, issuer: impl Into<String>) -> Self {
+        self.issuers.push(issuer.into());
+        self
+    }
+
+    /// Sets the allowed algorithms, such as `ES256`. The default is all supported signatures with public keys.
+    ///
+    /// # Errors
+    /// If an algorithm is unknown, or it does not fit the kind of the keys.
+    pub fn algorithms<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, ConfigError> {
+        let allowed = self.algorithms.clone();
+        self.algorithms = names
+            .into_iter()
+            .map(|name| {
+                let algorithm = Algorithm::from_str(name).ok();
+                // A secret verifies HS256 only, and a public key must never be used as a secret.
+                algorithm.filter(|algorithm| allowed.contains(algorithm)).ok_or_else(|| {
+                    ConfigError::new(format!("the algorithm `{name}` is unknown or does not fit the keys"))
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(self)
+    }
+
+    /// Sets the largest difference between the clocks of the issuer and this server. The default is 60 seconds.
+    #[must_use]
+    pub fn clock_skew(mut self, skew: Duration) -> Self {
+        self.skew = skew;
+        self
+    }
+
+    /// Reads scopes from this claim too. The value is a text with scopes between spaces, or a list. The defaults are
+    /// `scope` and `scp`.
+    #[must_use]
+    pub fn scope_claim(mut self, name: impl Into<String>) -> Self {
+        self.scope_claims.push(name.into());
+        self
+    }
+
+    /// Keeps the token of the client for a token exchange. Without this, the token is dropped after the check.
+    #[must_use]
+    pub fn keep_subject_token(mut self) -> Self {
+        self.keeps_subject_token = true;
+        self
+    }
+
+    /// Fetches keys with these settings, for example through a proxy. It has no effect on fixed keys.
+    #[must_use]
+    pub fn fetch(mut self, fetch: Fetch) -> Self {
+        if let Keys::Remote(keys) = &mut self.keys
+            && let Some(keys) = Arc::get_mut(keys)
+        {
+            keys.fetch = fetch;
+        }
+        self
+    }
+
+    /// Checks a token for the endpoint at this public URL.
+    async fn verify(&self, text: &str, resource: &str) -> Result<Principal, Fault> {
+        let token = Token::parse(text)?;
+        if !self.algorithms.contains(&token.algorithm) {
+            return Err(Fault::Invalid("the algorithm is not allowed"));
+        }
+        let key = match &self.keys {
+            Keys::Fixed(keys) => keys
+                .select(token.algorithm, token.key_id.as_deref())
+                .ok_or(Fault::Invalid("there is no key for the token"))?,
+            Keys::Remote(keys) => keys.key(token.algorithm, token.key_id.as_deref()).await?,
+        };
+        if !key.verify(token.algorithm, token.message, &token.signature) {
+            return Err(Fault::Invalid("the signature is wrong"));
+        }
+        let configured: Vec<&str> = self.audiences.iter().map(String::as_str).collect();
+        let rules = Rules {
+            issuers: &self.issuers,
+            audiences: if configured.is_empty() { &[resource] } else { &configured },
+            skew: self.skew,
+            scope_claims: &self.scope_claims,
+        };
+        rules.check(&token.claims()?, self.clock.now())
+    }
+
+    async fn authenticate(&self, request: &AuthRequest<'_>) -> Result<Authenticated, Rejection> {
+        let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
+        let principal = self.verify(token, request.resource).await.map_err(|fault| fault.reject("Bearer"))?;
+        if principal.confirmation.is_some() {
+            tracing::debug!("rejected a token that is bound to a key, without a proof of the key");
+            return Err(Rejection::Invalid);
+        }
+        let authenticated = Authenticated::new(principal.with_scheme("Bearer"));
+        Ok(if self.keeps_subject_token {
+            authenticated.with_subject_token(SubjectToken::new(token))
+        } else {
+            authenticated
+        })
+    }
+}
+
+fn check_url(text: &str) -> Result<(), ConfigError> {
+    let url = url::Url::parse(text).map_err(|_| ConfigError::new("the URL of the issuer or its keys is invalid"))?;
+    let is_local = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if is_local => Ok(()),
+        _ => Err(ConfigError::new("the URL of the issuer or its keys must begin with `https://`")),
+    }
+}
+
+impl Fault {
+    /// Returns the rejection for the client, and logs the reason.
+    pub(crate) fn reject(self, scheme: &'static str) -> Rejection {
+        match self {
+            Self::Invalid(reason) => {
+                tracing::debug!(scheme, reason, "rejected a token");
+                Rejection::Invalid
+            }
+            Self::Expired => Rejection::Expired,
+            Self::Unavailable(retry_after) => Rejection::Unavailable { retry_after },
+        }
+    }
+}
+
+impl Authenticator for Jwt {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(self.authenticate(request))
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::bearer()]
+    }
+
+    fn authorization_servers(&self) -> Vec<String> {
+        // The issuer of a shared secret is not an authorization server that a client could use.
+        let is_shared = self.algorithms.iter().all(|algorithm| KeySet::is_symmetric(*algorithm));
+        if is_shared { Vec::new() } else { self.issuers.iter().take(1).cloned().collect() }
+    }
+}
+
+impl fmt::Debug for Jwt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jwt")
+            .field("issuers", &self.issuers)
+            .field("audiences", &self.audiences)
+            .field("algorithms", &self.algorithms)
+            .finish_non_exhaustive()
+    }
+}

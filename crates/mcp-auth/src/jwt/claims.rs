@@ -1,0 +1,137 @@
+//! The checks of the claims of a token (RFC 7519 §4.1, RFC 9068 §4), and the principal that they describe.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mcp_protocol::{Principal, auth::Confirmation};
+use serde_json::{Map, Value};
+
+use super::Fault;
+
+/// The claims that become fields of the principal.
+const KNOWN: [&str; 13] =
+    ["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "azp", "cnf", "act"];
+/// The largest depth of `act`: the number of parties that act for the caller.
+const MAX_ACTORS: usize = 4;
+
+/// The rules for the claims of an issuer.
+pub(crate) struct Rules<'a> {
+    /// The allowed issuers.
+    pub(crate) issuers: &'a [String],
+    /// The allowed audiences. At least one must be in the token.
+    pub(crate) audiences: &'a [&'a str],
+    /// The largest difference between the clocks.
+    pub(crate) skew: Duration,
+    /// The claims with scopes.
+    pub(crate) scope_claims: &'a [String],
+}
+
+impl Rules<'_> {
+    /// Checks the claims and returns the principal.
+    pub(crate) fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Principal, Fault> {
+        let issuer = text(claims, "iss")?.ok_or(Fault::Invalid("the token has no issuer"))?;
+        if !self.issuers.iter().any(|allowed| allowed == issuer) {
+            return Err(Fault::Invalid("the issuer is not allowed"));
+        }
+        let audience = self.audience(claims)?;
+        let expires_at = self.times(claims, now)?;
+        let client_id = text(claims, "client_id")?.or(text(claims, "azp")?);
+        let subject = text(claims, "sub")?.or(client_id).filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or(Fault::Invalid("the token names neither a subject nor a client"))?;
+        let mut principal = Principal::new(subject)
+            .with_issuer(issuer)
+            .with_audience(audience)
+            .with_expires_at(expires_at)
+            .with_scopes(self.scopes(claims)?);
+        principal.client_id = client_id.map(str::to_owned);
+        principal.token_id = text(claims, "jti")?.map(str::to_owned);
+        principal.confirmation = confirmation(claims)?;
+        principal.actor = actor(claims.get("act"), MAX_ACTORS)?.map(Box::new);
+        let other = claims.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+        Ok(principal.with_claims(other.map(|(name, value)| (name.clone(), value.clone()))))
+    }
+
+    fn audience(&self, claims: &Map<String, Value>) -> Result<Vec<String>, Fault> {
+        let audience = strings(claims.get("aud")).ok_or(Fault::Invalid("the audience is not a list of texts"))?;
+        if audience.iter().any(|name| self.audiences.contains(&name.as_str())) {
+            Ok(audience)
+        } else {
+            Err(Fault::Invalid("the token is for another audience"))
+        }
+    }
+
+    /// Checks `exp`, `nbf` and `iat`, and returns the expiry time.
+    fn times(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<SystemTime, Fault> {
+        let expires_at = time(claims, "exp")?.ok_or(Fault::Invalid("the token has no expiry time"))?;
+        if now >= expires_at.checked_add(self.skew).ok_or(Fault::Invalid("the expiry time is out of range"))? {
+            return Err(Fault::Expired);
+        }
+        let latest = now.checked_add(self.skew).unwrap_or(now);
+        if time(claims, "nbf")?.is_some_and(|not_before| not_before > latest) {
+            return Err(Fault::Invalid("the token is not valid yet"));
+        }
+        if time(claims, "iat")?.is_some_and(|issued_at| issued_at > latest) {
+            return Err(Fault::Invalid("the token was issued in the future"));
+        }
+        Ok(expires_at)
+    }
+
+    fn scopes(&self, claims: &Map<String, Value>) -> Result<Vec<String>, Fault> {
+        let mut scopes = Vec::new();
+        for name in self.scope_claims {
+            let Some(value) = claims.get(name) else { continue };
+            let list =
+                strings(Some(value)).ok_or(Fault::Invalid("the scopes are neither a text nor a list of texts"))?;
+            scopes.extend(list.iter().flat_map(|item| item.split_ascii_whitespace()).map(str::to_owned));
+        }
+        Ok(scopes)
+    }
+}
+
+/// Returns a text or a list of texts as a list. `None` if the value is neither.
+pub(crate) fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+    match value? {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Array(items) => items.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+        _ => None,
+    }
+}
+
+fn text<'c>(claims: &'c Map<String, Value>, name: &str) -> Result<Option<&'c str>, Fault> {
+    match claims.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Fault::Invalid("a claim that must be a text is not a text")),
+    }
+}
+
+/// Returns a time in seconds since 1970, which may have a fraction.
+pub(crate) fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<SystemTime>, Fault> {
+    let Some(value) = claims.get(name) else { return Ok(None) };
+    let seconds = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = seconds.and_then(|seconds| UNIX_EPOCH.checked_add(seconds));
+    time.map(Some).ok_or(Fault::Invalid("a time is not a number of seconds since 1970"))
+}
+
+/// Returns the key to which the token is bound. A form of binding that this library does not know is an error, because the
+/// token would otherwise be accepted without it.
+fn confirmation(claims: &Map<String, Value>) -> Result<Option<Confirmation>, Fault> {
+    let Some(value) = claims.get("cnf") else { return Ok(None) };
+    let confirmation: Confirmation =
+        serde_json::from_value(value.clone()).map_err(|_| Fault::Invalid("the claim `cnf` is invalid"))?;
+    if confirmation.jkt.is_none() && confirmation.x5t_s256.is_none() {
+        return Err(Fault::Invalid("the token is bound to a key in an unknown form"));
+    }
+    Ok(Some(confirmation))
+}
+
+fn actor(value: Option<&Value>, depth: usize) -> Result<Option<Principal>, Fault> {
+    let Some(value) = value else { return Ok(None) };
+    let invalid = Fault::Invalid("the claim `act` is invalid");
+    let claims = value.as_object().filter(|_| depth > 0).ok_or(invalid)?;
+    let subject = text(claims, "sub")?.ok_or(Fault::Invalid("the claim `act` is invalid"))?;
+    let mut principal = Principal::new(subject);
+    principal.issuer = text(claims, "iss")?.map(str::to_owned);
+    principal.client_id = text(claims, "client_id")?.map(str::to_owned);
+    principal.actor = actor(claims.get("act"), depth - 1)?.map(Box::new);
+    Ok(Some(principal))
+}

@@ -1,0 +1,249 @@
+//! Tokens that the tests sign themselves.
+
+mod attacks;
+mod remote;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use http::{HeaderMap, HeaderValue, Method, header};
+use ring::{
+    hmac,
+    rand::SystemRandom,
+    signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
+        RsaKeyPair,
+    },
+};
+use serde_json::{Value, json};
+
+use super::*;
+
+pub(super) const ISSUER: &str = "https://as.example";
+pub(super) const RESOURCE: &str = "https://mcp.example.com/mcp";
+pub(super) const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+/// The time of the tests, in seconds since 1970.
+pub(super) const NOW: u64 = 1_800_000_000;
+/// A key for tests only.
+const RSA_KEY: &[u8] = include_bytes!("../../tests/data/rsa2048.pk8");
+
+pub(super) fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(NOW)
+}
+
+pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A key pair that signs tokens.
+pub(super) enum Signer {
+    Secret(&'static [u8]),
+    Es256(Box<EcdsaKeyPair>),
+    Ed25519(Ed25519KeyPair),
+    Rsa(Box<RsaKeyPair>, &'static str),
+}
+
+impl Signer {
+    pub(super) fn es256() -> Self {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &random).unwrap();
+        Self::Es256(Box::new(key))
+    }
+
+    pub(super) fn ed25519() -> Self {
+        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        Self::Ed25519(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
+    }
+
+    pub(super) fn rsa(algorithm: &'static str) -> Self {
+        Self::Rsa(Box::new(RsaKeyPair::from_pkcs8(RSA_KEY).unwrap()), algorithm)
+    }
+
+    pub(super) fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Secret(_) => "HS256",
+            Self::Es256(_) => "ES256",
+            Self::Ed25519(_) => "EdDSA",
+            Self::Rsa(_, algorithm) => algorithm,
+        }
+    }
+
+    /// Returns the public key as a JWK.
+    pub(super) fn jwk(&self, id: &str) -> Value {
+        match self {
+            Self::Secret(secret) => json!({"kty": "oct", "kid": id, "k": encode(secret)}),
+            Self::Es256(key) => {
+                let point = key.public_key().as_ref();
+                json!({"kty": "EC", "crv": "P-256", "kid": id, "x": encode(&point[1..33]), "y": encode(&point[33..])})
+            }
+            Self::Ed25519(key) => {
+                json!({"kty": "OKP", "crv": "Ed25519", "kid": id, "x": encode(key.public_key().as_ref())})
+            }
+            Self::Rsa(key, _) => {
+                let key = ring::rsa::PublicKeyComponents::<Vec<u8>>::from(key.public());
+                json!({"kty": "RSA", "use": "sig", "kid": id, "n": encode(key.n), "e": encode(key.e)})
+            }
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match self {
+            Self::Secret(secret) => hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message).as_ref().to_vec(),
+            Self::Es256(key) => key.sign(&random, message).unwrap().as_ref().to_vec(),
+            Self::Ed25519(key) => key.sign(message).as_ref().to_vec(),
+            Self::Rsa(key, algorithm) => {
+                let padding: &'static dyn ring::signature::RsaEncoding =
+                    if *algorithm == "PS256" { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
+                let mut signature = vec![0; key.public().modulus_len()];
+                key.sign(padding, &random, message, &mut signature).unwrap();
+                signature
+            }
+        }
+    }
+
+    /// Signs a header and claims, both as texts.
+    pub(super) fn token_of(&self, header: &str, claims: &str) -> String {
+        let message = format!("{}.{}", encode(header), encode(claims));
+        let signature = self.sign(message.as_bytes());
+        format!("{message}.{}", encode(signature))
+    }
+
+    pub(super) fn token(&self, id: &str, claims: &Value) -> String {
+        let header = json!({"alg": self.algorithm(), "kid": id, "typ": "at+jwt"});
+        self.token_of(&header.to_string(), &claims.to_string())
+    }
+}
+
+pub(super) fn claims() -> Value {
+    json!({
+        "iss": ISSUER, "sub": "user-7", "aud": RESOURCE, "exp": NOW + 300, "iat": NOW - 10, "nbf": NOW - 10,
+        "scope": "files:read files:write", "client_id": "c", "jti": "t1", "email": "a@example.com"
+    })
+}
+
+pub(super) fn changed(name: &str, value: &Value) -> Value {
+    let mut claims = claims();
+    if value.is_null() {
+        claims.as_object_mut().unwrap().remove(name);
+    } else {
+        claims[name] = value.clone();
+    }
+    claims
+}
+
+/// Sets the time of a provider to the time of the tests.
+pub(super) fn at_test_time(mut jwt: Jwt) -> Jwt {
+    jwt.clock = Clock::manual(now()).0;
+    jwt
+}
+
+pub(super) async fn check(jwt: &Jwt, token: &str) -> Result<Principal, Rejection> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
+    let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+    let authenticated = Authenticator::authenticate(jwt, &request).await;
+    authenticated.map(|authenticated| (*authenticated.principal).clone())
+}
+
+#[tokio::test]
+async fn a_token_with_a_shared_secret_becomes_a_principal() {
+    let jwt = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap());
+    let principal = check(&jwt, &Signer::Secret(SECRET).token("any", &claims())).await.unwrap();
+    let expected = Principal::new("user-7")
+        .with_issuer(ISSUER)
+        .with_client_id("c")
+        .with_audience([RESOURCE])
+        .with_scopes(["files:read", "files:write"])
+        .with_token_id("t1")
+        .with_scheme("Bearer")
+        .with_claim("email", "a@example.com")
+        .with_expires_at(UNIX_EPOCH + Duration::from_secs(NOW + 300));
+    assert_eq!(principal, expected);
+    assert!(jwt.authorization_servers().is_empty());
+}
+
+#[tokio::test]
+async fn each_algorithm_verifies_its_own_signatures() {
+    let signers = [Signer::es256(), Signer::ed25519(), Signer::rsa("RS256")];
+    let ids = ["es", "ed", "rs"];
+    let keys: Vec<Value> = signers.iter().zip(ids).map(|(signer, id)| signer.jwk(id)).collect();
+    let jwt = at_test_time(Jwt::keys(ISSUER, &json!({"keys": keys}).to_string()).unwrap());
+    for (signer, id) in signers.iter().zip(ids) {
+        check(&jwt, &signer.token(id, &claims())).await.unwrap();
+    }
+    check(&jwt, &Signer::rsa("PS256").token("rs", &claims())).await.unwrap();
+    // Only one key allows the algorithm, so the token needs no key id.
+    check(&jwt, &signers[0].token_of(r#"{"alg":"ES256"}"#, &claims().to_string())).await.unwrap();
+    assert_eq!(jwt.authorization_servers(), [ISSUER]);
+}
+
+#[tokio::test]
+async fn claims_in_unusual_forms_are_read() {
+    let jwt = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap().audience("a").audience("b").scope_claim("roles"));
+    let signer = Signer::Secret(SECRET);
+    for (name, value, test) in [
+        ("aud", json!("a"), (|principal| principal.audience == ["a"]) as fn(&Principal) -> bool),
+        ("aud", json!(["x", "b"]), |principal| principal.audience == ["x", "b"]),
+        ("scope", json!(["r", "w x"]), |principal| principal.scopes.iter().eq(["r", "w", "x"])),
+        ("scp", json!("s"), |principal| principal.scopes.contains("s") && principal.scopes.contains("files:read")),
+        ("roles", json!(["admin"]), |principal| principal.scopes.contains("admin")),
+        ("scope", Value::Null, |principal| principal.scopes.is_empty()),
+        ("sub", Value::Null, |principal| principal.subject == "c"),
+        ("exp", json!(NOW as f64 + 0.5), |principal| principal.expires_at.is_some()),
+        ("exp", json!(NOW - 59), |_| true),
+        ("nbf", json!(NOW + 60), |_| true),
+        ("act", json!({"sub": "agent", "act": {"sub": "inner"}}), |principal| {
+            principal
+                .actor
+                .as_ref()
+                .and_then(|actor| actor.actor.as_ref())
+                .is_some_and(|inner| inner.subject == "inner")
+        }),
+    ] {
+        let mut claims = changed(name, &value);
+        if name != "aud" {
+            claims["aud"] = json!("a");
+        }
+        let principal = check(&jwt, &signer.token("any", &claims)).await.unwrap();
+        assert!(test(&principal), "{name} {value}: {principal:?}");
+    }
+}
+
+#[test]
+fn invalid_settings_are_errors() {
+    let few = "the key set has no usable key";
+    for (result, expected) in [
+        (Jwt::hs256(ISSUER, b"short"), "the secret must have at least 32 bytes"),
+        (Jwt::issuer("as.example"), "the URL of the issuer or its keys is invalid"),
+        (Jwt::issuer("http://as.example"), "the URL of the issuer or its keys must begin with `https://`"),
+        (Jwt::jwks(ISSUER, "file:///keys"), "the URL of the issuer or its keys must begin with `https://`"),
+        (Jwt::keys(ISSUER, "{}"), "the key set has no list `keys`"),
+        (Jwt::keys(ISSUER, "x"), "the key set is not valid JSON"),
+        (Jwt::keys(ISSUER, r#"{"keys":[]}"#), few),
+        // A shared secret must not come from a key set.
+        (Jwt::keys(ISSUER, &json!({"keys": [Signer::Secret(SECRET).jwk("a")]}).to_string()), few),
+        (
+            Jwt::hs256(ISSUER, SECRET).unwrap().algorithms(["RS256"]),
+            "the algorithm `RS256` is unknown or does not fit the keys",
+        ),
+        (Jwt::issuer(ISSUER).unwrap().algorithms(["none"]), "the algorithm `none` is unknown or does not fit the keys"),
+        (
+            Jwt::issuer(ISSUER).unwrap().algorithms(["HS256"]),
+            "the algorithm `HS256` is unknown or does not fit the keys",
+        ),
+    ] {
+        assert_eq!(result.map(|_| ()).unwrap_err().to_string(), expected);
+    }
+    let mut encryption = Signer::es256().jwk("a");
+    encryption["use"] = json!("enc");
+    let mut private = Signer::es256().jwk("a");
+    private["d"] = json!("AA");
+    let mut other_algorithm = Signer::es256().jwk("a");
+    other_algorithm["alg"] = json!("RS256");
+    for key in [encryption, private, other_algorithm, json!({"kty": "EC"}), json!(1)] {
+        let set = json!({"keys": [key]}).to_string();
+        assert_eq!(Jwt::keys(ISSUER, &set).map(|_| ()).unwrap_err().to_string(), few, "{set}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The compact form of a signed token (RFC 7515 §7.1), before its signature is checked.
+
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use jsonwebtoken::{Algorithm, Header};
+use serde_json::{Map, Value};
+
+use super::Fault;
+use crate::json;
+
+/// The longest token, in bytes.
+const MAX_TOKEN: usize = 16 << 10;
+/// The longest key id, in bytes.
+const MAX_KEY_ID: usize = 512;
+/// The types of access tokens (RFC 9068 §2.1). A token of any other type has another purpose.
+const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
+
+/// A token in its parts. Its claims must not be used before the signature is checked.
+pub(crate) struct Token<'t> {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) key_id: Option<String>,
+    /// The header with the members that no field has.
+    pub(crate) header: Header,
+    /// The bytes that are signed.
+    pub(crate) message: &'t [u8],
+    pub(crate) signature: Vec<u8>,
+    claims: Vec<u8>,
+}
+
+impl<'t> Token<'t> {
+    /// Parses an access token.
+    pub(crate) fn parse(text: &'t str) -> Result<Self, Fault> {
+        let token = Self::parse_any(text)?;
+        let is_access_token = |typ: &str| TYPES.contains(&typ.to_ascii_lowercase().as_str());
+        if token.header.typ.as_deref().is_some_and(|typ| !is_access_token(typ)) {
+            return Err(Fault::Invalid("the type is not that of an access token"));
+        }
+        Ok(token)
+    }
+
+    /// Parses a token of any type.
+    pub(crate) fn parse_any(text: &'t str) -> Result<Self, Fault> {
+        if text.len() > MAX_TOKEN {
+            return Err(Fault::Invalid("the token is too long"));
+        }
+        let (message, signature) = text.rsplit_once('.').ok_or(Fault::Invalid("the token has too few parts"))?;
+        let (header, claims) = message.split_once('.').ok_or(Fault::Invalid("the token has too few parts"))?;
+        if claims.contains('.') {
+            return Err(Fault::Invalid("the token has too many parts"));
+        }
+        let decode = |part: &str| {
+            BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Invalid("a part is not valid base64url"))
+        };
+        let header = json::object(&decode(header)?).ok_or(Fault::Invalid("the header is not a valid object"))?;
+        for name in ["crit", "zip", "enc", "b64"] {
+            if header.contains_key(name) {
+                return Err(Fault::Invalid("the header has a member that this library does not support"));
+            }
+        }
+        let header: Header = serde_json::from_value(Value::Object(header))
+            .map_err(|_| Fault::Invalid("the header has an unknown algorithm or an invalid member"))?;
+        if header.kid.as_ref().is_some_and(|id| id.len() > MAX_KEY_ID) {
+            return Err(Fault::Invalid("the key id is too long"));
+        }
+        Ok(Self {
+            algorithm: header.alg,
+            key_id: header.kid.clone(),
+            header,
+            message: message.as_bytes(),
+            signature: decode(signature)?,
+            claims: decode(claims)?,
+        })
+    }
+
+    /// Returns the claims, after the signature is checked.
+    pub(crate) fn claims(&self) -> Result<Map<String, Value>, Fault> {
+        json::object(&self.claims).ok_or(Fault::Invalid("the claims are not a valid object"))
+    }
+}

@@ -1,0 +1,107 @@
+//! A check of credentials that remembers its results, and the table of configured credentials.
+
+use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc};
+
+use mcp_protocol::{Principal, auth::Secret};
+
+use crate::{
+    authenticator::Rejection,
+    cache::Cache,
+    clock::Clock,
+    crypto::{self, Digest},
+};
+
+/// The future of a check by the application.
+type Checking = Pin<Box<dyn Future<Output = Result<Option<Principal>, Rejection>> + Send>>;
+type Check = dyn Fn(Secret) -> Checking + Send + Sync;
+
+/// A check whose results are remembered: valid credentials for at most a minute, invalid ones for five seconds.
+pub(crate) struct Verified {
+    cache: Cache<Arc<Principal>>,
+    pub(crate) clock: Clock,
+}
+
+impl Verified {
+    pub(crate) fn new() -> Self {
+        Self { cache: Cache::new(), clock: Clock::system() }
+    }
+
+    /// Returns the remembered result for credentials, or runs the check.
+    pub(crate) async fn check(
+        &self,
+        digest: Digest,
+        check: impl Future<Output = Result<Principal, Rejection>>,
+    ) -> Result<Arc<Principal>, Rejection> {
+        match self.cache.get(&digest, self.clock.now()) {
+            Some(Some(principal)) => return Ok(principal),
+            Some(None) => return Err(Rejection::Invalid),
+            None => {}
+        }
+        let result = check.await.map(Arc::new);
+        let now = self.clock.now();
+        match &result {
+            Ok(principal) if principal.is_expired(now) => return Err(Rejection::Expired),
+            Ok(principal) => self.cache.valid(digest, Arc::clone(principal), principal.expires_at, now),
+            Err(Rejection::Invalid) => self.cache.invalid(digest, now),
+            Err(_) => {}
+        }
+        result
+    }
+}
+
+/// Credentials of the configuration, and optionally a check by the application for all others.
+pub(crate) struct Table {
+    entries: HashMap<Digest, Arc<Principal>>,
+    check: Option<Box<Check>>,
+    verified: Verified,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self { entries: HashMap::new(), check: None, verified: Verified::new() }
+    }
+
+    /// Adds credentials in a form, such as `plain` or a digest.
+    pub(crate) fn insert(&mut self, form: &str, credentials: &[u8], principal: Principal) {
+        self.entries.insert(crypto::digest(&[form.as_bytes(), credentials]), Arc::new(principal));
+    }
+
+    /// Sets the check for credentials that are not in the table.
+    pub(crate) fn check_with<F, Fut>(&mut self, check: F)
+    where
+        F: Fn(Secret) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Principal>, Rejection>> + Send + 'static,
+    {
+        self.check = Some(Box::new(move |secret| Box::pin(check(secret))));
+    }
+
+    /// Returns the entry of the table.
+    pub(crate) fn find(&self, form: &str, credentials: &[u8]) -> Option<&Arc<Principal>> {
+        self.entries.get(&crypto::digest(&[form.as_bytes(), credentials]))
+    }
+
+    /// Runs the check of the application.
+    pub(crate) async fn run_check(&self, credentials: &str) -> Result<Arc<Principal>, Rejection> {
+        let Some(check) = &self.check else { return Err(Rejection::Invalid) };
+        let digest = crypto::digest(&[b"check", credentials.as_bytes()]);
+        let checking = async { check(credentials.into()).await?.ok_or(Rejection::Invalid) };
+        self.verified.check(digest, checking).await
+    }
+
+    /// Rejects a principal whose authentication has ended.
+    pub(crate) fn current(&self, principal: Arc<Principal>) -> Result<Arc<Principal>, Rejection> {
+        if principal.is_expired(self.verified.clock.now()) { Err(Rejection::Expired) } else { Ok(principal) }
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("entries", &self.entries.len()).finish_non_exhaustive()
+    }
+}
+
+/// Returns a principal with the scheme of its credentials.
+pub(crate) fn with_scheme(mut principal: Principal, scheme: &str) -> Principal {
+    principal.scheme.get_or_insert_with(|| scheme.to_owned());
+    principal
+}

@@ -1,0 +1,276 @@
+//! The providers through the trait, as a server uses them.
+
+#![allow(clippy::unwrap_used, reason = "helpers outside the test functions fail the test too")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use mcp_auth::{
+    ApiKeys, AuthRequest, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Custom, Jwt, Policy, Rejection, Scheme,
+    hash_api_key, hash_password,
+};
+use mcp_protocol::{Challenge, Principal};
+
+const RESOURCE: &str = "https://mcp.example.com/mcp";
+
+/// Returns the subject and the scheme of the caller.
+async fn check(auth: &dyn Authenticator, lines: &[(&str, &str)]) -> Result<(String, String), Rejection> {
+    let principal = principal(auth, lines).await?;
+    Ok((principal.subject.clone(), principal.scheme.clone().unwrap_or_default()))
+}
+
+async fn principal(auth: &dyn Authenticator, lines: &[(&str, &str)]) -> Result<Arc<Principal>, Rejection> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines {
+        headers.append(name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap());
+    }
+    let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+    auth.authenticate(&request).await.map(|authenticated| authenticated.principal)
+}
+
+fn accepted(subject: &str, scheme: &str) -> Result<(String, String), Rejection> {
+    Ok((subject.to_owned(), scheme.to_owned()))
+}
+
+#[tokio::test]
+async fn api_keys_are_found_in_each_stored_form() {
+    let keys = ApiKeys::new()
+        .pepper(b"pepper")
+        .key("plain-key", Principal::new("plain"))
+        .key("old-key", Principal::new("old").with_expires_at(SystemTime::UNIX_EPOCH))
+        .hashed_key(&hash_api_key(b"pepper", "hashed-key"), Principal::new("hashed"))
+        .unwrap()
+        // The SHA-256 of `hunter2`.
+        .hashed_key("F52FBD32B2B3B86FF88EF6C490628285F482AF15DDCB29541F94BCF526A3F6C7", Principal::new("sha"))
+        .unwrap();
+    for (header, value, expected) in [
+        ("x-api-key", "plain-key", accepted("plain", "ApiKey")),
+        ("authorization", "ApiKey plain-key", accepted("plain", "ApiKey")),
+        ("x-api-key", "hashed-key", accepted("hashed", "ApiKey")),
+        ("x-api-key", "hunter2", accepted("sha", "ApiKey")),
+        ("x-api-key", "old-key", Err(Rejection::Expired)),
+        ("x-api-key", "plain-ke", Err(Rejection::Invalid)),
+        ("x-api-key", "", Err(Rejection::Malformed)),
+        // A hash is not a key.
+        ("x-api-key", &hash_api_key(b"pepper", "hashed-key"), Err(Rejection::Invalid)),
+        ("x-other", "plain-key", Err(Rejection::Missing)),
+        ("authorization", "Bearer plain-key", Err(Rejection::Missing)),
+    ] {
+        assert_eq!(check(&keys, &[(header, value)]).await, expected, "{header}: {value}");
+    }
+    let other = ApiKeys::new().header("X-Team").unwrap().key("k", Principal::new("t"));
+    assert_eq!(check(&other, &[("x-team", "k")]).await, accepted("t", "ApiKey"));
+    assert_eq!(check(&other, &[("x-api-key", "k")]).await, Err(Rejection::Missing));
+    assert_eq!(other.challenges()[0].to_string(), r#"ApiKey header="x-team""#);
+    assert_eq!(other.request_headers(), ["x-team", "authorization"]);
+}
+
+#[test]
+fn invalid_api_key_settings_are_errors() {
+    let hash = hash_api_key(b"pepper", "k");
+    for (result, expected) in [
+        (ApiKeys::new().hashed_key(&hash, Principal::new("a")), "the hash of the key needs a pepper"),
+        (
+            ApiKeys::new().pepper(b"p").hashed_key("hmac-sha256$AA==", Principal::new("a")),
+            "the hash of the key must be",
+        ),
+        (ApiKeys::new().hashed_key(&"g".repeat(64), Principal::new("a")), "the hash of the key must be"),
+        (ApiKeys::new().hashed_key("plain", Principal::new("a")), "the hash of the key must be"),
+        (ApiKeys::new().header("a b"), "the name of the header"),
+    ] {
+        let text = result.map(|_| ()).unwrap_err().to_string();
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn functions_verify_keys_and_their_results_are_remembered() {
+    let calls: Arc<AtomicUsize> = Arc::default();
+    let counted = Arc::clone(&calls);
+    let tokens = BearerTokens::new().token("fixed", Principal::new("fixed")).verify_with(move |token| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match token.expose() {
+                "known" => Ok(Some(Principal::new("known"))),
+                "ended" => Ok(Some(Principal::new("ended").with_expires_at(SystemTime::UNIX_EPOCH))),
+                "away" => Err(Rejection::Unavailable { retry_after: Duration::from_secs(3) }),
+                _ => Ok(None),
+            }
+        }
+    });
+    for (token, expected, counts) in [
+        ("fixed", accepted("fixed", "Bearer"), 0),
+        ("known", accepted("known", "Bearer"), 1),
+        ("known", accepted("known", "Bearer"), 1),
+        ("unknown", Err(Rejection::Invalid), 2),
+        ("unknown", Err(Rejection::Invalid), 2),
+        ("ended", Err(Rejection::Expired), 3),
+        // An outage is not remembered.
+        ("away", Err(Rejection::Unavailable { retry_after: Duration::from_secs(3) }), 4),
+        ("away", Err(Rejection::Unavailable { retry_after: Duration::from_secs(3) }), 5),
+    ] {
+        assert_eq!(check(&tokens, &[("authorization", &format!("Bearer {token}"))]).await, expected, "{token}");
+        assert_eq!(calls.load(Ordering::SeqCst), counts, "{token}");
+    }
+}
+
+struct Ticket;
+
+impl Scheme for Ticket {
+    fn challenge(&self) -> Challenge {
+        Challenge::new("Ticket").with_realm("gate")
+    }
+
+    fn verify<'a>(&'a self, credentials: &'a str) -> BoxFuture<'a, Result<Principal, Rejection>> {
+        let result = match credentials {
+            "good" => Ok(Principal::new("holder")),
+            "barred" => Err(Rejection::Forbidden),
+            "later" => Err(Rejection::Unavailable { retry_after: Duration::from_secs(1) }),
+            "old" => Err(Rejection::Expired),
+            _ => Err(Rejection::Invalid),
+        };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+#[tokio::test]
+async fn a_chain_prefers_the_most_precise_rejection() {
+    let chain = Chain::new()
+        .with(Jwt::hs256("https://as.example", &[7; 32]).unwrap())
+        .with(BearerTokens::new().token("fixed", Principal::new("fixed")))
+        .with(Custom::new(Ticket))
+        .with(ApiKeys::new().key("key", Principal::new("key")));
+    for (lines, expected) in [
+        (&[][..], Err(Rejection::Missing)),
+        (&[("authorization", "Bearer fixed")], accepted("fixed", "Bearer")),
+        (&[("authorization", "Bearer other")], Err(Rejection::Invalid)),
+        (&[("authorization", "Ticket good")], accepted("holder", "Ticket")),
+        (&[("authorization", "ticket old")], Err(Rejection::Expired)),
+        (&[("authorization", "Ticket barred"), ("x-api-key", "key")], Err(Rejection::Forbidden)),
+        (&[("authorization", "Ticket old"), ("x-api-key", "key")], accepted("key", "ApiKey")),
+        (
+            &[("authorization", "Ticket later"), ("x-api-key", "wrong")],
+            Err(Rejection::Unavailable { retry_after: Duration::from_secs(1) }),
+        ),
+        (&[("authorization", "Ticket ")], Err(Rejection::Malformed)),
+        (&[("authorization", "Digest x")], Err(Rejection::Missing)),
+    ] {
+        assert_eq!(check(&chain, lines).await, expected, "{lines:?}");
+    }
+    let challenges: Vec<String> = chain.challenges().iter().map(ToString::to_string).collect();
+    assert_eq!(challenges, ["Bearer", r#"Ticket realm="gate""#, r#"ApiKey header="x-api-key""#]);
+    assert_eq!(chain.request_headers(), ["authorization", "x-api-key"]);
+}
+
+#[tokio::test]
+async fn anonymous_requests_are_accepted_only_without_credentials() {
+    let chain =
+        Chain::new().with(ApiKeys::new().key("key", Principal::new("key"))).or_anonymous(Principal::new("anonymous"));
+    for (lines, expected) in [
+        (&[][..], accepted("anonymous", "")),
+        (&[("x-api-key", "key")], accepted("key", "ApiKey")),
+        (&[("x-api-key", "wrong")], Err(Rejection::Invalid)),
+        (&[("authorization", "Bearer x")], Err(Rejection::Missing)),
+    ] {
+        assert_eq!(check(&chain, lines).await, expected, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn policies_allow_callers_and_expand_scopes() {
+    let tokens = || {
+        BearerTokens::new()
+            .token("ann", Principal::new("1").with_claim("login", "Ann").with_scopes(["admin"]))
+            .token("bob", Principal::new("2").with_claim("login", "bob").with_scopes(["write"]))
+            .token("cid", Principal::new("3").with_claim("login", 3))
+    };
+    let scopes = Policy::new(tokens())
+        .scope_implies("admin", ["write", "audit"])
+        .scope_implies("write", ["read"])
+        // A cycle ends.
+        .scope_implies("read", ["write"]);
+    for (token, expected) in
+        [("ann", &["admin", "audit", "read", "write"][..]), ("bob", &["read", "write"]), ("cid", &[])]
+    {
+        let principal = principal(&scopes, &[("authorization", &format!("Bearer {token}"))]).await.unwrap();
+        assert!(principal.scopes.iter().eq(expected), "{token}: {principal:?}");
+    }
+    let allowed = Policy::new(tokens()).allow_subjects(["2"]).allow_claim("login", ["ANN"]);
+    for (token, expected) in [("ann", true), ("bob", true), ("cid", false)] {
+        let got = check(&allowed, &[("authorization", &format!("Bearer {token}"))]).await;
+        assert_eq!(got.as_ref().err(), (!expected).then_some(&Rejection::Forbidden), "{token}");
+    }
+    assert_eq!(check(&allowed, &[]).await, Err(Rejection::Missing));
+}
+
+/// Collects the log records of this thread.
+#[derive(Clone, Default)]
+struct Records(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Records {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_log_record_and_no_text() {
+    let records = Records::default();
+    let writer = records.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let digest = hash_password("hunter2-password").unwrap();
+    let pepper_hash = hash_api_key(b"hunter2-pepper", "hunter2-hashed");
+    let keys = ApiKeys::new()
+        .key("hunter2-key", Principal::new("a"))
+        .pepper(b"hunter2-pepper")
+        .hashed_key(&pepper_hash, Principal::new("b"))
+        .unwrap()
+        .verify_with(|_| async { Ok(None) });
+    let basic = Basic::new("tools").user("ann", &digest, Principal::new("ann")).unwrap();
+    let jwt = Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap();
+    let tokens = BearerTokens::new().token("hunter2-token", Principal::new("a"));
+    let mut shown = format!("{keys:?} {basic:?} {jwt:?} {tokens:?}");
+    let chain = Chain::new().with(keys).with(basic).with(jwt).with(tokens).with(Custom::new(Ticket));
+    let encoded = BASE64_STANDARD.encode("ann:hunter2-wrong");
+    let valid = BASE64_STANDARD.encode("ann:hunter2-password");
+    for (name, value) in [
+        ("x-api-key", "hunter2-key".to_owned()),
+        ("x-api-key", "hunter2-hashed".to_owned()),
+        ("x-api-key", "hunter2-other".to_owned()),
+        ("authorization", "Bearer hunter2-token".to_owned()),
+        ("authorization", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50ZXIyIn0.".to_owned()),
+        ("authorization", "Bearer hunter2 hunter2".to_owned()),
+        ("authorization", "Ticket hunter2".to_owned()),
+        ("authorization", format!("Basic {encoded}")),
+        ("authorization", format!("Basic {valid}")),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+        let result = chain.authenticate(&request).await;
+        shown += &format!("{request:?} {result:?}");
+        if let Err(rejection) = result {
+            shown += &format!("{rejection} {}", rejection.challenge(Challenge::bearer()));
+        }
+    }
+    drop(guard);
+    shown += &String::from_utf8(records.0.lock().unwrap().clone()).unwrap();
+    assert!(shown.contains("rejected a token"), "{shown}");
+    for secret in ["hunter2", &encoded, &valid, "eyJ", &digest, &pepper_hash] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
+}
