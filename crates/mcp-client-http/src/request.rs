@@ -191,8 +191,7 @@ fn answers_as_whole(message: &[u8], id: &RequestId) -> bool {
         response.id.is_none_or(|answered| answered == *id)
     };
     // The reader checks the depth. The parser does not recurse.
-    let mut limits = jsonrpc::Limits::default();
-    limits.depth = usize::MAX;
+    let limits = jsonrpc::Limits::default().depth(usize::MAX);
     match Message::parse_with(message, &limits) {
         Err(EnvelopeError { is_batch: true, .. }) => {
             let messages = jsonrpc::split_batch(message, &limits).unwrap_or_default();

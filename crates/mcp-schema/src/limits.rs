@@ -7,12 +7,13 @@ use crate::error::{SchemaError, SchemaErrorKind};
 
 /// Bounds on a schema. The defaults are far above what tools in the field use.
 ///
+/// # Example
 /// ```
 /// use mcp_schema::{Limits, Schema, SchemaErrorKind};
 /// use serde_json::json;
 ///
-/// let mut limits = Limits::new();
-/// limits.depth = 3;
+/// let limits = Limits::new().depth(3).size(64 << 10).subschemas(100).branches(10).references(10);
+/// let limits = limits.patterns(5).pattern_memory(64 << 10).expansion(100).nesting(16);
 /// let schema = json!({ "properties": { "a": { "properties": { "b": {} } } } });
 /// let error = Schema::compile_with(&schema, &limits).unwrap_err();
 /// assert_eq!(error.kind(), SchemaErrorKind::Limit);
@@ -55,6 +56,87 @@ impl Limits {
             expansion: 10_000,
             nesting: 1_024,
         }
+    }
+
+    /// Sets the deepest nesting of objects and arrays in the schema document.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Sets the maximum bytes of the schema as compact JSON.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn size(mut self, size: usize) -> Self {
+        self.size = size;
+        self
+    }
+
+    /// Sets the maximum number of subschemas in the document, with the root.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn subschemas(mut self, subschemas: usize) -> Self {
+        self.subschemas = subschemas;
+        self
+    }
+
+    /// Sets the maximum number of branches of one `allOf`, `anyOf` or `oneOf`.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn branches(mut self, branches: usize) -> Self {
+        self.branches = branches;
+        self
+    }
+
+    /// Sets the maximum number of references.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn references(mut self, references: usize) -> Self {
+        self.references = references;
+        self
+    }
+
+    /// Sets the maximum number of regular expressions.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn patterns(mut self, patterns: usize) -> Self {
+        self.patterns = patterns;
+        self
+    }
+
+    /// Sets the maximum bytes of memory of one compiled regular expression.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn pattern_memory(mut self, pattern_memory: usize) -> Self {
+        self.pattern_memory = pattern_memory;
+        self
+    }
+
+    /// Sets the maximum number of subschemas that apply to one value.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn expansion(mut self, expansion: usize) -> Self {
+        self.expansion = expansion;
+        self
+    }
+
+    /// Sets the maximum number of subschemas that validation enters within each other.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn nesting(mut self, nesting: usize) -> Self {
+        self.nesting = nesting;
+        self
     }
 
     /// Checks depth and size without recursion, so that no document can exhaust the stack here or later.

@@ -85,8 +85,7 @@ impl Schema {
     /// use mcp_schema::{Limits, Schema};
     /// use serde_json::json;
     ///
-    /// let mut limits = Limits::new();
-    /// limits.patterns = 0;
+    /// let limits = Limits::new().patterns(0);
     /// assert!(Schema::compile_with(&json!({ "pattern": "^a" }), &limits).is_err());
     /// ```
     ///

@@ -93,17 +93,8 @@ fn enforces_limits_at_their_boundaries() {
     let nested = |n: usize| (0..n).fold(json!({}), |inner, _| json!({"not": inner}));
     let patterns =
         |n: usize| json!({"patternProperties": (0..n).map(|n| (n.to_string(), json!({}))).collect::<Map<_, _>>()});
-    let limits = || {
-        let mut limits = Limits::new();
-        limits.depth = 60;
-        limits.subschemas = 30;
-        limits.branches = 5;
-        limits.references = 6;
-        limits.patterns = 4;
-        limits.nesting = 20;
-        limits.expansion = 15;
-        limits
-    };
+    let limits =
+        || Limits::new().depth(60).subschemas(30).branches(5).references(6).patterns(4).nesting(20).expansion(15);
     let check = |what: &str, fits: Value, exceeds: Value| {
         if let Err(error) = Schema::compile_with(&fits, &limits()) {
             panic!("{what}: {error}");

@@ -69,9 +69,7 @@ impl Limits {
     /// ```
     #[must_use]
     pub fn of_messages(&self) -> jsonrpc::Limits {
-        let mut limits = jsonrpc::Limits::default();
-        limits.depth = self.json_depth;
-        limits
+        jsonrpc::Limits::default().depth(self.json_depth)
     }
 }
 

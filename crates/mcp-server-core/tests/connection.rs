@@ -42,8 +42,7 @@ impl Pipe {
             match max_line {
                 None => server.serve_io(reader, writer).await.unwrap(),
                 Some(max) => {
-                    let mut options = Options::default();
-                    options.max_line = max;
+                    let options = Options::default().max_line(max);
                     server.serve(Ndjson::with_options(reader, writer, &options)).await.unwrap();
                 }
             }

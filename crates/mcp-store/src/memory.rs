@@ -42,12 +42,14 @@ pub struct MemoryStore {
 
 /// The bounds of a [`MemoryStore`].
 ///
+/// # Example
 /// ```
 /// use mcp_store::MemoryLimits;
 ///
-/// let mut limits = MemoryLimits::default();
-/// limits.bytes = 16 << 20;
+/// let limits = MemoryLimits::default().bytes(16 << 20).subscriptions(1_000);
 /// assert_eq!((limits.entries, limits.bytes), (1_000_000, 16 << 20));
+/// let limits = limits.entries(10);
+/// assert_eq!(limits.entries, 10);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,6 +68,35 @@ impl Default for MemoryLimits {
     }
 }
 
+impl MemoryLimits {
+    /// Sets the maximum number of keys, logs and log records together.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn entries(mut self, entries: usize) -> Self {
+        self.entries = entries;
+        self
+    }
+
+    /// Sets the maximum bytes of names and data together.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum number of open subscriptions.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn subscriptions(mut self, subscriptions: usize) -> Self {
+        self.subscriptions = subscriptions;
+        self
+    }
+}
+
 impl MemoryStore {
     /// Returns an empty store with the default bounds.
     pub fn new() -> Self {
@@ -81,9 +112,7 @@ impl MemoryStore {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), mcp_store::StoreError> {
-    /// let mut limits = MemoryLimits::default();
-    /// limits.entries = 1;
-    /// let store = MemoryStore::with_limits(limits);
+    /// let store = MemoryStore::with_limits(MemoryLimits::default().entries(1));
     /// store.put("first", Arc::from(*b""), None).await?;
     /// assert!(store.put("second", Arc::from(*b""), None).await.unwrap_err().is_full());
     /// # Ok(())

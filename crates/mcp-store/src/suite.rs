@@ -114,8 +114,7 @@ pub async fn pub_sub<S: PubSub>(factory: impl AsyncFn() -> S) -> Result<(), Brok
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// let mut limits = MemoryLimits::default();
-/// limits.subscriptions = 0;
+/// let limits = MemoryLimits::default().subscriptions(0);
 /// // This store rejects each subscription.
 /// let broken = suite::pub_sub(async || MemoryStore::with_limits(limits)).await.unwrap_err();
 /// assert!(broken.iter().all(|(rule, _observed)| rule.starts_with("pub/sub: ")));

@@ -259,9 +259,7 @@ impl Revision {
             self.keyword: self.definitions,
         });
         // The schema of the specification exceeds the default limits for schemas of tools.
-        let mut limits = Limits::new();
-        limits.references = 10_000;
-        limits.expansion = 100_000;
+        let limits = Limits::new().references(10_000).expansion(100_000);
         let schema = Schema::compile_with(&document, &limits)
             .map_err(|error| format!("the schema of {definition} is invalid: {error}"))?;
         let schema = Arc::new(schema);

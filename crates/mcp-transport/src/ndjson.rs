@@ -26,14 +26,16 @@ use self::{
 };
 use crate::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 
-/// Limits of a connection. Start with `Options::default()` and change single fields.
+/// Limits of a connection.
 ///
+/// # Example
 /// ```
 /// use mcp_transport::ndjson::Options;
 ///
-/// let mut options = Options::default();
-/// options.max_line = 1 << 20;
-/// assert_eq!((options.max_line, options.queue_frames), (1 << 20, 1_024));
+/// let options = Options::default().max_line(1 << 20).queue_frames(64);
+/// assert_eq!((options.max_line, options.queue_frames), (1 << 20, 64));
+/// let options = options.queue_bytes(1 << 20);
+/// assert_eq!(options.queue_bytes, 1 << 20);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -50,6 +52,35 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { max_line: 16 << 20, queue_frames: 1024, queue_bytes: 16 << 20 }
+    }
+}
+
+impl Options {
+    /// Sets the maximum bytes of an inbound line without its line break.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn max_line(mut self, max_line: usize) -> Self {
+        self.max_line = max_line;
+        self
+    }
+
+    /// Sets the maximum number of queued outbound messages.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn queue_frames(mut self, queue_frames: usize) -> Self {
+        self.queue_frames = queue_frames;
+        self
+    }
+
+    /// Sets the maximum bytes of queued outbound messages.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn queue_bytes(mut self, queue_bytes: usize) -> Self {
+        self.queue_bytes = queue_bytes;
+        self
     }
 }
 
@@ -112,8 +143,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Ndjson<R> {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), mcp_transport::TransportError> {
-    /// let mut options = Options::default();
-    /// options.max_line = 4;
+    /// let options = Options::default().max_line(4);
     /// let mut transport = Ndjson::with_options(&b"too long\n{}\n"[..], tokio::io::sink(), &options);
     /// assert!(recv(&mut transport).await.unwrap().unwrap_err().is_too_large());
     /// assert_eq!(recv(&mut transport).await.unwrap()?.message, "{}");

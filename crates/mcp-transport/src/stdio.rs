@@ -104,9 +104,7 @@ impl Stdio {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), std::io::Error> {
-    /// let mut options = Options::default();
-    /// options.max_line = 1 << 20;
-    /// let transport = Stdio::take()?.into_transport_with(&options)?;
+    /// let transport = Stdio::take()?.into_transport_with(&Options::default().max_line(1 << 20))?;
     /// assert!(!transport.sender().has_request_streams());
     /// # Ok(())
     /// # }

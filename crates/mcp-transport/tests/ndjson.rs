@@ -30,12 +30,6 @@ fn pair(buffer: usize, options: &Options) -> (Ndjson<ReadHalf<DuplexStream>>, Pe
     (Ndjson::with_options(reader, writer, options), split(theirs))
 }
 
-fn options(change: impl FnOnce(&mut Options)) -> Options {
-    let mut options = Options::default();
-    change(&mut options);
-    options
-}
-
 /// Fails instead of hanging; under a paused clock at once.
 async fn bounded<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
@@ -72,7 +66,7 @@ async fn receive(transport: &mut impl Transport) -> Vec<String> {
 
 /// Receives the frames of `input`, which the peer writes through a pipe of `buffer` bytes.
 async fn received(buffer: usize, max_line: usize, input: &str) -> Vec<String> {
-    let (mut transport, (_reader, mut writer)) = pair(buffer, &options(|o| o.max_line = max_line));
+    let (mut transport, (_reader, mut writer)) = pair(buffer, &Options::default().max_line(max_line));
     let write = async move {
         writer.write_all(input.as_bytes()).await.unwrap();
         writer.shutdown().await.unwrap();
@@ -199,12 +193,7 @@ async fn accepted(len: usize, options: &Options) -> usize {
 
 #[tokio::test]
 async fn limits_the_queue_in_messages_and_bytes() {
-    let limits = |frames, bytes| {
-        options(|o| {
-            o.queue_frames = frames;
-            o.queue_bytes = bytes;
-        })
-    };
+    let limits = |frames, bytes| Options::default().queue_frames(frames).queue_bytes(bytes);
     // The frames of the writer count towards the queue. The bytes in the pipe do not.
     assert_eq!(accepted(100, &limits(4, 1 << 20)).await, 4);
     assert_eq!(accepted(100, &limits(1, 1 << 20)).await, 1);
@@ -217,7 +206,7 @@ async fn limits_the_queue_in_messages_and_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn senders_wait_in_order_for_a_stalled_peer() {
-    let (transport, (mut reader, _writer)) = pair(16, &options(|o| o.queue_frames = 2));
+    let (transport, (mut reader, _writer)) = pair(16, &Options::default().queue_frames(2));
     let sender = transport.sender();
     sender.send(Frame::new("a".repeat(100))).await.unwrap();
     sender.send(Frame::new("b".repeat(100))).await.unwrap();
@@ -299,7 +288,7 @@ async fn dropping_the_transport_writes_queued_frames() {
 async fn a_write_error_reaches_every_sender() {
     let (ours, theirs) = duplex(16);
     drop(theirs);
-    let transport = Ndjson::with_options(empty(), ours, &options(|o| o.queue_frames = 1));
+    let transport = Ndjson::with_options(empty(), ours, &Options::default().queue_frames(1));
     let sender = transport.sender();
     sender.send(Frame::new("1")).await.unwrap();
     let error = bounded(sender.send(Frame::new("2"))).await.unwrap_err();
@@ -310,7 +299,7 @@ async fn a_write_error_reaches_every_sender() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_writer_does_not_block_senders() {
-    let transport = Ndjson::with_options(empty(), Panicking, &options(|o| o.queue_frames = 1));
+    let transport = Ndjson::with_options(empty(), Panicking, &Options::default().queue_frames(1));
     let sender = transport.sender();
     sender.send(Frame::new("1")).await.unwrap();
     assert!(bounded(sender.send(Frame::new("2"))).await.unwrap_err().is_closed());

@@ -57,9 +57,7 @@ async fn ended_for_good(connection: &Connection, manager: &ConnectionManager) {
 
 /// Returns limits without a depth. The parser does not recurse.
 fn unlimited() -> jsonrpc::Limits {
-    let mut limits = jsonrpc::Limits::default();
-    limits.depth = usize::MAX;
-    limits
+    jsonrpc::Limits::default().depth(usize::MAX)
 }
 
 struct End(Arc<Connection>);
@@ -159,9 +157,7 @@ impl Reader<'_> {
     }
 
     fn limits(&self) -> jsonrpc::Limits {
-        let mut limits = jsonrpc::Limits::default();
-        limits.depth = self.manager.config.limits.json_depth;
-        limits
+        jsonrpc::Limits::default().depth(self.manager.config.limits.json_depth)
     }
 
     /// Returns the messages of a batch, or its error; `None` if the frame is not an array, or if the revision has no batches.

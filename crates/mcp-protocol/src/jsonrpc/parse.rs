@@ -12,6 +12,15 @@ use super::{
 use crate::{ErrorCode, RpcError, meta::ParamsScan};
 
 /// Limits for messages, checked before their content is decoded.
+///
+/// # Example
+/// ```
+/// use mcp_protocol::jsonrpc::{Limits, Message};
+///
+/// let nested = br#"{"jsonrpc":"2.0","method":"m","params":{"a":{"b":1}}}"#;
+/// assert!(Message::parse_with(nested, &Limits::default().depth(2)).is_err());
+/// assert!(Message::parse_with(nested, &Limits::default().depth(3)).is_ok());
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
@@ -22,6 +31,17 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { depth: 128 }
+    }
+}
+
+impl Limits {
+    /// Sets the deepest nesting of arrays and objects.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth;
+        self
     }
 }
 
