@@ -98,6 +98,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 standalone_tasks: false,
                 layers: None,
                 bridge: None,
+                shows_faults: false,
                 dynamic_tools: false,
                 dynamic_resources: false,
                 dynamic_prompts: false,
@@ -342,6 +343,31 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// the attributes of the OpenTelemetry conventions for MCP.
     pub fn propagate(mut self, bridge: impl Propagate) -> Self {
         self.config.bridge = Some(Bridge(Arc::new(bridge)));
+        self
+    }
+
+    /// Shows the details of faults to clients, during development. By default, clients receive a reference number only.
+    ///
+    /// A fault is an error that a handler returns with `?`, a panic, or an output that does not fit its schema. The details
+    /// are the text of the error with its sources, or the message of the panic. They may contain secrets, such as paths,
+    /// queries or the URLs of databases. A model reads them, and a host may store them. Never use this switch in production.
+    /// `build` writes a warning.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, ToolError, tool};
+    /// use serde_json::json;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let read = tool("read", async || -> Result<String, ToolError> { Ok("7x".parse::<u16>()?.to_string()) });
+    /// let server = Server::builder("broken", "1.0").tool(read).show_faults().build();
+    /// let result = server.call_tool("read", json!({})).await?;
+    /// // the call failed on the server (reference 0b5c91d2): invalid digit found in string
+    /// assert!(result.content[0].as_text().unwrap().ends_with(": invalid digit found in string"));
+    /// # Ok::<_, mcp_protocol::RpcError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn show_faults(mut self) -> Self {
+        self.config.shows_faults = true;
         self
     }
 

@@ -48,7 +48,7 @@ impl Server {
         if self.has_tasks() && version.has_extensions() {
             capabilities = capabilities.with_extension(mcp_protocol::tasks::ext::IDENTIFIER, JsonObject::default());
         }
-        self.data.extensions.declare(version, capabilities)
+        self.data.extensions.declare(version, capabilities, self.data.config.shows_faults)
     }
 
     pub(crate) fn has_tools(&self) -> bool {

@@ -107,6 +107,8 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     /// Whether the span and the access log have the end of the request.
     pub(crate) ended: AtomicBool,
     pub(crate) span: Span,
+    /// Whether the client receives the details of faults.
+    pub(crate) shows_faults: bool,
     /// Present if the access log is enabled.
     pub(crate) access: Option<Box<AccessRecord>>,
     pub(crate) server: S,
@@ -261,6 +263,10 @@ impl Context {
 
     pub(crate) fn session(&self) -> Option<&Session> {
         self.inner.client.session()
+    }
+
+    pub(crate) fn shows_faults(&self) -> bool {
+        self.inner.shows_faults
     }
 
     pub(crate) fn is_local(&self) -> bool {

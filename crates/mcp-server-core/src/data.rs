@@ -112,6 +112,8 @@ pub(crate) struct Config {
     /// The layers around all handlers.
     pub(crate) layers: Option<HandlerService>,
     pub(crate) bridge: Option<Bridge>,
+    /// Whether clients receive the details of faults.
+    pub(crate) shows_faults: bool,
     /// Lists that are declared before they have entries.
     pub(crate) dynamic_tools: bool,
     pub(crate) dynamic_resources: bool,

@@ -1,21 +1,19 @@
 //! The errors of handlers and of their input requests, and the part of each that a client may read.
 
+mod fault;
 mod input;
+mod stderr;
 
-use std::{
-    any::Any,
-    error::Error,
-    fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{any::Any, error::Error, fmt};
 
 use mcp_protocol::{CallToolResult, ContentBlock, RpcError};
 
+pub(crate) use self::fault::{Fault, report_background, warn};
 pub use self::input::InputError;
-use crate::random::{self, NoRandomNumbers};
+use crate::random::NoRandomNumbers;
+
+/// The text of a failed call for the client.
+pub(crate) const CALL_FAILED: &str = "the call failed on the server";
 
 /// The error of a handler.
 ///
@@ -24,7 +22,8 @@ use crate::random::{self, NoRandomNumbers};
 /// its only input. Only deliberate text reaches the client:
 ///
 /// - [`ToolError::new`] and [`Visible::visible`] send their text to the model;
-/// - `?` on any other error sends a short text with a reference number, and `tracing` records the details;
+/// - `?` on any other error sends a short text with a reference number, and `tracing` records the details. In a process
+///   without a `tracing` subscriber, stderr receives them;
 /// - [`ToolError::protocol`] reports a fault of the request itself.
 ///
 /// The type does not implement `std::error::Error`, because `?` must convert every error into it.
@@ -56,8 +55,9 @@ pub struct ToolError(Box<Failure>);
 enum Failure {
     /// A deliberate text of the handler.
     Text(String),
-    /// A text about a failure that the arguments did not cause.
-    Fault(String),
+    /// A text of the server about a failure that the arguments did not cause.
+    ServerText(String),
+    Fault(Fault),
     Content(CallToolResult),
     Rpc(RpcError),
     NotFound,
@@ -96,49 +96,43 @@ impl ToolError {
         Self(Box::new(Failure::NotFound))
     }
 
-    /// Creates an error whose details go to `tracing`. The client receives a reference number to find them.
+    /// Creates an error whose details go to `tracing`. The client receives a reference number to find them, and the details
+    /// only if the server [shows faults](crate::ServerBuilder::show_faults).
     ///
     /// See the [example](Self#example).
     pub fn fault(error: &(dyn Error + 'static)) -> Self {
-        let reference = next_reference();
-        tracing::error!(reference, error = %Chain(error), "a handler failed");
-        Self::fault_text(format!("the call failed on the server (reference {reference})"))
+        Fault::report("a handler failed", CALL_FAILED, &Chain(error)).into()
     }
 
     /// Creates an error with a text of the server itself. In a prompt, it is not an error of the arguments.
-    pub(crate) fn fault_text(text: impl Into<String>) -> Self {
-        Self(Box::new(Failure::Fault(text.into())))
+    pub(crate) fn server_text(text: impl Into<String>) -> Self {
+        Self(Box::new(Failure::ServerText(text.into())))
     }
 
     /// Creates an error for a panic, like [`ToolError::fault`].
     pub(crate) fn panic(payload: &(dyn Any + Send)) -> Self {
-        let reference = next_reference();
-        tracing::error!(reference, panic = panic_text(payload), "a handler panicked");
-        Self::fault_text(format!("the call failed on the server (reference {reference})"))
+        Fault::report("a handler panicked", CALL_FAILED, &panic_text(payload)).into()
     }
 
     /// Returns the error as the result of a tool, or as a JSON-RPC error.
-    pub(crate) fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
-        match *self.0 {
-            Failure::Text(text) | Failure::Fault(text) => {
-                let mut result = CallToolResult::new(vec![ContentBlock::text(text)]);
-                result.is_error = true;
-                Ok(result)
-            }
-            Failure::Content(result) => Ok(result),
-            Failure::Rpc(error) => Err(error),
-            Failure::NotFound => {
-                let mut result = CallToolResult::new(vec![ContentBlock::text("not found")]);
-                result.is_error = true;
-                Ok(result)
-            }
-        }
+    pub(crate) fn into_tool_result(self, shows_faults: bool) -> Result<CallToolResult, RpcError> {
+        let text = match *self.0 {
+            Failure::Text(text) | Failure::ServerText(text) => text,
+            Failure::Fault(fault) => fault.text(shows_faults),
+            Failure::NotFound => "not found".to_owned(),
+            Failure::Content(result) => return Ok(result),
+            Failure::Rpc(error) => return Err(error),
+        };
+        let mut result = CallToolResult::new(vec![ContentBlock::text(text)]);
+        result.is_error = true;
+        Ok(result)
     }
 
     /// Returns the error as a JSON-RPC error. `not_found` creates the error of this request for an unknown item.
-    pub(crate) fn into_rpc_error(self, not_found: impl FnOnce() -> RpcError) -> RpcError {
+    pub(crate) fn into_rpc_error(self, shows_faults: bool, not_found: impl FnOnce() -> RpcError) -> RpcError {
         match *self.0 {
-            Failure::Text(text) | Failure::Fault(text) => RpcError::internal(text),
+            Failure::Text(text) | Failure::ServerText(text) => RpcError::internal(text),
+            Failure::Fault(fault) => RpcError::internal(fault.text(shows_faults)),
             Failure::Content(result) => {
                 let text = result.content.iter().find_map(ContentBlock::as_text).unwrap_or("the call failed");
                 RpcError::internal(text)
@@ -150,11 +144,17 @@ impl ToolError {
 
     /// Returns the error of a prompt as a JSON-RPC error. A prompt has no input except its arguments, so a deliberate text
     /// is an error of the arguments: `-32602`.
-    pub(crate) fn into_prompt_error(self) -> RpcError {
+    pub(crate) fn into_prompt_error(self, shows_faults: bool) -> RpcError {
         match *self.0 {
             Failure::Text(text) => RpcError::invalid_params(text),
-            other => Self(Box::new(other)).into_rpc_error(|| RpcError::invalid_params("not found")),
+            other => Self(Box::new(other)).into_rpc_error(shows_faults, || RpcError::invalid_params("not found")),
         }
+    }
+}
+
+impl From<Fault> for ToolError {
+    fn from(fault: Fault) -> Self {
+        Self(Box::new(Failure::Fault(fault)))
     }
 }
 
@@ -167,9 +167,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
 /// The caller receives a reference number, and `tracing` records the details.
 impl From<NoRandomNumbers> for RpcError {
     fn from(error: NoRandomNumbers) -> Self {
-        let reference = next_reference();
-        tracing::error!(reference, %error, "a request failed");
-        Self::internal(format!("the request failed on the server (reference {reference})"))
+        Self::internal(Fault::report("a request failed", "the request failed on the server", &error).to_string())
     }
 }
 
@@ -216,14 +214,4 @@ impl fmt::Display for Chain<'_> {
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("not a text")
-}
-
-/// Returns a reference number that is unlikely to repeat across restarts, so that a log search finds one event.
-pub(crate) fn next_reference() -> String {
-    static NEXT: OnceLock<AtomicU32> = OnceLock::new();
-    let next = NEXT.get_or_init(|| {
-        // Without random numbers the count starts at zero, because the number is not a secret.
-        AtomicU32::new(u32::from_le_bytes(random::bytes().unwrap_or_default()))
-    });
-    format!("{:08x}", next.fetch_add(1, Ordering::Relaxed))
 }

@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::{
     context::Context,
-    error::{ToolError, next_reference},
+    error::{CALL_FAILED, Chain as ErrorChain, Fault, ToolError},
     request::{Output, Performed},
 };
 
@@ -197,7 +197,7 @@ impl TryFrom<ToolError> for Outcome {
     type Error = RpcError;
 
     fn try_from(error: ToolError) -> Result<Self, RpcError> {
-        error.into_tool_result().map(Self::from)
+        error.into_tool_result(false).map(Self::from)
     }
 }
 
@@ -272,8 +272,9 @@ impl Service<Invocation> for HandlerService {
         };
         match layered {
             Some(layered) => {
+                let shows_faults = invocation.context.shows_faults();
                 let answering = layered.call(invocation);
-                Box::pin(async move { answering.await.map_err(rpc_error) })
+                Box::pin(async move { answering.await.map_err(|error| rpc_error(error, shows_faults)) })
             }
             None => Box::pin(async move {
                 let Invocation { arguments, run, .. } = invocation;
@@ -311,22 +312,20 @@ where
 }
 
 /// Converts the error of a layer. The client receives an [`RpcError`] as it is, and of other errors a reference number.
-fn rpc_error(error: BoxError) -> RpcError {
+fn rpc_error(error: BoxError, shows_faults: bool) -> RpcError {
     match error.downcast::<RpcError>() {
         Ok(error) => *error,
         Err(error) => {
-            let reference = next_reference();
-            tracing::error!(reference, %error, "a layer failed");
-            RpcError::internal(format!("the call failed on the server (reference {reference})"))
+            RpcError::internal(Fault::report("a layer failed", CALL_FAILED, &ErrorChain(&*error)).text(shows_faults))
         }
     }
 }
 
 /// Runs a handler behind its layers.
 pub(crate) async fn run(layers: &HandlerService, invocation: Invocation, is_tool: bool) -> Result<Performed, RpcError> {
-    let version = invocation.context.version();
+    let (version, shows_faults) = (invocation.context.version(), invocation.context.shows_faults());
     let panicked = |payload: Box<dyn std::any::Any + Send>| {
-        ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found"))
+        ToolError::panic(&*payload).into_rpc_error(shows_faults, || RpcError::internal("not found"))
     };
     let mut layers = layers.clone();
     let mut answering = catch_unwind(AssertUnwindSafe(|| layers.call(invocation))).map_err(panicked)?;
@@ -337,8 +336,9 @@ pub(crate) async fn run(layers: &HandlerService, invocation: Invocation, is_tool
     .await?;
     match outcome.0 {
         Performed::Output(Output::Tool(_)) if !is_tool => {
-            tracing::error!("a layer answered with the result of a tool where none was called");
-            Err(RpcError::internal("the server has no answer"))
+            let (event, text) = ("a layer returned a tool result to another request", "the server has no answer");
+            let fault = Fault::report(event, text, &"only a tool call can have the result of a tool");
+            Err(RpcError::internal(fault.text(shows_faults)))
         }
         Performed::Output(Output::Tool(mut result)) => {
             // A layer may have put more into it than the revision has.

@@ -7,6 +7,7 @@ use mcp_store::MemoryStore;
 use crate::{
     Server,
     data::{Config, InstalledExtensions, ServerData},
+    error,
     inputs::{InputServices, StateKeys},
     publisher::{Fleet, Publisher, Readers},
     registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
@@ -26,6 +27,9 @@ pub(super) fn assemble(
     templates: Vec<TemplateEntry>,
     prompts: Vec<PromptEntry>,
 ) -> Server {
+    if config.shows_faults {
+        error::warn("clients receive the details of faults, because the server uses `show_faults`");
+    }
     let identity = ServerIdentity::new(config.info.clone());
     let list_style = ListStyle {
         entries: config.limits.page_entries,

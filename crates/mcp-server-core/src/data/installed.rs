@@ -19,7 +19,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{Server, ServerData};
 use crate::{
-    error::{next_reference, panic_text},
+    error::{Fault, panic_text, report_background},
     registry::MethodRoute,
 };
 
@@ -105,7 +105,7 @@ impl InstalledExtensions {
         extensions.retain(|extension| match catch_unwind(AssertUnwindSafe(|| extension.built())) {
             Ok(()) => true,
             Err(payload) => {
-                tracing::error!(panic = panic_text(&*payload), "an extension panicked in `built`");
+                report_background("an extension panicked in `built`", &panic_text(&*payload));
                 false
             }
         });
@@ -125,12 +125,13 @@ impl InstalledExtensions {
         &self,
         version: ProtocolVersion,
         capabilities: ServerCapabilities,
+        shows_faults: bool,
     ) -> Result<ServerCapabilities, RpcError> {
         self.extensions.iter().try_fold(capabilities, |declared, extension| {
             catch_unwind(AssertUnwindSafe(|| extension.declare(version, declared))).map_err(|payload| {
-                let reference = next_reference();
-                tracing::error!(reference, panic = panic_text(&*payload), "an extension panicked in `declare`");
-                RpcError::internal(format!("the capabilities cannot be computed (reference {reference})"))
+                let text = "the capabilities cannot be computed";
+                let fault = Fault::report("an extension panicked in `declare`", text, &panic_text(&*payload));
+                RpcError::internal(fault.text(shows_faults))
             })
         })
     }
@@ -153,7 +154,7 @@ impl InstalledExtensions {
             // The lock is free meanwhile: an extension may call the server.
             let started = catch_unwind(AssertUnwindSafe(|| extension.start(WeakServer::from(server))));
             let started = started.unwrap_or_else(|payload| {
-                tracing::error!(panic = panic_text(&*payload), "an extension panicked in `start`");
+                report_background("an extension panicked in `start`", &panic_text(&*payload));
                 None
             });
             let Some(work) = started else { continue };
@@ -173,7 +174,7 @@ impl InstalledExtensions {
         if !self.is_stopped.swap(true, Ordering::AcqRel) {
             for extension in &self.extensions {
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| extension.stop())) {
-                    tracing::error!(panic = panic_text(&*payload), "an extension panicked in `stop`");
+                    report_background("an extension panicked in `stop`", &panic_text(&*payload));
                 }
             }
         }
@@ -184,7 +185,7 @@ impl InstalledExtensions {
 async fn contained(mut work: Background) {
     poll_fn(|cx| {
         catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))).unwrap_or_else(|payload| {
-            tracing::error!(panic = panic_text(&*payload), "the background work of an extension panicked");
+            report_background("the background work of an extension panicked", &panic_text(&*payload));
             Poll::Ready(())
         })
     })

@@ -19,7 +19,7 @@ use crate::{
     Server,
     cache_hint::CacheHint,
     context::{Completing, Context},
-    error::{ToolError, next_reference},
+    error::{Fault, ToolError},
     handler::{
         Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
     },
@@ -148,7 +148,7 @@ async fn call_tool(
     }
     let limit = spec.timeout.unwrap_or(server.limits().tool_timeout);
     if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
-        return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result();
+        return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result(false);
     }
     let outcome = match timed(
         context,
@@ -161,12 +161,12 @@ async fn call_tool(
         Some(outcome) => outcome,
         None => {
             context.expire();
-            Err(ToolError::fault_text(format!("the tool `{}` took longer than {limit:?}", spec.tool.name)))
+            Err(ToolError::server_text(format!("the tool `{}` took longer than {limit:?}", spec.tool.name)))
         }
     };
     let mut result = match outcome {
-        Ok(result) => checked(spec, result),
-        Err(error) => error.into_tool_result()?,
+        Ok(result) => checked(spec, result, context.shows_faults()),
+        Err(error) => error.into_tool_result(context.shows_faults())?,
     };
     result.shape(version);
     Ok(result)
@@ -174,7 +174,7 @@ async fn call_tool(
 
 /// Checks structured output against its schema. Invalid output is a fault of the server, and the client does not
 /// receive it.
-fn checked(spec: &ToolSpec, mut result: CallToolResult) -> CallToolResult {
+fn checked(spec: &ToolSpec, mut result: CallToolResult, shows_faults: bool) -> CallToolResult {
     if result.is_error {
         return result;
     }
@@ -190,10 +190,10 @@ fn checked(spec: &ToolSpec, mut result: CallToolResult) -> CallToolResult {
             Err(errors) => errors.to_string(),
         },
     };
-    let reference = next_reference();
-    tracing::error!(tool = spec.tool.name, reference, problem, "the output of a tool does not fit its schema");
-    let text = format!("the tool's output does not fit its own schema (reference {reference})");
-    let mut failure = CallToolResult::new(vec![ContentBlock::text(text)]);
+    let details = format!("`{}`: {problem}", spec.tool.name);
+    let text = "the tool's output does not fit its own schema";
+    let fault = Fault::report("the output of a tool does not fit its schema", text, &details);
+    let mut failure = CallToolResult::new(vec![ContentBlock::text(fault.text(shows_faults))]);
     failure.is_error = true;
     failure
 }
@@ -209,7 +209,7 @@ async fn read(
     let not_found = || RpcError::resource_not_found(version, uri);
     let mut result = within(server, context, || format!("the resource `{}`", excerpt(uri)), run)
         .await?
-        .map_err(|error| error.into_rpc_error(not_found))?;
+        .map_err(|error| error.into_rpc_error(context.shows_faults(), not_found))?;
     if result.contents.is_empty() && version.is_stateless() {
         return Err(not_found());
     }
@@ -237,7 +237,8 @@ async fn get_prompt(
 ) -> Result<GetPromptResult, RpcError> {
     let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
     let what = || format!("the prompt `{}`", entry.prompt.name);
-    let mut result = within(server, context, what, run).await?.map_err(ToolError::into_prompt_error)?;
+    let result = within(server, context, what, run).await?;
+    let mut result = result.map_err(|error| error.into_prompt_error(context.shows_faults()))?;
     if result.description.is_none() {
         result.description.clone_from(&entry.prompt.description);
     }
@@ -253,7 +254,8 @@ async fn complete(
     let run = call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new()));
     let not_found = || RpcError::invalid_params("not found");
     let what = || "the completion".to_owned();
-    let mut completion = within(server, context, what, run).await?.map_err(|error| error.into_rpc_error(not_found))?;
+    let completion = within(server, context, what, run).await?;
+    let mut completion = completion.map_err(|error| error.into_rpc_error(context.shows_faults(), not_found))?;
     let count = completion.values.len();
     if count > COMPLETIONS {
         completion.values.truncate(COMPLETIONS);

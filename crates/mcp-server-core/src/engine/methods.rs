@@ -203,8 +203,10 @@ fn extension(route: &Arc<MethodRoute>, p: &Preparation<'_>) -> Result<Work, Refu
     match &route.run {
         MethodRun::Immediate(run) => {
             let request = MethodRequest::new(name, params, version, &p.server.data.list_style);
-            let result = catch_unwind(AssertUnwindSafe(|| run(&request)))
-                .map_err(|payload| ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found")))??;
+            let result = catch_unwind(AssertUnwindSafe(|| run(&request))).map_err(|payload| {
+                let shows_faults = p.server.data.config.shows_faults;
+                ToolError::panic(&*payload).into_rpc_error(shows_faults, || RpcError::internal("not found"))
+            })??;
             Ok(Work::Done(reply(p.server, &p.request.id, version, result)))
         }
         MethodRun::Async(_) => Ok(Work::Extension { route: route.clone(), params: params.map(ToOwned::to_owned) }),

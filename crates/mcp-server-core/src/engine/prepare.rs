@@ -435,6 +435,7 @@ fn context(
         expired: std::sync::atomic::AtomicBool::new(false),
         ended: std::sync::atomic::AtomicBool::new(false),
         span: span.clone(),
+        shows_faults: server.data.config.shows_faults,
         access,
         server: server.clone(),
     })

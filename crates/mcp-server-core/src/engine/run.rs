@@ -101,7 +101,7 @@ impl Prepared {
         let limit = server.limits().read_timeout;
         let call = MethodCall::new(route.name.as_str().into(), params, Context::clone(&context));
         let served = async {
-            match tokio::time::timeout(limit, guarded_method(&route, call)).await {
+            match tokio::time::timeout(limit, guarded_method(&route, call, context.shows_faults())).await {
                 Ok(result) => result,
                 Err(_) => {
                     context.expire();
@@ -302,10 +302,10 @@ async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl F
 }
 
 /// Runs the function of an extension's method. A panic becomes an error with a reference number.
-async fn guarded_method(route: &MethodRoute, call: MethodCall) -> Result<MethodResult, RpcError> {
+async fn guarded_method(route: &MethodRoute, call: MethodCall, shows_faults: bool) -> Result<MethodResult, RpcError> {
     let MethodRun::Async(run) = &route.run else { return Err(RpcError::internal("the method has no async function")) };
     let panicked = |payload: Box<dyn std::any::Any + Send>| {
-        ToolError::panic(&*payload).into_rpc_error(|| RpcError::internal("not found"))
+        ToolError::panic(&*payload).into_rpc_error(shows_faults, || RpcError::internal("not found"))
     };
     let mut future: MethodFuture = catch_unwind(AssertUnwindSafe(|| run(call))).map_err(panicked)?;
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mcp_protocol::{ClientCapabilities, RpcError};
 
-use super::{ToolError, next_reference};
+use super::{Fault, ToolError};
 use crate::random::NoRandomNumbers;
 
 /// The error of an input request. The reasons are the same in every revision.
@@ -48,10 +48,8 @@ enum Reason {
     TimedOut,
     Invalid(String),
     Refused(RpcError),
-    /// The reference number of the details in the log.
-    Misuse(String),
-    /// The reference number of the details in the log.
-    Fault(String),
+    Misuse(Fault),
+    Fault(Fault),
     Gone,
 }
 
@@ -87,9 +85,8 @@ impl InputError {
     /// Creates an error for a fault of the handler or the server. `tracing` records the details under a reference
     /// number.
     pub(crate) fn misuse(problem: impl Into<String>) -> Self {
-        let (problem, reference) = (problem.into(), next_reference());
-        tracing::error!(reference, problem, "a handler made an invalid input request");
-        Self(Box::new(Reason::Misuse(reference)))
+        let (event, text) = ("a handler made an invalid input request", "the server sent an invalid input request");
+        Self(Box::new(Reason::Misuse(Fault::report(event, text, &problem.into()))))
     }
 
     pub(crate) fn gone() -> Self {
@@ -207,12 +204,7 @@ impl fmt::Display for InputError {
             Reason::TimedOut => f.write_str("the client did not answer in time"),
             Reason::Invalid(problem) => write!(f, "the answer did not fit the question: {problem}"),
             Reason::Refused(error) => write!(f, "the client refused: {}", error.message),
-            Reason::Misuse(reference) => {
-                write!(f, "the server sent an invalid input request (reference {reference})")
-            }
-            Reason::Fault(reference) => {
-                write!(f, "the server failed to create the input request (reference {reference})")
-            }
+            Reason::Misuse(fault) | Reason::Fault(fault) => fault.fmt(f),
             Reason::Gone => f.write_str("the client has disconnected"),
         }
     }
@@ -220,9 +212,8 @@ impl fmt::Display for InputError {
 
 impl From<NoRandomNumbers> for InputError {
     fn from(error: NoRandomNumbers) -> Self {
-        let reference = next_reference();
-        tracing::error!(reference, %error, "an input request failed");
-        Self(Box::new(Reason::Fault(reference)))
+        let text = "the server failed to create the input request";
+        Self(Box::new(Reason::Fault(Fault::report("an input request failed", text, &error))))
     }
 }
 
@@ -239,7 +230,8 @@ impl From<InputError> for ToolError {
                 }
                 Self::protocol(error)
             }
-            _ => Self::fault_text(error.to_string()),
+            Reason::Misuse(fault) | Reason::Fault(fault) => fault.into(),
+            _ => Self::server_text(error.to_string()),
         }
     }
 }
@@ -254,7 +246,7 @@ mod tests {
             (InputError::unsupported(ClientCapabilities::default()), false),
             (InputError::without_session(ClientCapabilities::default()), true),
         ] {
-            let error = ToolError::from(error).into_rpc_error(|| RpcError::internal("not found"));
+            let error = ToolError::from(error).into_rpc_error(false, || RpcError::internal("not found"));
             assert_eq!(error.message.contains("cannot send input requests"), expected, "{error}");
         }
     }

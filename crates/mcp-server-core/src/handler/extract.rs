@@ -3,7 +3,10 @@
 use mcp_protocol::{Meta, Principal, RpcError};
 
 use super::{CallParts, Description, FromCallParts, ToolError};
-use crate::context::{Cancelled, Completing, Context, Progress, ResourceUri};
+use crate::{
+    context::{Cancelled, Completing, Context, Progress, ResourceUri},
+    error::Fault,
+};
 
 /// A part of a larger state. Every state is a part of itself.
 ///
@@ -85,11 +88,10 @@ pub struct Extension<T>(pub T);
 impl<S: Send + Sync, T: Clone + Send + Sync + 'static> FromCallParts<S> for Extension<T> {
     async fn from_call_parts(parts: &mut CallParts, _state: &S) -> Result<Self, ToolError> {
         parts.context.extension::<T>().cloned().map(Extension).ok_or_else(|| {
-            tracing::error!(
-                r#type = std::any::type_name::<T>(),
-                "the request does not have the extension that a handler needs"
-            );
-            ToolError::protocol(RpcError::internal("the server is missing a part that this call needs"))
+            let event = "the request does not have the extension that a handler needs";
+            let text = "the server is missing a part that this call needs";
+            let fault = Fault::report(event, text, &std::any::type_name::<T>());
+            ToolError::protocol(RpcError::internal(fault.text(parts.context.shows_faults())))
         })
     }
 }

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use super::{CallParts, Description, FromCallParts, schema_of};
 use crate::{
     context::Context,
-    error::{InputError, ToolError},
+    error::{Fault, InputError, ToolError},
     inputs::{InputCollector, InputLimits, run_once},
     random,
     trace::{self, Bridge},
@@ -85,11 +85,10 @@ impl<S: Send + Sync> FromCallParts<S> for Inputs {
         match context.collector().cloned() {
             Some(collector) => Ok(Self { context, collector }),
             None => {
-                tracing::error!(
-                    "a handler takes `Inputs` without declaring it at registration, so it cannot send input requests: an \
-                     extractor that wraps `Inputs` has to call `Inputs::describe` in its own `describe`"
-                );
-                Err(ToolError::protocol(RpcError::internal("input requests are not available here")))
+                let details = "an extractor that wraps `Inputs` has to call `Inputs::describe` in its own `describe`";
+                let event = "a handler takes `Inputs` without declaring it at registration";
+                let fault = Fault::report(event, "input requests are not available here", &details);
+                Err(ToolError::protocol(RpcError::internal(fault.text(context.shows_faults()))))
             }
         }
     }

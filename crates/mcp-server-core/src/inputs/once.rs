@@ -218,5 +218,5 @@ fn written(guard: &Guard) -> Result<Arc<[u8]>, ToolError> {
 }
 
 fn unfinished() -> ToolError {
-    ToolError::fault_text("an earlier attempt at this call did not finish; it is not repeated")
+    ToolError::server_text("an earlier attempt at this call did not finish; it is not repeated")
 }

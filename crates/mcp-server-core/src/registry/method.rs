@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _}
 use serde_json::{Value, value::RawValue};
 
 use super::{ListStyle, RegistrationError};
-use crate::context::Context;
+use crate::{context::Context, error::Fault};
 
 /// The member of a result that holds its metadata.
 const META: &str = "_meta";
@@ -309,8 +309,9 @@ impl MethodResult {
             Ok(Value::Object(members)) => Ok(Self::from(JsonObject::from(members))),
             Ok(_) => Err(RpcError::internal("the result of the method is not a JSON object")),
             Err(error) => {
-                tracing::error!(%error, "the result of a method cannot be written as JSON");
-                Err(RpcError::internal("the result cannot be written as JSON"))
+                let text = "the result cannot be written as JSON";
+                let fault = Fault::report("the result of a method cannot be written as JSON", text, &error);
+                Err(RpcError::internal(fault.to_string()))
             }
         }
     }

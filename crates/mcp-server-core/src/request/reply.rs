@@ -8,7 +8,7 @@ use mcp_protocol::{
 };
 use serde_json::json;
 
-use crate::trace::Ending;
+use crate::{error::Fault, trace::Ending};
 
 /// The identity of a server, written once for the results of the stateless era.
 pub(crate) struct ServerIdentity {
@@ -159,8 +159,9 @@ impl Reply {
                 Self { payload: Payload { pieces: [out.into(), text.into(), tail.into()] }, verdict: Verdict::Result }
             }
             Err(error) => {
-                tracing::error!(%error, "a result cannot be written as JSON");
-                Self::error(Some(id), &RpcError::internal("the result cannot be written as JSON"))
+                let text = "the result cannot be written as JSON";
+                let fault = Fault::report("a result cannot be written as JSON", text, &error);
+                Self::error(Some(id), &RpcError::internal(fault.to_string()))
             }
         }
     }

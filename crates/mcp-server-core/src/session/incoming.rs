@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Peer, Session};
+use crate::error::report_background;
 
 /// The most notifications of one peer that wait.
 const QUEUE: usize = 64;
@@ -201,7 +202,7 @@ async fn deliver(queue: Arc<NotificationQueue>, hook: NotificationHook, limit: D
             running.spawn(async move { tokio::time::timeout(limit, (hook.0)(notification)).await.is_ok() });
             match running.join_next().await {
                 Some(Ok(false)) => tracing::warn!(?limit, "a notification hook did not finish in time"),
-                Some(Err(error)) => tracing::error!(%error, "a notification hook failed"),
+                Some(Err(error)) => report_background("a notification hook failed", &error),
                 Some(Ok(true)) | None => {}
             }
         }

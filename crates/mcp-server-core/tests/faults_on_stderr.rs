@@ -1,0 +1,93 @@
+//! A process without a `tracing` subscriber prints its faults to stderr. The test runs such a process.
+
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{io, process::Command};
+
+use mcp_server_core::{Invocation, Next, Outcome, Server, ToolError, from_fn, tool};
+use serde_json::json;
+use tracing::subscriber::NoSubscriber;
+
+/// The mode of the child process.
+const MODE: &str = "MCP_TEST_FAULTS_ON_STDERR";
+
+fn failing(shows_faults: bool) -> Server {
+    let layer =
+        async |invocation: Invocation, next: Next| -> Result<Outcome, Box<dyn std::error::Error + Send + Sync>> {
+            match invocation.name() {
+                "layered" => Err("a broken layer".into()),
+                _ => Ok(next.run(invocation).await?),
+            }
+        };
+    let builder = Server::builder("failing", "1")
+        .tool(tool("fails", async || -> Result<String, ToolError> {
+            Err(io::Error::other("a broken\ndisk\u{1b}[2J"))?
+        }))
+        .tool(tool("panics", async || -> String { panic!("a broken invariant") }))
+        .tool(tool("layered", async || "layered"))
+        .layer(from_fn(layer));
+    if shows_faults { builder.show_faults().build() } else { builder.build() }
+}
+
+/// The child process: it calls each tool and prints the texts for the client to stdout. Without the variable it does nothing.
+#[test]
+fn runs_as_a_child_process() {
+    let Ok(mode) = std::env::var(MODE) else { return };
+    if mode != "none" && mode != "shows" {
+        tracing::subscriber::set_global_default(NoSubscriber::new()).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = failing(mode.starts_with("shows"));
+    runtime.block_on(async {
+        for name in ["fails", "panics", "layered"] {
+            let text = match server.call_tool(name, json!({})).await {
+                Ok(result) => result.content[0].as_text().unwrap().to_owned(),
+                Err(error) => error.message,
+            };
+            println!("\nclient: {text}");
+        }
+    });
+}
+
+fn lines(mode: &str) -> (Vec<String>, Vec<String>) {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "faults_on_stderr::runs_as_a_child_process", "--nocapture"]).env(MODE, mode);
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let read = |bytes: Vec<u8>, start: &str| {
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().filter_map(|line| line.strip_prefix(start)).map(str::to_owned).collect()
+    };
+    (read(output.stdout, "client: "), read(output.stderr, "mcp-server: "))
+}
+
+#[test]
+fn a_process_without_a_subscriber_prints_each_fault_to_stderr() {
+    let (client, printed) = lines("none");
+    let expected = [
+        ("a handler failed", r"a broken\ndisk\u{1b}[2J"),
+        ("a handler panicked", "a broken invariant"),
+        ("a layer failed", "a broken layer"),
+    ];
+    assert_eq!((client.len(), printed.len()), (3, 3), "{client:?} {printed:?}");
+    for ((client, printed), (event, details)) in client.iter().zip(&printed).zip(expected) {
+        let reference = client.strip_prefix("the call failed on the server ").unwrap();
+        assert_eq!(*printed, format!("{event} {reference}: {details}"));
+    }
+}
+
+#[test]
+fn a_server_that_shows_faults_prints_a_warning() {
+    let (client, printed) = lines("shows");
+    assert!(client.iter().all(|text| text.contains("): a broken")), "{client:?}");
+    assert_eq!(printed.len(), 4, "{printed:?}");
+    assert_eq!(printed[0], "warning: clients receive the details of faults, because the server uses `show_faults`");
+    let (client, printed) = lines("shows and subscriber");
+    assert_eq!((client.len(), printed.len()), (3, 0), "{printed:?}");
+}
+
+#[test]
+fn a_process_with_a_subscriber_prints_no_fault() {
+    let (client, printed) = lines("subscriber");
+    assert_eq!((client.len(), printed.len()), (3, 0), "{printed:?}");
+}
